@@ -3,10 +3,10 @@
 Run by hand: `python benchmarks/long_run.py [events] [process|spark]`, with 10,000,000 events for
 the full result; it needs no broker. There are 10,000 keys, a check, and a find with a window over 3
 % of the events. `process` is the process engine without Kafka: an `Execution` whose changes are
-written to a folder (`Saved`) each 20,000 events; `spark` is Spark on files, in 60 batches, with 16
-key groups and RocksDB. Both print ten points. The state grows until windows and limits are reached;
-from then on all columns are flat. The last limit is `counters_max`, after 1,000,000 events with
-holes, which only the groups of Spark have.
+written to a folder (`FolderStore`) each 20,000 events; `spark` is Spark on files, in 60 batches,
+with 16 key groups and RocksDB. Both print ten points. The state grows until windows and limits are
+reached; from then on all columns are flat. The last limit is `counters_max`, after 1,000,000 events
+with holes, which only the groups of Spark have.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
-from ketal.streaming.kafka.state.folder_store import Saved
+from ketal.streaming.kafka.state.folder_store import FolderStore
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.session import spark_session
 
@@ -99,7 +99,7 @@ def run_execution(program: ketal.Program, count: int, folder: Path) -> None:
         f"{'MB on disk':>11} {'live runs':>10} {'MB, most':>9}"
     )
     chance = random.Random(1)
-    execution, store = Execution(program), Saved(folder)
+    execution, store = Execution(program), FolderStore(folder)
     at = 0
     for point in range(1, POINTS + 1):
         feeding_s, commits_s, written = 0.0, [], []
@@ -116,7 +116,7 @@ def run_execution(program: ketal.Program, count: int, folder: Path) -> None:
             fed = time.perf_counter()
             changes = execution.state.changes()
             store.write(changes)
-            store.committed()
+            store.mark_committed()
             commits_s.append(time.perf_counter() - fed)
             written.append(sum(len(one or b"") for one in changes.values()))
             feeding_s += fed - start

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from benchmarks.measuring import Inspection, Run
 from ketal.files.user_folders import cache_folder
-from ketal.streaming.jvm.artifacts import Artifacts, jars_of
+from ketal.streaming.jvm.artifacts import Artifacts, fetch_jars
 from ketal.streaming.jvm.java import Java, find_java
 
 SOURCES = Path(__file__).parent / "peers"
@@ -158,7 +158,7 @@ class Peer:
 def class_path(name: str) -> str:
     """Return the class path of a harness, downloaded and compiled if it is not cached."""
     java = find_java()
-    jars = siddhi_jars() if name == "Siddhi" else jars_of(JARS[name], java, notify=print)
+    jars = siddhi_jars() if name == "Siddhi" else fetch_jars(JARS[name], java, notify=print)
     path = os.pathsep.join(map(str, sorted(jars.glob("*.jar"))))
     sources = [SOURCES / "Harness.java", SOURCES / f"{name}Harness.java"]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
@@ -170,7 +170,7 @@ def class_path(name: str) -> str:
 
 def compile_harness(java: Java, sources: list[Path], path: str, classes: Path) -> None:
     """Compile sources into a folder, which is created atomically."""
-    (jar,) = jars_of(COMPILER, java, notify=print).glob("*.jar")
+    (jar,) = fetch_jars(COMPILER, java, notify=print).glob("*.jar")
     working = classes.with_name(f"{classes.name}-{os.getpid()}")
     subprocess.run(
         [

@@ -25,7 +25,7 @@ import ketal
 from ketal.cli.process_state import COLLECT_AFTER
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.job.messages import Reader
+from ketal.streaming.job.messages import MessageReader
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.process_engine import ProcessEngine
@@ -66,11 +66,11 @@ def messages(count: int) -> list[bytes]:
 
 def decode_topic(job: Job, count: int) -> tuple[float, float, list[Any]]:
     """Return the seconds to read and decode the topic, the CPU seconds, and the decoded items."""
-    consumer = clients.consumer_of(job)
+    consumer = clients.make_consumer(job)
     part = TopicPartition(job.topics[0], 0)
     consumer.assign([part])
     consumer.seek(part, 0)
-    reader = Reader(job.source, job.limits)
+    reader = MessageReader(job.source, job.limits)
     items: list[Any] = []
     begin_s = begin_core_s = 0.0
     while len(items) < count:
@@ -87,13 +87,13 @@ def run_engine(job: Job, program: ketal.Program) -> tuple[float, float, int]:
     """Return the seconds and CPU seconds from the claim to the last commit, and the commits."""
     engine = ProcessEngine(job, program, Hooks(lambda v: None, lambda: None, print))
     commits: list[tuple[float, float]] = []
-    record_commit = engine.figures.committed
+    record_commit = engine.figures.count_commit
 
     def note_commit(took_s: float) -> None:
         commits.append((time.perf_counter(), time.process_time()))
         record_commit(took_s)
 
-    engine.figures.committed = note_commit  # type: ignore[method-assign]
+    engine.figures.count_commit = note_commit  # type: ignore[method-assign]
     engine.run()
     took_s, core_s = (last - first for first, last in zip(commits[0], commits[-1], strict=True))
     return took_s, core_s, len(commits) - 1

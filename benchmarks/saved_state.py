@@ -23,7 +23,7 @@ from statistics import median
 import ketal
 from ketal.model.events.event import Event
 from ketal.runtime.execution import Execution
-from ketal.streaming.kafka.state.folder_store import Saved
+from ketal.streaming.kafka.state.folder_store import FolderStore
 
 KEYS = 10_000
 NODES = 20
@@ -50,7 +50,7 @@ def store() -> None:
     chance = random.Random(1)
     keys = [b"scope/P/%d" % number for number in range(RECORDS)]
     with tempfile.TemporaryDirectory() as folder:
-        saved, name = Saved(Path(folder)), ""
+        saved, name = FolderStore(Path(folder)), ""
         for commits, each in ((1, RECORDS), (1_000, 100), (10, 10_000), (1, RECORDS)):
             some = [
                 {key: os.urandom(90) for key in chance.sample(keys, each)} for _ in range(commits)
@@ -58,7 +58,7 @@ def store() -> None:
             begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
             for changes in some:
                 name = saved.write(changes)
-                saved.committed()
+                saved.mark_committed()
             print(
                 f"{commits:>10,} commits of {each:,} records: "
                 f"{1e3 * (time.perf_counter() - begin_s) / commits:,.1f} ms a commit, "
@@ -66,7 +66,7 @@ def store() -> None:
             )
         saved.close()
         begin_s = time.perf_counter()
-        Saved(Path(folder)).read(name)
+        FolderStore(Path(folder)).read(name)
         disk = sum(path.stat().st_size for path in Path(folder).iterdir())
         print(f"read in {time.perf_counter() - begin_s:.1f} s, on disk {disk / 1e6:.0f} MB")
 
@@ -76,7 +76,7 @@ def main() -> None:
     execution = Execution(ketal.compile(PATTERNS), listing=False)
     tenth: list[tuple[int, float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        saved = Saved(Path(folder))
+        saved = FolderStore(Path(folder))
         for number, event in enumerate(events(count), 1):
             execution.feed(event)
             if number % EACH:
@@ -86,7 +86,7 @@ def main() -> None:
             changes = execution.state.changes()
             made_s = time.perf_counter() - begin
             saved.write(changes)
-            saved.committed()
+            saved.mark_committed()
             written = sum(len(key) + len(value or b"") for key, value in changes.items())
             tenth.append((written, made_s, time.perf_counter() - begin))
             if number % (count // 10) == 0:

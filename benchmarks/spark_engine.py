@@ -35,14 +35,14 @@ from ketal.files.user_folders import cache_folder
 from ketal.logs import Source
 from ketal.model.limits import Limits
 from ketal.runtime.execution import BATCH_EVENTS
-from ketal.streaming.job.messages import Reader
+from ketal.streaming.job.messages import MessageReader
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.group import COLUMNS
 from ketal.streaming.spark.operator import settle_worker
 from ketal.streaming.spark.rows.row_reader import ALONE
-from ketal.streaming.spark.rows.shaping import shaped
+from ketal.streaming.spark.rows.shaping import shape_rows
 from ketal.streaming.spark.session import ROCKSDB
 
 KEYS = 10_000
@@ -130,7 +130,9 @@ class IdleOperator:
     def __init__(self, *, reads: bool = False) -> None:
         self.reads = reads
 
-    def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
+    def process_stream(
+        self, key: tuple[Any, ...], frames: Iterable[Any], state: Any
+    ) -> Iterator[Any]:
         """Consume the rows, and yield no verdicts."""
         import pandas
 
@@ -138,7 +140,7 @@ class IdleOperator:
             settle_worker()
             IdleOperator.settled = True
         rows = 0
-        reader = Reader(Source(), Limits())
+        reader = MessageReader(Source(), Limits())
         for frame in frames:
             rows += len(frame)
             values = frame["value"][frame["copy"] == ALONE].tolist() if self.reads else []
@@ -224,11 +226,11 @@ def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
             if operator == "judges":
                 frame = detect(program, events(), source=source)
             else:
-                rowed, _ = shaped(
+                rowed, _ = shape_rows(
                     events(), families(program, 16), source=source, lateness_ms=None,
                 )  # fmt: skip
                 frame = rowed.groupBy("group").applyInPandasWithState(
-                    IdleOperator(reads=operator == "reads").stateful,
+                    IdleOperator(reads=operator == "reads").process_stream,
                     nothing, "state binary", "append", "NoTimeout",
                 )  # fmt: skip
             found = rate(spark, frame, folder / f"{shape}-{operator}-{turn}", rows)

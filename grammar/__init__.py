@@ -1,12 +1,10 @@
 """The pattern language: text to syntax tree and back.
 
-`parse` reads a pattern file into the nodes of `ketal.model.syntax`, `render` writes
-nodes as canonical text, and `format_text` lays a text out anew without losing
-a comment. `parse(render(p)) == p` for every p, and `format_text` never changes
-what `parse` reads.
+`parse` reads a pattern file into the nodes of `ketal.model.syntax`, `render` writes nodes as
+canonical text, and `format_text` rewrites a text in the canonical layout with all its comments.
+`parse(render(p)) == p` for every p, and `format_text` never changes the result of `parse`.
 
-The one rule: lark stays in this folder, and is imported when a text is read,
-not before.
+The one rule: only this folder imports lark, and only when a text is read.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ def parse(text: str, *, name: str = "<pattern>", limits: Limits = DEFAULT) -> Fi
     text : str
         The text of the file.
     name : str
-        What messages call it.
+        The name of the file in messages.
     limits : Limits
-        Bounds of its size, nesting, repetitions and regular expressions.
+        The limits for its size, nesting, repetitions and regular expressions.
 
     Returns
     -------
@@ -48,11 +46,11 @@ def parse(text: str, *, name: str = "<pattern>", limits: Limits = DEFAULT) -> Fi
 
 
 def format_text(text: str, *, name: str = "<pattern>", limits: Limits = DEFAULT) -> str:
-    """Lay a pattern file out canonically, keeping every comment and the order.
+    """Return a pattern file in canonical layout, with every comment and the order of statements.
 
-    Comments stay at the statement they stand at: those above it and inside of
-    it go above, those behind it on its line stay behind it. One blank line is
-    kept where there was one or more.
+    A comment stays with its statement: a comment above or inside of a statement is written above
+    it, a comment after a statement on the same line stays there. One or more blank lines between
+    statements become one.
 
     Raises
     ------

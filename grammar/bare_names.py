@@ -1,17 +1,16 @@
-"""How a bare name is read: the one definition for the builder and the printer.
+"""The meaning of names without `data.`: one definition for the builder and the printer.
 
-`x` alone is a parameter where one is declared, one of the event's own fields where it
-is called so, and an attribute otherwise. `X.y` is a reference where X is a step (or an
-event used as one); it is also read as a reference, which
-`ketal.analysis.name_resolution` then rejects, where X begins with a capital or nearly
-is a declared name: a misspelt step must not become an attribute that is never there.
-After `data.` it is an attribute, whatever its name.
+`x` alone is a parameter if one of that name is declared, one of the event's own fields if it has
+the name of one, and otherwise an attribute. `X.y` is a reference if X is a step (or an event used
+as one). It is also read as a reference, which `ketal.analysis.name_resolution` then rejects, if X
+begins with a capital or is similar to a declared name: a misspelt step must not become an attribute
+that no event has. After `data.` any name is an attribute.
 
-Some bare words would be read as an attribute where the writer means something else: another
-language's `null` or `True`, `self.x`, a type without quotes. They are refused (`misleading`), and
-an attribute of such a name is written with `data.` everywhere.
+Some bare words would be read as an attribute although the author means something else: the `null`
+or `True` of another language, `self.x`, a type without quotes. They are refused (`misleading`), and
+an attribute of such a name must be written with `data.`.
 
-The one rule: what the printer leaves bare, the builder reads back the same.
+The one rule: a name that the printer writes without `data.` is read back the same by the builder.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from ketal.model.syntax import EVENT_FIELDS, Field, Value
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 NEARLY = 0.8
 OWN_TEXT = ("node", "type")
-"""The event's own fields that are compared with text, after which no bare word stands."""
+"""The event's own fields that are text; a bare word compared with one is refused."""
 COUNT = "count"
-"""After a step it would be read as an attribute, where its writer counts occurrences."""
+"""The attribute that is refused after a step, as `A.count`: its author wants to count matches."""
 _EXISTS = "`exists(x)` is true where `x` is there and is not null, `!exists(x)` where it is not"
 _WORDS = {
     **dict.fromkeys(("null", "none", "nil", "undefined"), ("the language has no null", _EXISTS)),
@@ -37,7 +36,7 @@ _WORDS = {
     "false": ("the boolean is `false`", "write `false`"),
     "nan": ("no value is equal to NaN", _EXISTS),
 }
-"""What is wrong with a bare word, and what to write, by the word in lower case."""
+"""Bare word in lower case → why it is refused, and what to write instead."""
 _OF_THE_EVENT = ("the event of a guard has no name", "its attributes are written without one")
 _HEADS = {
     **dict.fromkeys(("self", "this", "event"), _OF_THE_EVENT),
@@ -46,18 +45,19 @@ _HEADS = {
         "`Causal(…)` and `Conc(…)` compare them",
     ),
 }
-"""The same of a word that parts follow, as in `self.x`."""
+"""First word of a path in lower case, as in `self.x` → the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredNames:
-    """The names that are declared where an expression stands."""
+    """The names that are in scope at an expression."""
 
     params: Set[str] = frozenset()
+    """The names of parameters."""
     declared: Set[str] = frozenset()
-    """Events and steps."""
+    """The names of events and steps."""
     after_own_text: bool = False
-    """Whether the event's own `type` or `node` is compared with the expression."""
+    """Whether the expression is compared with the event's own `type` or `node`."""
 
 
 def reads_as_reference(head: str, scope: DeclaredNames) -> bool:
@@ -70,7 +70,7 @@ def reads_as_reference(head: str, scope: DeclaredNames) -> bool:
 
 
 def misleading(path: tuple[str, ...]) -> tuple[str, str] | None:
-    """Return why a bare path is refused, and what to write; None for one that is not."""
+    """Return why a bare path is refused, and what to write instead; None if it is not refused."""
     return (_WORDS if len(path) == 1 else _HEADS).get(path[0].lower())
 
 

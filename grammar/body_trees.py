@@ -1,8 +1,8 @@
-"""Bodies, from lark's tree.
+"""The bodies of patterns, built from lark's tree.
 
-`Sequence` and `Alternation` come out flat, and as deep as `Expressions` allows.
+Nested `Sequence`s and `Alternation`s are flattened; `Expressions` bounds the depth of a body.
 
-The one rule: a group that parentheses make beside a `not` stays a group.
+The one rule: a group in parentheses beside a `not` is not flattened.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from ketal.model import syntax as ast
 
 
 class Bodies:
-    """Builds the body of one pattern, whose guards `expressions` builds."""
+    """Builds the body of one pattern; `expressions` builds the guards in it."""
 
     def __init__(self, expressions: Expressions) -> None:
         self.expressions = expressions
         self.limits = expressions.limits
         self.fault = expressions.fault
 
-    def whole(self, tree: ParseTree) -> ast.Body:
+    def statement_body(self, tree: ParseTree) -> ast.Body:
         """Build the body of a `check` or a `find`."""
         return self._automaton(tree) if tree.data == "automaton" else self.body(tree)
 
     def body(self, tree: ParseTree, depth: int = 0) -> ast.Body:
         """Build a body."""
         node = self._block(tree, depth)
-        # A lone `not N` is kept as it was written; `ketal.analysis.name_resolution` rejects it.
+        # A lone `not N` is built as it was written; `ketal.analysis.name_resolution` rejects it.
         return ast.Sequence((node,), span=node.span) if isinstance(node, ast.Absent) else node
 
     def _block(self, tree: ParseTree, depth: int) -> ast.Body | ast.Absent:
@@ -40,7 +40,7 @@ class Bodies:
         children = cast("list[ParseTree]", tree.children)
         if data == "step_name":
             return ast.Step(str(children[0]), span=span)
-        inner = self.expressions.deeper(depth, tree)
+        inner = self.expressions.child_depth(depth, tree)
         if data == "group":
             return self.body(children[0], inner)
         if data == "absent":
@@ -62,7 +62,9 @@ class Bodies:
                 node = self.body(child, inner)
                 options.extend(node.items if isinstance(node, ast.Alternation) else (node,))
             return ast.Alternation(tuple(options), span=span)
-        return ast.Sequence(_flat([self._block(child, inner) for child in children]), span=span)
+        return ast.Sequence(
+            _flattened([self._block(child, inner) for child in children]), span=span
+        )
 
     def _automaton(self, tree: ParseTree) -> ast.AutomatonBody:
         first: dict[str, Span] = {}
@@ -117,12 +119,12 @@ class Bodies:
         return least, int(numbers[1]) if len(numbers) == 2 else None
 
 
-def _flat(parts: list[ast.Body | ast.Absent]) -> tuple[ast.Body | ast.Absent, ...]:
-    """Return the items of a sequence of such parts.
+def _flattened(parts: list[ast.Body | ast.Absent]) -> tuple[ast.Body | ast.Absent, ...]:
+    """Return the items of a sequence with these parts.
 
-    A group's items join the sequence around it, except where it stands beside a `not`,
-    or begins or ends with one: joined, a `not` would find another neighbour than the
-    one that the author's parentheses give it.
+    The items of a group become items of the sequence around it, unless the group is beside a
+    `not`, or begins or ends with one: then the `not` would get another neighbour than the one that
+    the author's parentheses give it.
     """
     items: list[ast.Body | ast.Absent] = []
     for index, part in enumerate(parts):

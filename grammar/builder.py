@@ -1,11 +1,11 @@
-"""lark's tree to the nodes of `ketal.model.syntax`.
+"""The conversion of lark's tree to the nodes of `ketal.model.syntax`.
 
-The grammar is wider than the language where a parser's message would not help: a guard
-and a value share one rule, windows and options are expressions, words such as `halt`
-are names. What does not fit is reported here, with its place and a hint, and every such
-fault of a file at once.
+The grammar accepts more than the language where the parser's own message would not help: a guard
+and a value share one rule, windows and options are expressions, words such as `halt` are names. The
+builder reports what the language does not allow, with place and hint, and all such faults of a file
+at once.
 
-The one rule: what the builder accepts, the printer writes back the same.
+The one rule: a tree that the builder accepts is written back by the printer with the same meaning.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from ketal.model.limits import Limits
 _NO_NAMES = DeclaredNames()
 _STRATEGIES = ("strict", "next", "any")
 _OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
-"""What a full hold-back queue does, by the word of the option `overflow`."""
+"""Value of the option `overflow` → what a full hold-back queue does."""
 
 
 def build(reading: Reading, limits: Limits) -> ast.File:
-    """Make the syntax of a file from its tree.
+    """Return the syntax of a file from its tree.
 
     Raises
     ------
     PatternError
-        With every fault of the file, in the order of the text.
+        If the file has faults; it has all of them, in the order of the text.
     """
     builder = Builder(limits)
     try:
         file = builder.file(reading.tree)
     except PatternError as error:
-        # A limit ends the building; earlier faults are reported with it.
+        # An exceeded limit ends building; earlier faults are reported together with it.
         raise PatternError([*builder.faults, *error.diagnostics], reading.source) from None
     if builder.faults:
         raise PatternError(sorted(builder.faults, key=diagnostic_place), reading.source)
@@ -58,7 +58,7 @@ def build(reading: Reading, limits: Limits) -> ast.File:
 
 
 class Builder:
-    """Builds statements, and collects their faults."""
+    """Builds the statements of a file, and collects the faults in them."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -73,13 +73,14 @@ class Builder:
             (self.pattern if child.data == "pattern" else self.statement)(child, shared)
             for child in subtrees(tree)
         ]
-        patterns = _of_sort(ast.Pattern, nodes)
+        patterns = _nodes_of_class(ast.Pattern, nodes)
         if not patterns:
             self.fault(
                 "K007", "the file holds no pattern", Span(1, 1, 1, 2),
                 "write `pattern Name { … }`",
             )  # fmt: skip
-        events, params = _of_sort(ast.EventDecl, nodes), _of_sort(ast.ParamDecl, nodes)
+        events = _nodes_of_class(ast.EventDecl, nodes)
+        params = _nodes_of_class(ast.ParamDecl, nodes)
         return ast.File(patterns, events, params)
 
     def pattern(self, tree: ParseTree, shared: DeclaredNames) -> ast.Pattern:
@@ -93,7 +94,7 @@ class Builder:
         for child in subtrees(tree):
             node = self.statement(child, scope)
             if isinstance(node, dict):
-                self._once(child, places)
+                self._record_statement(child, places)
                 parts.update(node)
             else:
                 nodes.append(node)
@@ -106,16 +107,16 @@ class Builder:
         self.faults[start:] = [replace(f, pattern=str(name)) for f in self.faults[start:]]
         return ast.Pattern(
             name=str(name),
-            declarations=_of_sort(ast.EventDecl | ast.StepDecl, nodes),
-            params=_of_sort(ast.ParamDecl, nodes),
+            declarations=_nodes_of_class(ast.EventDecl | ast.StepDecl, nodes),
+            params=_nodes_of_class(ast.ParamDecl, nodes),
             places=places,
             span=span_of(name),
             **parts,
         )
 
-    def _once(self, tree: ParseTree, places: dict[str, Span]) -> None:
-        """Record where a statement stands; a second one of its sort is a fault."""
-        word = _SORTS[str(tree.data)]
+    def _record_statement(self, tree: ParseTree, places: dict[str, Span]) -> None:
+        """Record the place of a statement; a second statement of the same sort is a fault."""
+        word = _STATEMENT_WORDS[str(tree.data)]
         sort = "check" if word == "find" and "check" in places else word
         sort = "find" if word == "check" and "find" in places else sort
         span = span_of(tree)
@@ -145,8 +146,8 @@ class Builder:
 
     def _event(self, tree: ParseTree, make: Expressions) -> ast.EventDecl | ast.StepDecl:
         name, guard = cast("tuple[Token, ParseTree]", tree.children)
-        sort = ast.EventDecl if tree.data == "event" else ast.StepDecl
-        return sort(str(name), make.guard(guard), span=span_of(name))
+        node_class = ast.EventDecl if tree.data == "event" else ast.StepDecl
+        return node_class(str(name), make.guard(guard), span=span_of(name))
 
     _step = _event
 
@@ -162,7 +163,7 @@ class Builder:
         return ast.ParamDecl(str(name), node, span=span_of(name))
 
     def _order(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
-        """Build an order; an option that is faulty is left out."""
+        """Build an order; leave faulty options out."""
         kind = cast(Token, tree.children[0])
         if kind not in ("arrival", "CausalOrder"):
             report_unknown_word(self.fault, "order", kind, ("arrival", "CausalOrder"))
@@ -268,13 +269,13 @@ class Builder:
         return {
             "kind": kind,
             "strategy": None if strategy is None else str(strategy.children[0]),
-            "body": Bodies(make).whole(body),
+            "body": Bodies(make).statement_body(body),
         }
 
     _find = _check
 
     def _misspelt_strategy(self, body: ParseTree, scope: DeclaredNames) -> None:
-        """Report a first step that no name is declared for, and that is nearly a strategy."""
+        """Report a first step that is not declared and is similar to the name of a strategy."""
         while body.data in ("alternation", "sequence"):
             body = cast(ParseTree, body.children[0])
         word = cast(Token, body.children[0])
@@ -332,22 +333,22 @@ class Builder:
         return {key: str(word)}
 
 
-_SORTS: Mapping[str, str] = {
+_STATEMENT_WORDS: Mapping[str, str] = {
     "order": "order", "at": "at", "partition": "partition",
     "topology": "topology", "check": "check", "find": "find", "within": "within",
     "returns": "return", "return_count": "return", "limit": "limit", "mode": "mode",
     "on_violation": "on violation",
 }  # fmt: skip
-"""The statements that stand once in a pattern, and the word that names each."""
+"""Rule of a statement that may occur once in a pattern → the word that names it."""
 
 
-def _of_sort(sort: Any, nodes: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the nodes that are of a class."""
-    return tuple(node for node in nodes if isinstance(node, sort))
+def _nodes_of_class(node_class: Any, nodes: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the nodes of a class."""
+    return tuple(node for node in nodes if isinstance(node, node_class))
 
 
 def names_declared(tree: ParseTree, shared: DeclaredNames = _NO_NAMES) -> DeclaredNames:
-    """Return the names in scope inside of a file or a pattern, `shared` around it."""
+    """Return the names in scope inside of a file or a pattern, including those of `shared`."""
 
     def declared(*sorts: str) -> set[str]:
         return {str(child.children[0]) for child in subtrees(tree) if child.data in sorts}

@@ -1,12 +1,11 @@
-"""Syntax errors by example: what a text that does not parse was meant to be.
+"""Messages for syntax errors, from a table of known mistakes.
 
-A parser knows which tokens it could have taken; an author wants to know what is wrong.
-`RULES` is a table of known mistakes, each with the situation that it applies to, the
-sentence and the hint. A table of the tests has texts with every one of them, each with its
-answer (`tests/grammar/malformed.toml`). Where no rule applies, the sentence names what was
-expected and what stands there, in words of the language.
+A parser knows which tokens it could have taken; an author wants to know what is wrong. `RULES` is a
+table of known mistakes, each with a test whether it applies, a message and a hint. The tests have
+examples of every mistake, each with its message (`tests/grammar/malformed.toml`). If no rule
+applies, the message names what was expected and what was found, in words of the language.
 
-The one rule: no sentence names a token of the grammar.
+The one rule: no message names a token of the grammar.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ _FOUND = re.compile(
     re.DOTALL,
 )
 _OPERATORS = frozenset({"AND", "OR", "COMPARE", "STAR", "SLASH", "PERCENT", "PLUS", "MINUS"})
-_INSTEAD = {
+_REPLACEMENTS = {
     **dict.fromkeys(("and", "AND", "And", "&"), "&&"),
     **dict.fromkeys(("or", "OR", "Or", "|"), "||"),
     **dict.fromkeys(("~", "=~"), "matches /…/"),
     "!~": "!(… matches /…/)",
 }
-"""An operator of another language → what is written for it."""
+"""Operator of another language → the operator to write instead."""
 _VALUE = frozenset({"STRING", "NUMBER", "TRUE", "FALSE", "MINUS", "LSQB", "LPAR", "NAME"})
 _GUARD = frozenset({"CALL", "HOST", "ORIGIN", "EXISTS", "CAUSAL", "CONC", "LOCALHOST", "BANG"})
 _REPETITION = frozenset({"STAR", "PLUS", "QUESTION", "REPETITION"})
@@ -59,7 +58,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """An open bracket; `block` where it is the brace of a pattern or a block."""
+    """An open bracket; `block` is True for the brace of a pattern, a topology or an automaton."""
 
     text: str
     line: int
@@ -69,26 +68,26 @@ class Bracket:
 
 @dataclass
 class Situation:
-    """Where the reader is in a text, what it knows, and what could come where it stopped.
+    """The state of the reader: the tokens that it has read, and the place where it stopped.
 
     Parameters
     ----------
     text : str
         The whole file.
     last : Token or None
-        The last token that was taken.
+        The last token that the parser has accepted.
     count : int
-        How many were.
+        The number of accepted tokens.
     brackets : list of Bracket
         The open brackets, outermost first.
     statement : list of str
-        The tokens of the statement that is being read.
+        The tokens of the current statement.
     pattern : str
-        The last pattern that was begun.
+        The name of the last pattern that was begun.
     position : int
-        Where the text cannot go on.
+        The position of the error.
     expects : frozenset of str
-        The grammar's tokens that could have come.
+        The grammar's tokens that could follow at that position.
     """
 
     text: str
@@ -100,8 +99,8 @@ class Situation:
     position: int = 0
     expects: frozenset[str] = frozenset()
 
-    def take(self, token: Token) -> None:
-        """Update by a token that the parser has taken."""
+    def accept(self, token: Token) -> None:
+        """Update the state with a token that the parser has accepted."""
         text, before = str(token), self.before
         self.last = token
         self.count += 1
@@ -109,7 +108,7 @@ class Situation:
         if token.type in ("STRING", "REGEX", "GLOB", "REPETITION"):
             pass
         elif text in CLOSING:
-            # A block's brace ends the head before it: its statements begin anew.
+            # The brace of a block ends the head before it; statements follow.
             heads = (["pattern"], ["topology"])
             ends = text == "{" and (self.statement[:1] in heads or before == "automaton")
             self.brackets.append(Bracket(text, token.line or 1, token.column or 1, ends))
@@ -134,48 +133,48 @@ class Situation:
 
     @property
     def before_start(self) -> int:
-        """Where the last token begins."""
+        """The position where the last token begins."""
         return (self.last.start_pos or 0) if self.last is not None else 0
 
     @cached_property
     def found(self) -> str:
-        """The text there: a word, a number, an operator or a character."""
+        """The text at the error: a word, a string, a number, an operator or a character."""
         match = _FOUND.match(self.text, self.position)
         return match.group() if match else ""
 
     @cached_property
     def rest(self) -> str:
-        """The text from there on, a little of it."""
+        """The first 80 characters of the text from the error on."""
         return self.text[self.position : self.position + 80]
 
     @property
     def ended(self) -> bool:
-        """Whether the file ends there."""
+        """Whether the error is at the end of the file."""
         return self.position >= len(self.text)
 
     @property
     def word(self) -> bool:
-        """Whether a word stands there."""
+        """Whether there is a word at the error."""
         return self.found[:1].isidentifier()
 
     @property
     def keyword(self) -> str:
-        """The word that the statement begins with."""
+        """The first word of the current statement."""
         return self.statement[0] if self.statement else ""
 
     @property
     def after_operand(self) -> bool:
-        """Whether an operator of a guard could have come."""
+        """Whether an operator of a guard could follow."""
         return "AND" in self.expects
 
     @property
     def in_body(self) -> bool:
-        """Whether a step of a body could have come."""
+        """Whether a step of a body could follow."""
         return "NOT" in self.expects
 
     @property
     def new_line(self) -> bool:
-        """Whether a line ends between the last token and there."""
+        """Whether a line ends between the last token and the error."""
         return "\n" in self.text[self.before_end : self.position]
 
     @property
@@ -185,11 +184,11 @@ class Situation:
 
     @property
     def before_end(self) -> int:
-        """Where the last token ends."""
+        """The position where the last token ends."""
         return self.before_start + len(self.before)
 
     def span(self, at: str) -> Span:
-        """Return the span of what was found, of the token before it, or just behind that."""
+        """Return the span of a place: `found`, `before` or `behind`, as in `Rule.at`."""
         if at == "before":
             return self._span(self.before_start, len(self.before))
         if at == "behind":
@@ -204,13 +203,17 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A known mistake: the situation it applies to, message and hint, with words of `_fillings`."""
+    """A known mistake: the test whether it applies, and its message and hint.
+
+    Message and hint may have placeholders, such as `{found}` (`_placeholders`).
+    """
 
     when: Callable[[Situation], bool]
     message: str
     hint: str
     at: str = "found"
-    """The place: at what was `found`, at the token `before` it, or just `behind` that."""
+    """The place: the text `found` at the error, the token `before` it, or just `behind` that token.
+    """
     code: str = "K001"
 
 
@@ -288,7 +291,7 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- operators of guards ---
     Rule(
-        lambda s: s.after_operand and s.before_kind == "NAME" and s.before in _INSTEAD,
+        lambda s: s.after_operand and s.before_kind == "NAME" and s.before in _REPLACEMENTS,
         "`{before}` is no operator",
         "write `{instead_of_before}`",
         at="before",
@@ -315,7 +318,7 @@ RULES: tuple[Rule, ...] = (
         "write `>=` or `<=`",
     ),
     Rule(
-        lambda s: s.after_operand and s.found in _INSTEAD,
+        lambda s: s.after_operand and s.found in _REPLACEMENTS,
         "`{found}` is no operator",
         "write `{instead}`",
     ),
@@ -581,18 +584,20 @@ RULES: tuple[Rule, ...] = (
 
 
 def diagnose(situation: Situation) -> Diagnostic:
-    """Return the diagnostic of a text that does not parse."""
+    """Return the diagnostic for a text that does not parse."""
     rule = rule_for(situation)
     if rule is None:
-        message = f"expected {_describe(situation)}, found {_quoted(situation)}"
-        return Diagnostic("K001", "error", message, situation.span("found"), _form(situation))
-    words = _fillings(situation)
+        message = f"expected {_expected_text(situation)}, found {_found_text(situation)}"
+        return Diagnostic(
+            "K001", "error", message, situation.span("found"), _default_hint(situation)
+        )
+    words = _placeholders(situation)
     return Diagnostic(
         rule.code,
         "error",
-        _fill(rule.message, words),
+        _substitute(rule.message, words),
         situation.span(rule.at),
-        _fill(rule.hint, words) or _form(situation),
+        _substitute(rule.hint, words) or _default_hint(situation),
     )
 
 
@@ -620,16 +625,16 @@ _FORMS = {
     "final": "write `final q1, q2;`",
     "automaton": "write `automaton { initial q0; final q1; q0 -> q1 on A; }`",
 }
-"""Keyword → how its statement is written."""
+"""Keyword → a hint with the form of its statement."""
 
 
-def _form(s: Situation) -> str:
-    """Return a hint where no rule has one: the word that was meant, or the statement's form."""
+def _default_hint(s: Situation) -> str:
+    """Return a hint if no rule has one: the word that was probably meant, or a statement's form."""
     if "PATTERN" in s.expects:
         return "write `pattern NAME { … }`; outside of patterns stand `event` and `param`"
     if "SEMICOLON" in s.expects and s.found in _FORMS:
         return f"is a `;` missing before `{s.found}`?"
-    words = {_keyword(name) for name in s.expects if name not in _WORDS}
+    words = {_token_word(name) for name in s.expects if name not in _WORDS}
     meant = nearest(s.found, {word for word in words if word.isalpha()}, 0.7)
     if meant is not None and meant != s.found:
         return f"did you mean `{meant}`?"
@@ -647,7 +652,7 @@ def rule_for(situation: Situation) -> Rule | None:
     return next((rule for rule in RULES if rule.when(situation)), None)
 
 
-def _fillings(s: Situation) -> dict[str, str]:
+def _placeholders(s: Situation) -> dict[str, str]:
     bracket = s.open or Bracket("", 0, 0, False)
     return {
         "found": s.found,
@@ -661,17 +666,17 @@ def _fillings(s: Situation) -> dict[str, str]:
         "open_column": str(bracket.column),
         "near": _near_statement(s),
         "near_top": _near_top(s),
-        "instead": _INSTEAD.get(s.found, ""),
-        "instead_of_before": _INSTEAD.get(s.before, ""),
+        "instead": _REPLACEMENTS.get(s.found, ""),
+        "instead_of_before": _REPLACEMENTS.get(s.before, ""),
     }
 
 
-def _fill(sentence: str, words: dict[str, str]) -> str:
-    # Sentences show braces of the language, so only known names are filled in.
+def _substitute(sentence: str, words: dict[str, str]) -> str:
+    # Messages also have braces of the language, so only known placeholders are replaced.
     return re.sub(r"\{([a-z_]+)\}", lambda m: words.get(m.group(1), m.group()), sentence)
 
 
-def _quoted(s: Situation) -> str:
+def _found_text(s: Situation) -> str:
     if s.ended:
         return "the end of the file"
     if s.found == "\n":
@@ -679,41 +684,42 @@ def _quoted(s: Situation) -> str:
     return f"`{s.found}`" if s.found.isprintable() else f"the character U+{ord(s.found[0]):04X}"
 
 
-def _describe(s: Situation) -> str:
-    """Return in words of the language what could have come."""
-    left = set(s.expects)
+def _expected_text(s: Situation) -> str:
+    """Describe in words of the language what could follow."""
+    remaining = set(s.expects)
     parts: list[str] = []
 
-    def take(group: frozenset[str], words: str) -> None:
+    def name_group(group: frozenset[str], words: str) -> None:
         parts.append(words)
-        left.difference_update(group)
+        remaining.difference_update(group)
 
-    if "SEMICOLON" in left:
-        take(frozenset({"SEMICOLON"}), f"`;` after {_fillings(s)['what']}")
-    if "EVENT" in left and "ORDER" in left:
-        take(_STATEMENT | {"RETURN"}, "a statement")
-    if "NOT" in left:
-        take(_BODY, "a step")
-    if {"STAR", "QUESTION"} <= left:
-        take(_REPETITION, "a repetition")
-    if {"STRING", "BANG"} <= left:
-        take(
+    if "SEMICOLON" in remaining:
+        name_group(frozenset({"SEMICOLON"}), f"`;` after {_placeholders(s)['what']}")
+    if "EVENT" in remaining and "ORDER" in remaining:
+        name_group(_STATEMENT | {"RETURN"}, "a statement")
+    if "NOT" in remaining:
+        name_group(_BODY, "a step")
+    if {"STAR", "QUESTION"} <= remaining:
+        name_group(_REPETITION, "a repetition")
+    if {"STRING", "BANG"} <= remaining:
+        name_group(
             _VALUE | _GUARD,
             "a guard" if s.keyword not in LABELS or s.keyword == "event" else "a value",
         )
-    elif {"STRING", "NUMBER"} <= left:
-        take(_VALUE | _GUARD, "a value")
-    if "AND" in left:
-        # After a name much may come; what continues a name is not worth saying.
-        take(_OPERATORS | {"IN", "MATCHES", "DOT", "LSQB", "LPAR", "NAME"}, "an operator")
+    elif {"STRING", "NUMBER"} <= remaining:
+        name_group(_VALUE | _GUARD, "a value")
+    if "AND" in remaining:
+        # Many tokens may follow a name; those that continue it are left out.
+        name_group(_OPERATORS | {"IN", "MATCHES", "DOT", "LSQB", "LPAR", "NAME"}, "an operator")
     parts += sorted(
-        {_WORDS.get(name, f"`{_keyword(name)}`") for name in left}, key=lambda w: (len(w), w)
+        {_WORDS.get(name, f"`{_token_word(name)}`") for name in remaining},
+        key=lambda w: (len(w), w),
     )
     parts = parts[:4]
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " or " + parts[-1]
 
 
-def _keyword(name: str) -> str:
+def _token_word(name: str) -> str:
     return {"CAUSAL": "Causal", "CONC": "Conc", "AND": "&&", "OR": "||", "BANG": "!"}.get(
         name, name.lower()
     )

@@ -1,8 +1,8 @@
-"""What a name with dots is built to: an event's own field, an attribute, a parameter, a reference.
+"""Names with dots, built from lark's tree: fields of events, attributes, parameters, references.
 
-`ketal.grammar.bare_names` says how a name is read; here the tree of one becomes a value.
+`ketal.grammar.bare_names` defines what a name means; this module makes a value of its tree.
 
-The one rule: a name that stands for no value is reported to `fault` with what to write instead, and
+The one rule: a name that has no value is reported to `fault` with what to write instead, and
 `PLACEHOLDER` is returned for it.
 """
 
@@ -19,11 +19,11 @@ from ketal.grammar.parse_tree import Fault, ParseTree, span_of
 from ketal.model import syntax as ast
 
 PLACEHOLDER = ast.Literal(0)
-"""Stands for a value that was faulted already."""
+"""The value in place of one for which a fault was reported."""
 
 
 class DottedNames:
-    """Builds the values that names stand for in one scope."""
+    """Builds the values of names in one scope."""
 
     def __init__(self, scope: DeclaredNames, literals: Literals, fault: Fault) -> None:
         self.scope = scope
@@ -31,15 +31,15 @@ class DottedNames:
         self.fault = fault
 
     def value(self, tree: ParseTree) -> ast.Value:
-        """Build what a name stands for; one that stands for no value is a fault."""
+        """Build the value of a name; a name without a value is a fault."""
         head, span = str(tree.children[0]), span_of(tree)
-        path = tuple(self._part(cast(ParseTree, part)) for part in tree.children[1:])
-        if (own := self._own(head, path, span, "")) is not None:
-            return own
+        path = tuple(self._part_name(cast(ParseTree, part)) for part in tree.children[1:])
+        if (own_field := self._own_field(head, path, span, "")) is not None:
+            return own_field
         if not path:
-            return self._bare(head, span)
+            return self._bare_name(head, span)
         if head in self.scope.params and head not in self.scope.declared:
-            return self._taken(
+            return self._refuse(
                 span, f"the parameter `{head}` has no parts",
                 f"an attribute of that name is written `data.{head}`",
             )  # fmt: skip
@@ -47,28 +47,28 @@ class DottedNames:
             return self._reference(head, path, tree)
         return self._attribute((head, *path), span)
 
-    def _own(
+    def _own_field(
         self, head: str, rest: tuple[str, ...], span: Span, step: str
     ) -> ast.Attribute | ast.Field | ast.Literal | None:
-        """Build what is named by `data` or by an own field of the event; None for another name.
+        """Build a name that begins with `data` or an own field of the event; None for other names.
 
-        `step` is what stands before it, the name of a step with its dot.
+        `step` is the text before the name: empty, or the name of a step with its dot.
         """
         if head == "data":
             if rest:
                 return ast.Attribute(rest, span=span)
             message = "`data` is all attributes of the event"
-            return self._taken(span, message, f"write `{step}data.name`")
+            return self._refuse(span, message, f"write `{step}data.name`")
         if head in ast.EVENT_FIELDS:
             if not rest:
                 return ast.Field(cast(Any, head), span=span)
             hint = f"an attribute of that name is written `{step}data.{head}`"
-            return self._taken(span, f"the event's own `{head}` has no parts", hint)
+            return self._refuse(span, f"the event's own `{head}` has no parts", hint)
         return None
 
-    def _bare(self, name: str, span: Span) -> ast.Value:
+    def _bare_name(self, name: str, span: Span) -> ast.Value:
         if name in self.scope.declared:
-            return self._taken(
+            return self._refuse(
                 span, f"`{name}` is declared as a guard, not as a value",
                 f"write `{name}.attribute` for a step's event, `data.{name}` for an attribute",
             )  # fmt: skip
@@ -98,15 +98,15 @@ class DottedNames:
                     span, f"write `{head}.data.count` for it; `return count;` counts the matches",
                 )  # fmt: skip
                 return PLACEHOLDER
-            of = self._own(path[0], path[1:], span, f"{head}.")
+            of = self._own_field(path[0], path[1:], span, f"{head}.")
         if isinstance(of, ast.Literal):
             return of
         return ast.Reference(head, of or ast.Attribute(path, span=span), span=span)
 
-    def _taken(self, span: Span, message: str, hint: str) -> ast.Literal:
+    def _refuse(self, span: Span, message: str, hint: str) -> ast.Literal:
         self.fault("K012", message, span, hint)
         return PLACEHOLDER
 
-    def _part(self, tree: ParseTree) -> str:
+    def _part_name(self, tree: ParseTree) -> str:
         token = cast(Token, tree.children[0])
         return self.literals.string(token) if tree.data == "key" else str(token)

@@ -1,11 +1,11 @@
-"""Guards and values, from lark's tree.
+"""Guards and values, built from lark's tree.
 
-A tree may be a guard where a value is wanted and the reverse (`(` may begin either, so
-the grammar cannot decide); both directions are faults reported here. `And` and `Or` come
-out flat, and the depth of what is built is bounded, so that who walks it may recurse.
+A tree may have a guard where the language requires a value, and the reverse: both may begin with
+`(`, so the grammar cannot distinguish them. Both are faults that are reported here. Nested `And`s
+and `Or`s are flattened. The depth of the syntax is bounded, so that later code may recurse over it.
 
-The one rule: a fault is reported to `fault`, and something that stands for the
-broken part is returned, so that the rest of the file is still judged.
+The one rule: a fault is reported to `fault`, and a placeholder is returned for the faulty part, so
+that the rest of the file is still checked.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Expressions:
         self.literals = Literals(limits, fault)
         self.names = DottedNames(scope, self.literals, fault)
 
-    def deeper(self, depth: int, tree: ParseTree) -> int:
-        """Return the depth of what `tree` holds.
+    def child_depth(self, depth: int, tree: ParseTree) -> int:
+        """Return the depth of the children of `tree`, which is at `depth`.
 
         Raises
         ------
@@ -63,19 +63,19 @@ class Expressions:
         """Build a guard; a value is a fault."""
         data = str(tree.data)
         if data == "paren":
-            return self.guard(cast(ParseTree, tree.children[0]), self.deeper(depth, tree))
+            return self.guard(cast(ParseTree, tree.children[0]), self.child_depth(depth, tree))
         if data in ("true", "false"):
             return ast.Truth(data == "true", span=span_of(tree))
         name = bare_word(tree)
         if name is not None and name not in ("data", *ast.EVENT_FIELDS):
             return ast.Name(name, span=span_of(tree))
         if data not in GUARDS:
-            self._no_guard(tree)
+            self._report_no_guard(tree)
             return ast.Truth(True)
         make: Callable[[ParseTree, int], ast.Guard] = getattr(self, f"_{data}")
-        return make(tree, self.deeper(depth, tree))
+        return make(tree, self.child_depth(depth, tree))
 
-    def _no_guard(self, tree: ParseTree) -> None:
+    def _report_no_guard(self, tree: ParseTree) -> None:
         hint = "compare it with something: `x == 1`"
         if tree.data == "path":
             value = self.value(tree)
@@ -84,12 +84,12 @@ class Expressions:
         self.fault("K008", "this is a value, where a guard is wanted", span_of(tree), hint)
 
     def _or(self, tree: ParseTree, depth: int) -> ast.Guard:
-        sort = ast.Or if tree.data == "or" else ast.And
+        node_class = ast.Or if tree.data == "or" else ast.And
         operands: list[ast.Guard] = []
         for child in tree.children:
             node = self.guard(cast(ParseTree, child), depth)
-            operands.extend(node.operands if isinstance(node, sort) else (node,))
-        return sort(tuple(operands), span=span_of(tree))
+            operands.extend(node.operands if isinstance(node, node_class) else (node,))
+        return node_class(tuple(operands), span=span_of(tree))
 
     _and = _or
 
@@ -98,18 +98,20 @@ class Expressions:
 
     def _comparison(self, tree: ParseTree, depth: int) -> ast.Guard:
         left, op, right = cast("tuple[ParseTree, Token, ParseTree]", tree.children)
-        first, second = self._compared(left, [right], depth)
+        first, second = self._compared_values(left, [right], depth)
         return ast.Comparison(cast(Any, str(op)), first, second, span=span_of(tree))
 
     def _membership(self, tree: ParseTree, depth: int) -> ast.Guard:
         value, items = cast("tuple[ParseTree, ParseTree]", tree.children)
-        first, *others = self._compared(value, self._item_trees(items), depth)
+        first, *others = self._compared_values(value, self._item_trees(items), depth)
         return ast.Membership(first, tuple(others), span=span_of(tree))
 
-    def _compared(self, left: ParseTree, others: list[ParseTree], depth: int) -> list[ast.Value]:
-        """Build a value and those that it is compared with.
+    def _compared_values(
+        self, left: ParseTree, others: list[ParseTree], depth: int
+    ) -> list[ast.Value]:
+        """Build a value and the values that it is compared with.
 
-        That a bare word stands after the event's own `type` or `node` is a fault.
+        A bare word that is compared with the event's own `type` or `node` is a fault.
         """
         values = [self.value(tree, depth) for tree in (left, *others)]
         for tree, value in zip(others, values[1:], strict=True):
@@ -146,7 +148,7 @@ class Expressions:
         of_events = any(self._is_guard(argument) for argument in arguments)
         meant = nearest(name, GUARD_WORDS, 0.7 if of_events else 1, any_case=True)
         if name not in FUNCTIONS and (of_events or meant is not None):
-            # Its argument is a guard, so judging it as a value would only confuse.
+            # Its arguments are guards, so building them as values would add confusing faults.
             self.fault(
                 "K011",
                 f"there is no guard `{name}`" + (" of events" if meant is None else ""),
@@ -172,9 +174,9 @@ class Expressions:
         return ast.Call(str(result), str(target), types, span=span_of(tree))
 
     def _causal(self, tree: ParseTree, depth: int) -> ast.Guard:
-        sort = ast.Causal if tree.data == "causal" else ast.Conc
+        node_class = ast.Causal if tree.data == "causal" else ast.Conc
         guard, anchor = cast("tuple[ParseTree, Token | None]", tree.children)
-        return sort(
+        return node_class(
             self.guard(guard, depth),
             str(anchor or ast.PRIOR),
             anchor_span=None if anchor is None else span_of(anchor),
@@ -190,9 +192,9 @@ class Expressions:
         data = str(tree.data)
         if data == "paren":
             inner = cast(ParseTree, tree.children[0])
-            return self.value(inner, self.deeper(depth, tree), lists=lists)
+            return self.value(inner, self.child_depth(depth, tree), lists=lists)
         if data in GUARDS:
-            self._no_value(tree)
+            self._report_no_value(tree)
             return PLACEHOLDER
         if data == "list":
             if not lists:
@@ -200,7 +202,7 @@ class Expressions:
                     "K013", "a list cannot stand here", span_of(tree),
                     "lists stand after `in`, in `return` and in `nodes = […]`",
                 )  # fmt: skip
-            inner_depth = self.deeper(depth, tree)
+            inner_depth = self.child_depth(depth, tree)
             items = (self.value(item, inner_depth, lists=lists) for item in self._item_trees(tree))
             return ast.ListOf(tuple(items), span=span_of(tree))
         span, token = span_of(tree), cast(Token, tree.children[0] if tree.children else "")
@@ -219,7 +221,7 @@ class Expressions:
                 return self._negative(tree, depth)
         return self._sum(tree, depth)
 
-    def _no_value(self, tree: ParseTree) -> None:
+    def _report_no_value(self, tree: ParseTree) -> None:
         message = "this is a guard, where a value is wanted"
         hint = "a guard stands alone: write `g` for `g == true`, `!g` for `g == false`"
         if tree.data == "function":
@@ -231,18 +233,18 @@ class Expressions:
         self.fault("K008", message, span_of(tree), hint)
 
     def _item_trees(self, tree: ParseTree) -> list[ParseTree]:
-        """Return the items of a list; that it is empty is a fault."""
+        """Return the trees of a list's items; an empty list is a fault."""
         items = [cast(ParseTree, child) for child in tree.children if child is not None]
         if not items:
             self.fault("K013", "this list is empty", span_of(tree), "write `[1, 2]`")
         return items
 
     def _sum(self, tree: ParseTree, depth: int) -> ast.Value:
-        inner = self.deeper(depth, tree)
+        inner = self.child_depth(depth, tree)
         ops = tuple(cast(Any, str(op)) for op in tree.children[1::2])
         first, *others = (self.value(cast(ParseTree, child), inner) for child in tree.children[::2])
         if isinstance(first, ast.Arithmetic) and (first.ops[0] in "+-") == (ops[0] in "+-"):
-            # `(a + b) + c` is `a + b + c`: both are calculated from the left.
+            # `(a + b) + c` is `a + b + c`, which is evaluated from the left.
             return ast.Arithmetic(
                 (*first.ops, *ops), (*first.operands, *others), span=span_of(tree)
             )
@@ -250,8 +252,8 @@ class Expressions:
 
     def _negative(self, tree: ParseTree, depth: int) -> ast.Value:
         inner = cast(ParseTree, tree.children[1])
-        value = self.value(inner, self.deeper(depth, tree))
-        # `-3` is a number; `-(3)` and `-(-3)` are negations.
+        value = self.value(inner, self.child_depth(depth, tree))
+        # `-3` is a negative number; `-(3)` and `-(-3)` are negations.
         if inner.data == "number" and isinstance(value, ast.Literal):
             return ast.Literal(-cast(int, value.value), span=span_of(tree))
         return ast.Negative(value, span=span_of(tree))

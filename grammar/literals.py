@@ -1,7 +1,7 @@
-"""Literals, from lark's tokens: strings, numbers, durations, regular expressions.
+"""Literals, built from lark's tokens: strings, numbers, durations, regular expressions.
 
-The one rule: a literal that is faulty is reported to `fault`, and another of its kind is
-returned for it.
+The one rule: a faulty literal is reported to `fault`, and another literal of its kind is returned
+for it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _REGEX_HINTS = {
     "escape": _NOT_IN_RE2,
     "": "a special character is taken literally after `\\`",
 }
-"""A part of RE2's message → the hint; the first that fits."""
+"""Part of a message of RE2 → the hint for it; the first part that the message has counts."""
 
 
 class Literals:
-    """Reads literals, within the limits of regular expressions."""
+    """Converts literals to values, and checks the limits of regular expressions."""
 
     def __init__(self, limits: Limits, fault: Fault) -> None:
         self.limits = limits
@@ -71,7 +71,7 @@ class Literals:
         return text
 
     def name_or_string(self, token: Token) -> str:
-        """Return a node's name, written bare or as a string."""
+        """Return the name of a node, which is written bare or as a string."""
         return self.string(token) if token.type == "STRING" else str(token)
 
     def number(self, token: Token) -> int | float:
@@ -112,9 +112,9 @@ class Literals:
         self.fault("K004", "this number is too large", span, "numbers end at 10^308")
 
     def regex(self, token: Token) -> str:
-        """Return a regular expression, compiled once to see that it is one."""
+        """Return a regular expression; one that does not compile is a fault."""
         text = str(token)[1:-1]
-        # `\/` serves only to write a slash between slashes.
+        # `\/` is only the way to write a slash between slashes.
         regex = re.sub(r"\\(.)", lambda m: "/" if m[1] == "/" else m[0], text, flags=re.DOTALL)
         size = len(regex.encode("utf-8", "surrogatepass"))
         if size > self.limits.regex_bytes_max:
@@ -132,7 +132,7 @@ class Literals:
 
 
 def _regex_fault(regex: str, limits: Limits) -> str:
-    """Return the fault of a regular expression, or an empty string."""
+    """Return why a regular expression does not compile; empty if it does."""
     import re2
 
     try:

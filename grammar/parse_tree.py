@@ -1,6 +1,6 @@
-"""What the builders of syntax ask of lark's tree: where a part stands, its subtrees, its word.
+"""Functions on lark's tree that the builders of syntax share: spans, subtrees, words.
 
-The one rule: a tree that lark gave no place stands at the beginning of the text.
+The one rule: a tree without a place, as lark gives an empty one, is at the beginning of the text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Fault: TypeAlias = Callable[..., None]
 
 
 def span_of(item: ParseTree | Token) -> Span:
-    """Return where a token or a tree stands."""
+    """Return the span of a token or a tree."""
     at: Any = item.meta if isinstance(item, Tree) else item
     if not hasattr(at, "line"):
         return Span(1, 1, 1, 2)
@@ -26,17 +26,17 @@ def span_of(item: ParseTree | Token) -> Span:
 
 
 def subtrees(tree: ParseTree) -> list[ParseTree]:
-    """Return the children that are no tokens."""
+    """Return the children of a tree that are trees, not tokens."""
     return [child for child in tree.children if isinstance(child, Tree)]
 
 
 def bare_word(tree: ParseTree) -> str | None:
-    """Return the word, where an expression is one."""
+    """Return the word that an expression consists of; None if it is more than a word."""
     return str(tree.children[0]) if tree.data == "path" and len(tree.children) == 1 else None
 
 
 def report_unknown_word(fault: Fault, what: str, word: Token, choices: tuple[str, ...]) -> None:
-    """Report a word that is none of the choices, with the one that may have been meant."""
+    """Report a word that is none of the choices; suggest the nearest choice, or list all."""
     meant = nearest(word, choices, any_case=True)
     listed = ", ".join(f"`{choice}`" for choice in choices[:-1]) + f" or `{choices[-1]}`"
     hint = f"did you mean `{meant}`?" if meant else f"write {listed}"

@@ -1,8 +1,7 @@
-"""Canonical text of patterns, and of their parts for pictures and messages.
+"""The canonical text of patterns, and of their parts for pictures and messages.
 
-Statements come in one order, parentheses only where the reading needs them, and an
-attribute is written with `data.` only where its bare name would be read as something
-else.
+Statements have a fixed order. Parentheses are written only where they are necessary, and `data.`
+before an attribute only where its bare name would be read as something else.
 
 The one rule: `parse(render(p)) == p`.
 """
@@ -20,9 +19,9 @@ from ketal.model import syntax as ast
 
 INDENT = "    "
 WIDTH = 100
-_NOWHERE = DeclaredNames()
+_NO_NAMES = DeclaredNames()
 
-# Binding strength of what a guard or a value is made of, weakest first.
+# Binding strength of operators, weakest first.
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
 _ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 _BEFORE_STEPS = ("order", "deployment", "partition", "topology", "mode")
@@ -31,7 +30,7 @@ _REPETITIONS = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 
 def render(file: ast.File) -> str:
-    """Write a file as canonical text, which reads back as an equal file."""
+    """Return the canonical text of a file, which is parsed to an equal file."""
     shared = file_scope(file)
     head = [declaration(param, shared) for param in file.params]
     head += [declaration(event, shared) for event in file.events]
@@ -41,14 +40,14 @@ def render(file: ast.File) -> str:
 
 
 def file_scope(file: ast.File) -> DeclaredNames:
-    """Return the names that a file's own declarations make known."""
+    """Return the names that a file declares outside of patterns."""
     return DeclaredNames(
         frozenset(p.name for p in file.params), frozenset(e.name for e in file.events)
     )
 
 
 def pattern_scope(pattern: ast.Pattern, shared: DeclaredNames) -> DeclaredNames:
-    """Return the names that are known inside of a pattern."""
+    """Return the names in scope inside of a pattern."""
     return DeclaredNames(
         shared.params | {p.name for p in pattern.params},
         shared.declared | {d.name for d in pattern.declarations},
@@ -74,7 +73,7 @@ def _clauses(pattern: ast.Pattern, names: Iterable[str], scope: DeclaredNames) -
 
 
 def indented(text: str) -> str:
-    """Indent every line that is not empty by one step."""
+    """Indent every line that is not empty by `INDENT`."""
     return "\n".join(INDENT + line if line else "" for line in text.split("\n"))
 
 
@@ -82,7 +81,7 @@ def indented(text: str) -> str:
 
 
 def declaration(node: ast.ParamDecl | ast.EventDecl | ast.StepDecl, scope: DeclaredNames) -> str:
-    """Write a parameter, an event or a step."""
+    """Return the declaration of a parameter, an event or a step."""
     if isinstance(node, ast.ParamDecl):
         return f"param {node.name} = {render_value(node.value, scope)};"
     head = f"event {node.name}" if isinstance(node, ast.EventDecl) else node.name
@@ -97,7 +96,7 @@ def declaration(node: ast.ParamDecl | ast.EventDecl | ast.StepDecl, scope: Decla
 
 
 def clause(name: str, value: Any, scope: DeclaredNames) -> str:
-    """Write the statement that sets a field of a pattern, neither a declaration nor the body."""
+    """Return the statement for a field of a pattern that is neither a declaration nor the body."""
     match value:
         case ast.Order():
             return _order(value)
@@ -121,7 +120,7 @@ def clause(name: str, value: Any, scope: DeclaredNames) -> str:
 
 
 def _order(node: ast.Order) -> str:
-    """Write `order arrival;` or `order CausalOrder(options);`."""
+    """Return `order arrival;` or `order CausalOrder(options);`."""
     options = []
     for name in node.given:
         match getattr(node, name):
@@ -138,18 +137,18 @@ def _order(node: ast.Order) -> str:
 
 
 def topology_head(node: ast.Topology) -> str:
-    """Write how a topology begins."""
+    """Return the first line of a topology."""
     return "topology open {" if node.open else "topology {"
 
 
 def link(edge: ast.TopologyEdge) -> str:
-    """Write one edge of a topology."""
+    """Return one edge of a topology."""
     relaxed = " relaxed" if edge.relaxed else ""
-    return f"{_node(edge.source)} -> {_node(edge.target)}{relaxed};"
+    return f"{_node_name(edge.source)} -> {_node_name(edge.target)}{relaxed};"
 
 
 def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: DeclaredNames) -> str:
-    """Write `check …;` or `find …;`."""
+    """Return `check …;` or `find …;`."""
     head = body_head(kind, strategy)
     if not isinstance(body, ast.AutomatonBody):
         return f"{head} {render_body(body, scope)};"
@@ -158,12 +157,12 @@ def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: Decla
 
 
 def body_head(kind: str, strategy: str | None) -> str:
-    """Write what stands before a body."""
+    """Return the keywords before a body."""
     return f"{kind} {strategy}" if strategy else kind
 
 
 def automaton(body: ast.AutomatonBody) -> list[str]:
-    """Write the statements of an automaton."""
+    """Return the statements of an automaton, a line each."""
     lines = [f"initial {body.initial};"] if body.initial else []
     if body.finals is not None:
         lines.append(f"final {', '.join(body.finals)};")
@@ -171,22 +170,25 @@ def automaton(body: ast.AutomatonBody) -> list[str]:
 
 
 def edge(node: ast.Edge) -> str:
-    """Write one edge of an automaton."""
+    """Return one edge of an automaton."""
     return f"{node.source} -> {node.target} on {node.step};"
 
 
 # --- bodies ---
 
 
-def render_body(body: ast.Body, scope: DeclaredNames = _NOWHERE) -> str:
-    """Write a body on one line."""
+def render_body(body: ast.Body, scope: DeclaredNames = _NO_NAMES) -> str:
+    """Return a body on one line."""
     if isinstance(body, ast.AutomatonBody):
         return f"automaton {{ {' '.join(automaton(body))} }}"
     return _body(body, 0, scope)
 
 
 def _body(body: ast.Body | ast.Absent, strength: int, scope: DeclaredNames) -> str:
-    """Write a body where 0 any, 1 a sequence, 2 an item, 3 a block may stand."""
+    """Return a body, in parentheses if its operator binds weaker than `strength`.
+
+    The strengths are 0 for an alternation, 1 for a sequence, 2 for a repetition, 3 for a block.
+    """
     match body:
         case ast.Step(name=name):
             return name
@@ -195,16 +197,16 @@ def _body(body: ast.Body | ast.Absent, strength: int, scope: DeclaredNames) -> s
         case ast.Absent(guard=guard):
             return f"not ({render_guard(guard, scope)})"
         case ast.Alternation(items=items):
-            own, text = 0, " | ".join(_body(item, 1, scope) for item in items)
+            own_strength, text = 0, " | ".join(_body(item, 1, scope) for item in items)
         case ast.Sequence(items=items):
-            own, text = 1, " ".join(_body(item, 2, scope) for item in items)
+            own_strength, text = 1, " ".join(_body(item, 2, scope) for item in items)
         case ast.Together(items=items):
             return "{" + " & ".join(_body(item, 0, scope) for item in items) + "}"
         case ast.Repeat(item=item, least=least, most=most):
-            own, text = 2, _body(item, 3, scope) + _repetition(least, most)
+            own_strength, text = 2, _body(item, 3, scope) + _repetition(least, most)
         case _:
             raise TypeError(f"{type(body).__name__} stands only as a whole body")
-    return f"({text})" if own < strength else text
+    return f"({text})" if own_strength < strength else text
 
 
 def _repetition(least: int, most: int | None) -> str:
@@ -218,37 +220,39 @@ def _repetition(least: int, most: int | None) -> str:
 # --- guards ---
 
 
-def render_guard(guard: ast.Guard, scope: DeclaredNames = _NOWHERE) -> str:
-    """Write a guard on one line.
+def render_guard(guard: ast.Guard, scope: DeclaredNames = _NO_NAMES) -> str:
+    """Return a guard on one line.
 
     Parameters
     ----------
     guard : Guard
-        What to write.
+        The guard.
     scope : DeclaredNames
-        The names declared around it; without it, no name is taken to be one.
+        The names in scope at the guard; by default none.
     """
     return _guard(guard, _OR, scope)
 
 
 def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
-    own = _ATOM
+    own_strength = _ATOM
     match guard:
         case ast.Or(operands=operands):
-            own, text = _OR, " || ".join(_guard(g, _AND, scope) for g in operands)
+            own_strength, text = _OR, " || ".join(_guard(g, _AND, scope) for g in operands)
         case ast.And(operands=operands):
-            own, text = _AND, " && ".join(_guard(g, _NOT, scope) for g in operands)
+            own_strength, text = _AND, " && ".join(_guard(g, _NOT, scope) for g in operands)
         case ast.Not(operand=operand):
-            # `!x == 3` would be read as meant, by the parser and hardly anybody else.
-            own, text = _NOT, "!" + _guard(operand, _SIGN, scope)
+            # The parser reads `!x == 3` as `!(x == 3)`, but people may not: write parentheses.
+            own_strength, text = _NOT, "!" + _guard(operand, _SIGN, scope)
         case ast.Comparison(op=op, left=left, right=right):
-            own = _COMPARISON
-            text = f"{_value(left, _SUM, scope)} {op} {_value(right, _SUM, _after(left, scope))}"
+            own_strength = _COMPARISON
+            text = (
+                f"{_value(left, _SUM, scope)} {op} {_value(right, _SUM, _right_scope(left, scope))}"
+            )
         case ast.Membership(value=value, items=items):
-            own = _COMPARISON
-            text = f"{_value(value, _SUM, scope)} in {_list(items, _after(value, scope))}"
+            own_strength = _COMPARISON
+            text = f"{_value(value, _SUM, scope)} in {_list(items, _right_scope(value, scope))}"
         case ast.Matches(value=value, regex=regex):
-            own = _COMPARISON
+            own_strength = _COMPARISON
             text = f"{_value(value, _SUM, scope)} matches {_regex(regex)}"
         case ast.Truth(value=value):
             text = "true" if value else "false"
@@ -263,19 +267,19 @@ def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
         case ast.Causal(guard=inner, anchor=anchor) | ast.Conc(guard=inner, anchor=anchor):
             anchored = "" if anchor == ast.PRIOR else f", {anchor}"
             text = f"{type(guard).__name__}({render_guard(inner, scope)}{anchored})"
-    return f"({text})" if own < strength else text
+    return f"({text})" if own_strength < strength else text
 
 
-def _after(left: ast.Value, scope: DeclaredNames) -> DeclaredNames:
-    """Return the scope of what a value is compared with."""
+def _right_scope(left: ast.Value, scope: DeclaredNames) -> DeclaredNames:
+    """Return the scope of the values that `left` is compared with."""
     return replace(scope, after_own_text=True) if is_own_text(left) else scope
 
 
 def _regex(regex: str) -> str:
-    r"""Write a regular expression between slashes.
+    r"""Return a regular expression between slashes.
 
-    A slash is escaped; what cannot stand there is written in another form that
-    means the same: `\/` as a slash, a line end as `\n`, none at all as `(?:)`.
+    A slash is escaped. Text that the grammar does not allow between slashes is replaced by text of
+    the same meaning: a line end by `\n`, an empty expression by `(?:)`.
     """
     written = {"/": "\\/", "\n": "\\n", "\\\n": "\\n"}
     text = re.sub(r"\\.|.", lambda m: written.get(m[0], m[0]), regex, flags=re.DOTALL)
@@ -285,45 +289,49 @@ def _regex(regex: str) -> str:
 # --- values ---
 
 
-def render_value(value: ast.Value, scope: DeclaredNames = _NOWHERE) -> str:
-    """Write a value."""
+def render_value(value: ast.Value, scope: DeclaredNames = _NO_NAMES) -> str:
+    """Return the text of a value."""
     return _value(value, _SUM, scope)
 
 
 def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
-    own = _ATOM
+    own_strength = _ATOM
     match value:
         case ast.Literal(value=literal):
             text = _literal(literal)
-            own = _SIGN if text.startswith("-") else _ATOM
+            own_strength = _SIGN if text.startswith("-") else _ATOM
         case ast.Duration(amount=amount, unit=unit):
             text = f"{amount} {unit}"
         case ast.Field(name=name) | ast.ParamRef(name=name):
             text = name
         case ast.Attribute(path=path):
-            text = _dotted(path) if stands_bare(path, scope) else _under("data", path)
+            text = _dotted(path) if stands_bare(path, scope) else _path_text("data", path)
         case ast.Reference(step=step, of=ast.Field(name=name)):
             text = f"{step}.{name}"
         case ast.Reference(step=step, of=ast.Attribute(path=path)):
             head = path[0]
             taken = head in ("data", *ast.EVENT_FIELDS) or path == (COUNT,)
             plain = IDENTIFIER.match(head) and not taken
-            text = _under(step if plain else f"{step}.data", path)
+            text = _path_text(step if plain else f"{step}.data", path)
         case ast.Arithmetic(ops=ops, operands=operands):
-            own = _ARITHMETIC[ops[0]]
-            first, *others = (_value(operand, own + 1, scope) for operand in operands)
+            own_strength = _ARITHMETIC[ops[0]]
+            first, *others = (_value(operand, own_strength + 1, scope) for operand in operands)
             text = first + "".join(f" {op} {other}" for op, other in zip(ops, others, strict=True))
         case ast.Negative(operand=operand):
-            own = _SIGN
-            # `-3` is read as a number, so the number that is negated is set apart.
+            own_strength = _SIGN
+            # `-3` is read as a number, so the operand of a negation is put in parentheses.
             apart = isinstance(operand, ast.Literal | ast.Negative)
-            text = f"({render_value(operand, scope)})" if apart else _value(operand, own, scope)
+            text = (
+                f"({render_value(operand, scope)})"
+                if apart
+                else _value(operand, own_strength, scope)
+            )
             text = "-" + text
         case ast.ListOf(items=items):
             text = _list(items, scope)
         case _:
             raise TypeError(f"{type(value).__name__} is no value")
-    return f"({text})" if own < strength else text
+    return f"({text})" if own_strength < strength else text
 
 
 def _literal(value: str | int | float | bool) -> str:
@@ -337,10 +345,10 @@ def _list(items: tuple[ast.Value, ...], scope: DeclaredNames) -> str:
 
 
 def _dotted(path: tuple[str, ...]) -> str:
-    return path[0] + _under("", path[1:])
+    return path[0] + _path_text("", path[1:])
 
 
-def _under(head: str, path: tuple[str, ...]) -> str:
+def _path_text(head: str, path: tuple[str, ...]) -> str:
     return head + "".join(
         f".{part}" if IDENTIFIER.match(part) else f"[{_string(part)}]" for part in path
     )
@@ -350,5 +358,5 @@ def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _node(name: str) -> str:
+def _node_name(name: str) -> str:
     return name if IDENTIFIER.match(name) else _string(name)

@@ -1,10 +1,10 @@
-"""Text to lark's tree, in bounded time and depth.
+"""The conversion of text to lark's tree, in bounded time and depth.
 
-The tokens are fed to lark's LALR parser one by one, so that the reader sees where it
-is: which statement, which brackets are open. That bounds the nesting before a tree of
-it exists, and lets `complaints` describe what was expected in words of the language.
+The tokens are fed to lark's LALR parser one by one, so that the reader knows the current statement
+and the open brackets. So the nesting is checked before a tree is built, and `complaints` can
+describe what was expected in words of the language.
 
-The one rule: whatever the text, the answer is a tree or a PatternError.
+The one rule: for every text the result is a tree or a PatternError.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from ketal.model.limits import Limits
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_]")
 _OPTIONS: dict[str, Any] = {
-    # Not strict, which takes longer than all else: a test refuses a grammar with conflicts.
+    # Not strict, which would take longer than everything else; a test finds conflicts instead.
     "parser": "lalr",
     "propagate_positions": True,
     "maybe_placeholders": True,
 }
-_PARSER = "parser"
-"""The name in the cache: a digest of what the parser was made of and of lark's form of it, which
-follows."""
+_CACHE_NAME = "parser"
+"""The name of the parser's file in the cache: a digest, a newline, and the parser as lark saves it.
+
+The digest is of the inputs of the parser and of the saved parser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,40 +68,40 @@ def grammar() -> str:
 
 @lru_cache(maxsize=1)
 def language() -> Lark:
-    """Return the parser of the language: the one in the user's cache, or a new one put there.
+    """Return the parser of the language, from the user's cache or new; save a new one there.
 
-    To make one takes ten times as long as to load it, and longer than a small log takes.
+    To make a parser takes ten times as long as to load one, and longer than to judge a small log.
     """
     text = grammar()
-    made_of = f"{text} {_OPTIONS} {lark.__version__} {sys.version_info[:2]}".encode()
-    parser = _loaded(made_of)
+    inputs = f"{text} {_OPTIONS} {lark.__version__} {sys.version_info[:2]}".encode()
+    parser = _load_cached(inputs)
     if parser is None:
         parser = Lark(text, **_OPTIONS)
-        _save(parser, made_of)
+        _save_cached(parser, inputs)
     return parser
 
 
-def _loaded(made_of: bytes) -> Lark | None:
-    """Return the parser in the cache; None where that is damaged, or made of something else."""
+def _load_cached(inputs: bytes) -> Lark | None:
+    """Return the parser in the cache; None if it is damaged, or was made from other inputs."""
     with contextlib.suppress(Exception):
-        digest, _, saved = (cache_folder() / _PARSER).read_bytes().partition(b"\n")
-        # A byte that was changed may give another parser, or one that takes all memory to load.
-        if digest == _digest(made_of, saved):
+        digest, _, saved = (cache_folder() / _CACHE_NAME).read_bytes().partition(b"\n")
+        # A changed byte could give another parser, or make loading use all memory.
+        if digest == _digest(inputs, saved):
             return Lark.load(io.BytesIO(saved))
     return None
 
 
-def _save(parser: Lark, made_of: bytes) -> None:
+def _save_cached(parser: Lark, inputs: bytes) -> None:
     saved = io.BytesIO()
     parser.save(saved)
     content = saved.getvalue()
-    # Without a home, or where nothing can be written there, each process makes its own.
+    # If there is no home directory, or it is read-only, each process makes its own parser.
     with contextlib.suppress(OSError, RuntimeError):
-        replace_file(cache_folder() / _PARSER, _digest(made_of, content) + b"\n" + content)
+        replace_file(cache_folder() / _CACHE_NAME, _digest(inputs, content) + b"\n" + content)
 
 
-def _digest(made_of: bytes, saved: bytes) -> bytes:
-    return hashlib.sha256(made_of + saved).hexdigest().encode()
+def _digest(inputs: bytes, saved: bytes) -> bytes:
+    return hashlib.sha256(inputs + saved).hexdigest().encode()
 
 
 def read(text: str, *, name: str, limits: Limits) -> Reading:
@@ -109,7 +110,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
     Raises
     ------
     PatternError
-        At the first place where the text cannot go on; its `source` is the text.
+        For the first syntax error; its `source` is the text.
     """
     source = PatternText(text, name)
     size = len(text.encode("utf-8", "surrogatepass"))
@@ -126,10 +127,10 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
     try:
         for token in parser.lexer_thread.lex(parser.parser_state):
             start = token.start_pos or 0
-            if _glued(token, text):
+            if _is_keyword_prefix(token, text):
                 raise UnexpectedCharacters(text, start, token.line or 1, token.column or 1)
             parser.feed_token(token)
-            situation.take(token)
+            situation.accept(token)
             comments += _comments(text, end, start)
             end = token.end_pos or start
             _check_depth(situation.brackets, source, limits)
@@ -142,8 +143,8 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
     return Reading(tree, source, tuple(comments))
 
 
-def _glued(token: Token, text: str) -> bool:
-    """Return whether a keyword runs on into a longer word, as in `everynode`."""
+def _is_keyword_prefix(token: Token, text: str) -> bool:
+    """Return whether a keyword is only the beginning of a longer word, as in `everynode`."""
     return str(token).isalpha() and _WORD.match(text, token.end_pos or 0) is not None
 
 
@@ -152,7 +153,7 @@ def _comments(text: str, start: int, end: int) -> list[Comment]:
 
 
 def _check_depth(brackets: list[Bracket], source: PatternText, limits: Limits) -> None:
-    # The braces of the pattern and of a block are layout, not nesting.
+    # The braces of patterns and blocks do not count as nesting.
     depth = len(brackets) - (len(brackets) > 0 and brackets[0].block)
     if depth > limits.nesting_max:
         last = brackets[-1]
@@ -171,10 +172,10 @@ def too_deep(line: int, column: int, limits: Limits) -> Diagnostic:
 
 
 def _expected(text: str, count: int) -> frozenset[str]:
-    """Return the tokens that could have come after the first `count`.
+    """Return the tokens that could follow the first `count` tokens.
 
-    The parser that failed has already reduced on the strength of the wrong
-    token, and knows less; a fresh one, stopped just before, knows it all.
+    The parser that failed has already reduced because of the wrong token, and so accepts fewer
+    tokens; a new parser is fed the tokens before it.
     """
     parser = language().parse_interactive(text)
     tokens = parser.lexer_thread.lex(parser.parser_state)
@@ -184,7 +185,7 @@ def _expected(text: str, count: int) -> frozenset[str]:
 
 
 def _position(error: UnexpectedInput, text: str) -> int:
-    """Return where a text cannot go on."""
+    """Return the position of a syntax error."""
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         return len(text)
     return error.pos_in_stream or 0

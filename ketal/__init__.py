@@ -1,10 +1,10 @@
-"""ketal: complex event detection whose operators speak of causality.
+"""ketal: complex event detection with causal operators.
 
-A pattern file says which orders of events a distributed program may have, or
-which ones to look for; ketal answers from vector clocks, so that the answer
-does not depend on the order in which messages happened to arrive.
+A pattern file defines which orders of events a distributed program may have, or which to search
+for. ketal decides from vector clocks, so the result does not depend on the order in which messages
+happened to arrive.
 
-Names load when they are first used: `import ketal` itself is quick.
+Names are imported when they are first used, so `import ketal` itself is fast.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _absent(name: str) -> str:
-    """Return why a name is absent; Python itself adds the nearest one, of `__dir__`."""
+    """Return the message for a name that ketal does not have; Python adds the nearest name."""
     if name == "streaming":
         return "ketal.streaming is not imported with ketal: import ketal.streaming"
     return f"module 'ketal' has no attribute {name!r}"

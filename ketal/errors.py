@@ -1,10 +1,9 @@
-"""Errors, classed by who is at fault.
+"""Errors, classified by who is at fault.
 
-Three parties can be wrong, and each has one class: the author of a pattern
-(`PatternError`, which carries a span of the pattern's text), a peer that sent
-an event (`EventError`, which carries the place in the log or the dot), and
-whoever deploys ketal (`StateError` for saved state that does not fit,
-`SettingError` for a setting that names nothing or holds a wrong value).
+Three parties can be at fault: the author of a pattern (`PatternError`, which has a span of the
+pattern's text), a peer that sent an event (`EventError`, which has the place in the log or the
+dot), and the operator who runs ketal (`StateError` for saved state that does not fit,
+`SettingError` for a setting that is unknown or has a wrong value).
 
 The one rule: an error names the place, the fault, and what to do about it.
 """
@@ -19,14 +18,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a pattern file.
+    """A range of text in a pattern file.
 
     Parameters
     ----------
     line, column : int
-        Where it begins, counted from 1.
+        The beginning, counted from 1.
     end_line, end_column : int
-        Where it ends; `end_column` is the first column after it.
+        The end; `end_column` is the first column after it.
     """
 
     line: int
@@ -36,7 +35,7 @@ class Span:
 
 
 class KetalError(Exception):
-    """The base of the errors for faults outside of ketal.
+    """The base class of errors whose cause is outside of ketal.
 
     Examples
     --------
@@ -56,17 +55,17 @@ class Diagnostic:
     Parameters
     ----------
     code : str
-        Stable code, `K` and three digits; `docs/diagnostics.md` lists them.
+        The stable code, `K` and three digits; `docs/diagnostics.md` lists the codes.
     severity : str
         `error` or `warning`.
     message : str
         The fault, in one sentence.
     span : Span or None
-        Where; None for a pattern that was built in code.
+        The place in the text; None for a pattern that was built in code.
     hint : str
-        What to do about it; may be empty.
+        What to do about the fault; may be empty.
     pattern : str
-        The name of the pattern it is about; empty for a whole file.
+        The name of the pattern that has the fault; empty for a whole file.
 
     Examples
     --------
@@ -96,7 +95,7 @@ def diagnostic_place(diagnostic: Diagnostic) -> tuple[int, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class PatternText:
-    """The text that spans point into, with the name it was read from."""
+    """The text that spans refer to, and the name of its file."""
 
     text: str
     name: str = "<pattern>"
@@ -110,7 +109,7 @@ class PatternText:
 
 
 def printable(text: str) -> str:
-    """Return text with every character that does not print as an escape."""
+    """Return text with an escape for every character that is not printable."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else _escaped(c) for c in text)
@@ -121,15 +120,15 @@ def _escaped(char: str) -> str:
 
 
 def columns(text: str) -> int:
-    """Return how many columns a text takes in a fixed-width face."""
+    """Return the number of columns of a text in a fixed-width font."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
     )
 
 
-def show(diagnostic: Diagnostic, source: PatternText | None) -> str:
-    """Write a diagnostic for a person: place, sentence, line, caret, hint."""
+def diagnostic_text(diagnostic: Diagnostic, source: PatternText | None) -> str:
+    """Return a diagnostic as text for people: place, message, line, caret, hint."""
     span = diagnostic.span
     if source is None or span is None:
         head = f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
@@ -140,7 +139,7 @@ def show(diagnostic: Diagnostic, source: PatternText | None) -> str:
     )
     text = source.line(span.line)
     if len(text) > 200:
-        # A hostile or generated line must not fill the terminal.
+        # A generated or malicious line must not fill the terminal.
         start = max(0, span.column - 80)
         text, offset = text[start : start + 160], start
     else:
@@ -161,9 +160,9 @@ class PatternError(KetalError):
     Attributes
     ----------
     diagnostics : tuple of Diagnostic
-        Every error found, in the order of the text; never empty.
+        All errors, in the order of the text; never empty.
     source : PatternText or None
-        The text the spans point into.
+        The text that the spans refer to.
 
     Examples
     --------
@@ -188,7 +187,7 @@ class PatternError(KetalError):
         assert diagnostics, "a PatternError needs a diagnostic"
         self.diagnostics = tuple(diagnostics)
         self.source = source
-        super().__init__("\n".join(show(d, source) for d in self.diagnostics))
+        super().__init__("\n".join(diagnostic_text(d, source) for d in self.diagnostics))
 
     def __reduce__(self) -> tuple[object, ...]:
         return (PatternError, (self.diagnostics, self.source))
@@ -197,21 +196,21 @@ class PatternError(KetalError):
 def pattern_error(
     code: str, message: str, span: Span | None = None, *, hint: str = ""
 ) -> PatternError:
-    """Make a PatternError with one diagnostic."""
+    """Return a PatternError with one diagnostic."""
     return PatternError((Diagnostic(code, "error", message, span, hint),))
 
 
 class EventError(KetalError):
-    """A peer is at fault: an event that cannot be one.
+    """A peer is at fault: a record is no valid event.
 
     Attributes
     ----------
     reason : str
-        One sentence.
+        The fault, in one sentence.
     place : str
-        `file:line`, a dot, or empty where the event came from code.
+        `file:line`, a dot, or empty for an event that was made in code.
     draft : object
-        The record's fields where only its clock is at fault; else None.
+        The fields of the record, if only its clock is at fault; else None.
 
     Examples
     --------
@@ -232,7 +231,7 @@ class EventError(KetalError):
 
 
 class StateError(KetalError):
-    """Saved state does not fit the program it is restored under.
+    """Saved state is damaged, or does not fit the program that is to restore it.
 
     Examples
     --------
@@ -247,11 +246,11 @@ class StateError(KetalError):
 
 
 class OtherProgramError(StateError):
-    """Saved state is whole, and of another program."""
+    """Saved state is intact, but of another program."""
 
 
 class SettingError(KetalError):
-    """A setting, option or file that ketal was started with is wrong.
+    """A setting, an option or a file that ketal was given is wrong.
 
     Examples
     --------
@@ -266,7 +265,7 @@ class SettingError(KetalError):
 
 @contextmanager
 def refused_as_setting(what: object) -> Iterator[None]:
-    """Raise a SettingError for an OSError: what cannot be used, or done, and why."""
+    """Convert an OSError to a SettingError; `what` is the file, or what cannot be done with it."""
     try:
         yield
     except OSError as fault:
@@ -278,7 +277,7 @@ class LostError(KetalError):
 
 
 class NotAvailableError(KetalError):
-    """The language has it, this version of ketal does not execute it yet.
+    """A pattern uses a feature of the language that this version cannot execute in this way.
 
     Examples
     --------
@@ -295,7 +294,7 @@ class NotAvailableError(KetalError):
 def nearest(
     name: str, known: Iterable[str], cutoff: float = 0.6, *, any_case: bool = False
 ) -> str | None:
-    """Return the known name that a name may have been meant to be; None if none is near.
+    """Return the known name that is most similar to a name; None if none is similar enough.
 
     Parameters
     ----------
@@ -304,21 +303,21 @@ def nearest(
     known : iterable of str
         The known names.
     cutoff : float
-        How much of the two must be alike, from 0 to 1 (`difflib.SequenceMatcher.ratio`).
+        The least similarity, from 0 to 1 (`difflib.SequenceMatcher.ratio`).
     any_case : bool
-        Whether upper and lower case are alike.
+        Whether to ignore the difference between upper and lower case.
     """
     import difflib
 
-    spelt = {one.lower() if any_case else one: one for one in sorted(known)}
-    close = difflib.get_close_matches(name.lower() if any_case else name, spelt, 1, cutoff)
-    return spelt[close[0]] if close else None
+    by_spelling = {one.lower() if any_case else one: one for one in sorted(known)}
+    close = difflib.get_close_matches(name.lower() if any_case else name, by_spelling, 1, cutoff)
+    return by_spelling[close[0]] if close else None
 
 
 def near(name: object, known: Iterable[str], otherwise: str = "") -> str:
-    """Return the end of a message about a name that is not there: `; did you mean …?`.
+    """Return the end of a message about an unknown name: `; did you mean …?`.
 
-    Where no known name is near, `otherwise`, or else which names there are.
+    If no known name is similar, it is `otherwise`; if that is empty, a list of the known names.
     """
     names = list(known)
     meant = nearest(str(name), names)
@@ -329,22 +328,22 @@ def near(name: object, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def wrong_type(what: str, wanted: str, given: object) -> TypeError:
-    """Make the TypeError of an argument that is of another class than it must be."""
+    """Return the TypeError for an argument that is not of the type `wanted`."""
     return TypeError(f"{what} must be {wanted}, not {class_name(given)}")
 
 
 def class_name(given: object) -> str:
-    """Return how messages call what a value is: its class, `None` of None."""
+    """Return the name of a value's class for messages; `None` for None."""
     return "None" if given is None else type(given).__name__
 
 
 def checked_text(what: str, given: str) -> str:
-    """Return a text argument.
+    """Return an argument that must be a str.
 
     Raises
     ------
     TypeError
-        If it is no str.
+        If it is not a str.
     """
     if not isinstance(given, str):
         raise wrong_type(what, "a str", given)
@@ -352,12 +351,12 @@ def checked_text(what: str, given: str) -> str:
 
 
 def checked_texts(what: str, given: Iterable[str]) -> list[str]:
-    """Return the texts of an argument.
+    """Return an argument that must be an iterable of str, as a list.
 
     Raises
     ------
     TypeError
-        If it is no iterable of str, or one str.
+        If it is not an iterable of str, or is a single str.
     """
     if isinstance(given, Iterable) and not isinstance(given, str):
         texts = list(given)

@@ -4,10 +4,11 @@
         subprocess.run([sys.executable, "bank.py"], env=ketal_run.env, check=True)
         ketal_run.check("bank.ketal")
 
-In the program `Tracer("server")`, without a sink, writes where the test reads. A failure says why,
-as `ketal explain` does, and leaves the page of `ketal view` beside the logs.
+In the program, `Tracer("server")` without a sink writes to the folder that the test reads. A failed
+check is explained as by `ketal explain`, and leaves the page of `ketal view` beside the logs.
 
-The one rule: a test passes that recorded events of each pattern, and whose patterns found nothing.
+The one rule: a test passes only if it recorded events of each pattern, and no pattern found
+anything.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ if TYPE_CHECKING:
     from ketal.trace import Tracer
     from ketal.trace.activities import Kind
 
-EXPLAINED = 3
-"""Verdicts that a failure explains; of more it says how many there are."""
+EXPLAINED_MAX = 3
+"""How many verdicts a failure explains; it has the number of all."""
 NAME_MAX = 120
-"""Characters of the name of a page; a longer one is cut. The parameters of a test may be long."""
+"""The length at which the name of a page is cut, since the parameters of a test may be long."""
 
 
 class KetalRun:
-    """The processes that a test records; the fixture `ketal_run`.
+    """The recording of a test's processes; the value of the fixture `ketal_run`.
 
     Parameters
     ----------
     folder : path
-        Where their logs are.
+        The folder of the logs.
     page : path
-        Where the page of a failure is written.
+        The file for the page of a failure.
 
     Attributes
     ----------
     folder, page : Path
-        As given.
+        The same as the parameters.
     """
 
     def __init__(self, folder: Path, page: Path) -> None:
@@ -59,13 +60,13 @@ class KetalRun:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of a process that is recorded: `subprocess.run(…, env=ketal_run.env)`."""
+        """The environment for a process to record: `subprocess.run(…, env=ketal_run.env)`."""
         from ketal.trace.delivery.sinks import FOLDER_VARIABLE
 
         return {**os.environ, FOLDER_VARIABLE: str(self.folder)}
 
     def tracer(self, node: str, *, activity: Kind = "process") -> Tracer:
-        """Return the tracer of a process that runs within the test.
+        """Return a tracer for a node that runs in the process of the test.
 
         Parameters
         ----------
@@ -78,12 +79,12 @@ class KetalRun:
         return Tracer(node, self.folder / log_of(node), activity=activity)
 
     def log(self) -> Log:
-        """Return what was recorded so far.
+        """Return the log of the events that were recorded so far.
 
         Raises
         ------
         SettingError
-            If nothing was.
+            If there are none.
         """
         from ketal.errors import SettingError
         from ketal.logs import read_log
@@ -104,28 +105,28 @@ class KetalRun:
         vacuous: bool = False,
         **params: Any,
     ) -> list[Verdict]:
-        """Assert that patterns find nothing in what was recorded; return all other verdicts.
+        """Assert that patterns find nothing in the recorded events; return all other verdicts.
 
         Parameters
         ----------
         pattern : path or Program
-            The patterns: a file, or compiled.
+            A pattern file, or a compiled program.
         fail_on : str or iterable of str
-            The kinds of verdicts that fail the test; by default also that a limit was reached or
-            a record rejected.
+            The kinds of verdicts that fail the test; the default includes reached limits and
+            rejected records.
         vacuous : bool
-            Whether a pattern passes that could not have found anything: no event was recorded, or
-            none is one of its own, as a type is misspelt.
+            Whether a pattern may pass that could not have found anything, because no event was
+            recorded or no event is of its types, for example after a misspelling.
         **params
             Values for `param` declarations of the file.
 
         Raises
         ------
         SettingError
-            If there is no such kind of verdict, nothing was recorded, the file cannot be read, or
-            a parameter is wrong; a compiled program takes none.
+            If a kind of verdict does not exist, no event was recorded, the file cannot be read, or
+            a parameter is wrong; a compiled program takes no parameters.
         AssertionError
-            If a pattern found something, with the reasons, and the page's path.
+            If a pattern found something; the message has the reasons and the path of the page.
         """
         __tracebackhide__ = True  # pytest shows the test's line instead of this one
         from ketal.errors import SettingError, checked_texts
@@ -152,7 +153,7 @@ class KetalRun:
         verdicts = judged.verdicts
         faults = [one for one in verdicts if one.kind in kinds]
         lines = [f"{len(faults):,} found in what was recorded:"] if faults else []
-        for fault in faults[:EXPLAINED]:
+        for fault in faults[:EXPLAINED_MAX]:
             explanation = explanation_of(judged, fault)
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
@@ -176,7 +177,7 @@ class KetalRun:
 
 
 def _file_name(parts: Iterable[str]) -> str:
-    """Return the name of a file that is named by parts; others have another."""
+    """Return the name of a file from some parts; different parts have different names."""
     text = "-".join(parts)
     name = "".join(one if one.isalnum() or one in "-_." else "_" for one in text)
     if name == text and len(name) <= NAME_MAX:
@@ -188,38 +189,38 @@ def _file_name(parts: Iterable[str]) -> str:
 def ketal_run(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KetalRun:
-    """Record the processes of a test; `check` asserts patterns over them."""
+    """Return a `KetalRun` that records the processes of a test, and checks patterns on them."""
     from ketal.trace.delivery.sinks import FOLDER_VARIABLE
 
     folder = tmp_path / "ketal"
     folder.mkdir()
-    kept = request.config.getoption("--ketal-pages")
+    pages_folder = request.config.getoption("--ketal-pages")
     page = tmp_path / f"{_file_name([request.node.name])}.html"
-    if kept is not None:
-        Path(kept).mkdir(parents=True, exist_ok=True)
+    if pages_folder is not None:
+        Path(pages_folder).mkdir(parents=True, exist_ok=True)
         path, *names = request.node.nodeid.split("::")
-        page = Path(kept).absolute() / (
+        page = Path(pages_folder).absolute() / (
             _file_name([*Path(path).with_suffix("").parts, *names]) + ".html"
         )
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
     return KetalRun(folder, page)
 
 
-def _folder(text: str) -> str:
-    """Return the folder of an option; raise the error that pytest shows if it can be none."""
+def _folder_argument(text: str) -> str:
+    """Return the path of a folder, for the option; raise an error if the path is no folder."""
     if not text or (Path(text).exists() and not Path(text).is_dir()):
         raise argparse.ArgumentTypeError(f"{text!r} is no folder")
     return text
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for the pages of failures."""
+    """Add the option for the folder of pages."""
     group = parser.getgroup("ketal")
     group.addoption(
         "--ketal-pages",
         metavar="FOLDER",
         default=None,
-        type=_folder,
-        help="where the pages of runs in which a pattern found something are written; by default "
-        "beside their logs in the test's temporary folder",
+        type=_folder_argument,
+        help="write the page of each failed check to this folder (default: the temporary folder "
+        "of the test)",
     )

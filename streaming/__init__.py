@@ -1,8 +1,8 @@
-"""Streams: drivers of executions over Kafka and Spark.
+"""Streams: the drivers that run executions over Kafka and Spark.
 
 A driver reads events, feeds them to executions, writes verdicts, and commits state and offsets
-together. kafka-python and pyspark are imported in this package alone, and only the command line
-imports this package, lazily: `import ketal` needs neither.
+together. Only this package imports kafka-python and pyspark, and only the command line imports
+this package, lazily: `import ketal` needs neither.
 """
 
 from __future__ import annotations

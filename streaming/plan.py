@@ -1,4 +1,4 @@
-"""The plan of a job, in words: `ketal stream --dry-run`, and the warnings at its start.
+"""The plan of a job in words, for `ketal stream --dry-run`, and the warnings at the job's start.
 
 The one rule: where a verdict depends on the order in which partitions are read, the plan says so.
 """
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.programs.program import Program
-from ketal.streaming.job.distribution import not_shared
+from ketal.streaming.job.distribution import unshareable_reason
 from ketal.streaming.job.file import Job
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.families import warnings as key_group_warnings
 
 
 def lines(job: Job, program: Program) -> Iterator[str]:
-    """Yield the lines of the plan; no value of `[kafka.properties]` is among them."""
+    """Yield the lines of the plan; they show no value of `[kafka.properties]`."""
     spark = job.engine == "spark"
     yield f"engine: {_engine(job, program)}"
     yield f"Kafka: {job.bootstrap_servers}" + (
@@ -27,8 +27,8 @@ def lines(job: Job, program: Program) -> Iterator[str]:
     yield f"topics: {', '.join(job.topics)}, from the {start} where nothing is committed"
     for name, path in job.source.fields.items():
         yield f"field {name}: {path}"
-    yield f"verdicts: {job.verdicts}, {_once(job.verdicts.kind, spark)}"
-    yield f"rejected: {job.rejected}, {_once(job.rejected.kind, spark)}"
+    yield f"verdicts: {job.verdicts}, {_delivery_guarantee(job.verdicts.kind, spark)}"
+    yield f"rejected: {job.rejected}, {_delivery_guarantee(job.rejected.kind, spark)}"
     behind = f"the watermark is {job.lateness_ms} ms behind"
     if spark:
         yield f"state: Spark's checkpoint in {job.store.name}"
@@ -41,7 +41,7 @@ def lines(job: Job, program: Program) -> Iterator[str]:
         )
     for compiled in program.compiled:
         yield f"pattern {compiled.name}: {compiled.kind}, fingerprint {compiled.fingerprint}"
-        yield f"  scopes: {_scopes(compiled)}; {_where(job, program, compiled)}"
+        yield f"  scopes: {_scopes(compiled)}; {_placement(job, program, compiled)}"
         yield f"  order: {_order(compiled)}"
     for warning in warnings(program, job):
         yield f"warning: {warning}"
@@ -56,13 +56,13 @@ def _engine(job: Job, program: Program) -> str:
 
 
 def consumers(job: Job, program: Program) -> str:
-    """Return which consumers read the partitions, in words."""
+    """Describe which consumers read the partitions."""
     if job.is_shared:
         return (
             "one of several consumers, which share the partition numbers, partition n of each "
             "topic with n: as many as a topic has partitions"
         )
-    if job.keyed_by is not None and not_shared(job, program) is None:
+    if job.keyed_by is not None and unshareable_reason(job, program) is None:
         return (
             "one consumer that reads all partitions; with the topics keyed by "
             f'{job.keyed_by}, `store = "kafka:TOPIC"` would let several share them'
@@ -70,7 +70,7 @@ def consumers(job: Job, program: Program) -> str:
     return "one consumer that reads all partitions"
 
 
-def _once(kind: str, spark: bool) -> str:
+def _delivery_guarantee(kind: str, spark: bool) -> str:
     if kind == "kafka" and not spark:
         return "exactly once under read_committed"
     return "at least once, with the same ids"
@@ -83,7 +83,7 @@ def _scopes(compiled: CompiledPattern) -> str:
     return f"one for each {', '.join(parts)}" if parts else "one for all events"
 
 
-def _where(job: Job, program: Program, compiled: CompiledPattern) -> str:
+def _placement(job: Job, program: Program, compiled: CompiledPattern) -> str:
     if job.engine == "process" and job.is_shared:
         return f"with the consumer that has the partitions of its {job.keyed_by}"
     if job.engine == "process":
@@ -106,11 +106,12 @@ def _order(compiled: CompiledPattern) -> str:
 
 
 def warnings(program: Program, job: Job) -> Iterator[str]:
-    """Yield where a verdict depends on how partitions are interleaved, or is never made.
+    """Yield a warning for each pattern whose verdicts may depend on how partitions are interleaved.
 
-    Also, of the engine spark, which patterns run in one task.
+    Also for patterns that may wait for ever, and, with the engine spark, for patterns that run in a
+    single task.
     """
-    several = len(job.topics) > 1
+    has_several_topics = len(job.topics) > 1
     for compiled in program.compiled:
         order = compiled.pattern.order
         waits_for_dots = compiled.causal and not compiled.order_free and order.frontier is None
@@ -122,12 +123,12 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
                 '`gap = …`, after which what is missing counts as lost, or start = "earliest"'
             )
         if not compiled.causal:
-            # Several consumers have the events of a scope in one partition of each topic.
-            if several or not job.is_shared:
+            # With several consumers the events of a scope are in one partition of each topic.
+            if has_several_topics or not job.is_shared:
                 yield (
                     f"{compiled.name} takes events as they are consumed: its answer is the same "
                     "each time only where the events of a scope are in one partition"
-                    + (" of one topic" if several else "")
+                    + (" of one topic" if has_several_topics else "")
                 )
         elif not compiled.order_independent and not (order.total and order.nodes):
             yield (

@@ -1,13 +1,13 @@
 """The command line: `ketal COMMAND`.
 
-Each command is a module of `ketal.cli.commands`, `NAME_command`, with two functions,
-`add_arguments` and `execute`, and the text `EXAMPLE`; this one picks the command, and turns what
-was raised into an exit code. Nothing heavy is imported before a command needs it, so that
-`--help` and `--version` answer at once.
+Each command is a module `NAME_command` of `ketal.cli.commands`, with the functions `add_arguments`
+and `execute` and the text `EXAMPLE`. This module dispatches to the command, and maps exceptions to
+exit codes. Nothing heavy is imported before a command needs it, so that `--help` and `--version`
+answer at once.
 
-The one rule: the exit code is the result. 0 fine, 1 found, 2 could not run, 3 saved
-state does not fit, 4 Kafka lost, 130 Ctrl-C, 143 SIGTERM; for 2 the reason is on
-standard error, and an error of a user is never a traceback.
+The one rule: the exit code is the result. 0 fine, 1 found, 2 could not run, 3 saved state does not
+fit, 4 Kafka lost, 130 Ctrl-C, 143 SIGTERM; for 2 the reason is on standard error, and an error of a
+user is never a traceback.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ STDOUT_NAME = "<stdout>"
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, where a command ends as it does after Ctrl-C."""
+    """Raised for SIGTERM by commands that handle it like Ctrl-C."""
 
 
 COMMANDS = {
     "run": ("runs", "run the patterns of a file over a log"),
     "lint": ("patterns", "errors and warnings of pattern files"),
     "fmt": ("patterns", "canonical layout of pattern files"),
-    "explain": ("runs", "why the verdicts of a log hold, or what became of an event"),
-    "view": ("logs", "an execution as a page, a picture, or for Perfetto and ShiViz"),
+    "explain": ("runs", "why each verdict of a log holds, or what became of an event"),
+    "view": ("logs", "an execution as a page, as a picture, or for Perfetto and ShiViz"),
     "graph": ("patterns", "the automaton of a pattern, as a picture or as data"),
     "stats": ("logs", "what is in a log: nodes, types, attributes, times, concurrency, messages"),
     "audit": ("logs", "whether a log can be a vector-clocked execution, and what is wrong"),
@@ -45,25 +45,25 @@ COMMANDS = {
     "clocks": ("logs", "timestamping schemes on a log; two of its events compared"),
     "stream": ("runs", "a streaming job on Kafka topics"),
     "broker": ("runs", "a real Kafka broker to try things with"),
-    "demo": ("runs", "a bug in a replicated stack, found while it runs, and why"),
-    "limits": ("patterns", "every limit: name, default, unit"),
+    "demo": ("runs", "a bug in a replicated stack, found while it runs, and explained"),
+    "limits": ("patterns", "every limit: name, default, unit, what it bounds"),
 }
-"""Name of a command → the folder of its module in `ketal.cli.commands`, and what it does."""
+"""Name of a command → the folder of its module in `ketal.cli.commands`, and a description."""
 
 _EXAMPLE = """\
 example:
   ketal run stack.ketal run.jsonl
 
-`ketal COMMAND --help` says more. Exit codes: 0 fine; 1 found (a violation, a lint error, a
+`ketal COMMAND --help` has the options. Exit codes: 0 fine; 1 found (a violation, a lint error, a
 difference in fmt --check); 2 could not run; 3 saved state does not fit; 4 Kafka lost; 130 Ctrl-C;
 143 SIGTERM.
 """
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser without abbreviated options that reports output which cannot be written.
+    """A parser without abbreviated options, which reports output that cannot be written.
 
-    argparse drops what it cannot write, and exits as if it had.
+    argparse ignores the error of a write, and exits as if the write had succeeded.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -72,19 +72,19 @@ class _Parser(argparse.ArgumentParser):
         )
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse words; exit with 2 where an option is unknown, and name the one that was meant."""
-        given, unknown = self.parse_known_intermixed_args(args, namespace)
+        """Parse words; for an unknown option exit with 2, and suggest the nearest option."""
+        parsed, unknown = self.parse_known_intermixed_args(args, namespace)
         if unknown:
             from ketal.errors import nearest
 
             option = unknown[0].partition("=")[0]
-            meant = option.startswith("-") and nearest(option, self._option_string_actions)
-            hint = f"; did you mean {meant}?" if meant else ""
+            nearest_option = option.startswith("-") and nearest(option, self._option_string_actions)
+            hint = f"; did you mean {nearest_option}?" if nearest_option else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return given
+        return parsed
 
     def error(self, message: str) -> NoReturn:
-        """Exit with 2; what is wrong comes first, then the usage."""
+        """Exit with 2 after printing the message, then the usage."""
         self.exit(COULD_NOT_RUN, f"{self.prog}: error: {message}\n{self.format_usage()}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -92,9 +92,9 @@ class _Parser(argparse.ArgumentParser):
         try:
             stream.write(message or "")
         except OSError as fault:
-            from ketal.cli.output.output_lines import unwritten
+            from ketal.cli.output.output_lines import write_error
 
-            raise unwritten(stream.name, fault) from None
+            raise write_error(stream.name, fault) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        The words after `ketal`; default those this process was started with.
+        The words after `ketal`; by default those of this process's command line.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
@@ -120,25 +120,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         leave_closed_pipe()
         code = FINE
     except Exception as error:
-        code = _reported(error)
-    return _flushed(code)
+        code = _report_error(error)
+    return _flush_stdout(code)
 
 
 def _open_closed_streams() -> None:
-    """Open the null device for standard streams that this process was started without."""
+    """Open the null device for each standard stream that this process was started without."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
-def _flushed(code: int) -> int:
-    """Flush standard output; return the exit code, another one if that fails."""
+def _flush_stdout(code: int) -> int:
+    """Flush standard output; return `code`, or `COULD_NOT_RUN` if that fails."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         leave_closed_pipe()
     except OSError as fault:
-        # Python would complain once more of an output that cannot be written.
+        # Without this Python would report the failed output again when it exits.
         leave_closed_pipe()
         if code != COULD_NOT_RUN:
             complain(f"cannot write {STDOUT_NAME}: {fault.strerror}")
@@ -166,7 +166,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _version() -> str:
-    """Return which ketal this is, and whether its engine is compiled (`setup.py`)."""
+    """Return ketal's version, and whether its engine is compiled (`setup.py`)."""
     from ketal import __version__
 
     engine = find_spec("ketal.engine.machine")
@@ -188,13 +188,13 @@ def _top_parser() -> argparse.ArgumentParser:
 
 
 def complain(message: str) -> None:
-    """Print on standard error why something could not be done."""
+    """Print a message on standard error, after `ketal: `."""
     print_error(f"ketal: {message}")
 
 
 @contextmanager
 def interruption_named(unfinished: str) -> Iterator[None]:
-    """Print what is `unfinished` where Ctrl-C interrupts the body of a `with`."""
+    """Print what was left `unfinished`, if Ctrl-C interrupts the body of a `with`."""
     try:
         yield
     except KeyboardInterrupt:
@@ -203,7 +203,7 @@ def interruption_named(unfinished: str) -> Iterator[None]:
 
 
 def print_error(text: str) -> None:
-    """Print lines on standard error, as those of a PatternError's diagnostics."""
+    """Print one or several lines on standard error, with escapes for unprintable characters."""
     from ketal.errors import printable
 
     try:
@@ -213,9 +213,9 @@ def print_error(text: str) -> None:
 
 
 def leave_closed_pipe(stream: TextIO | None = None) -> None:
-    """Redirect a stream whose reader is gone, standard output by default, to the null device.
+    """Redirect a stream whose reader is gone, by default standard output, to the null device.
 
-    Python flushes it once more when it exits.
+    Otherwise Python would fail when it flushes the stream at exit.
     """
     stream = stream or sys.stdout
     try:
@@ -227,8 +227,8 @@ def leave_closed_pipe(stream: TextIO | None = None) -> None:
     os.close(nowhere)
 
 
-def _reported(error: Exception) -> int:
-    """Print an error for the user; return the exit code."""
+def _report_error(error: Exception) -> int:
+    """Print an error for the user, or a traceback for a fault of ketal; return the exit code."""
     from ketal.errors import KetalError, PatternError, StateError
 
     if isinstance(error, PatternError):

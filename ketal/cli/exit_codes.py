@@ -1,7 +1,7 @@
-"""When a summary is one to fail on: `--fail-on`, `--allow-vacuous`, and checks without an answer.
+"""The exit code of a summary: `--fail-on`, `--allow-vacuous`, and checks without an answer.
 
-The one rule: a program with a check ends with 0 only if each record that was read was judged, or is
-a duplicate, the clocks are those of an execution, and each check judged an event.
+The one rule: a program with a check ends with 0 only if each record that was read was judged or is
+a duplicate, the clocks are possible for an execution, and each check judged an event.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ CAUSES = {
     "vacuous": ("patterns.vacuous",),
     "unknown": ("patterns.unknown", "unknown_orders"),
 }
-"""What `--fail-on` takes: name → the counts of a summary that are of it."""
+"""Cause of `--fail-on` → the counts of a summary that belong to it."""
 
 
 def occurrences(summary: Summary, cause: str) -> int:
-    """Return how often a summary has what `--fail-on` names; what is rare is absent where it is 0.
+    """Return how often a cause of `--fail-on` occurs in a summary.
 
-    A count of patterns is their sum; of a list, its length.
+    Counts of patterns are summed; of a list the length counts. A count that is absent is 0.
     """
     parts = {
         "": [summary],
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-vacuous",
         action="store_true",
-        help="let a check pass that judged no event of the log",
+        help="let a check pass even if it judged no event of the log",
     )
 
 
@@ -87,8 +87,8 @@ def _causes(text: str) -> tuple[str, ...]:
     return names
 
 
-def unjudged(summary: Summary, program: Program) -> list[str]:
-    """Return why a check of the program has no answer about all that was read."""
+def unjudged_reasons(summary: Summary, program: Program) -> list[str]:
+    """Return why the checks of the program did not judge all records, in at most one sentence."""
     if not (checks := _checks(program)):
         return []
     events = summary["events"]
@@ -107,7 +107,7 @@ def unjudged(summary: Summary, program: Program) -> list[str]:
     return [f"not all was judged by the check: {', '.join(parts)}"] if parts else []
 
 
-def empty_checks(summary: Summary, program: Program) -> list[str]:
+def empty_check_reasons(summary: Summary, program: Program) -> list[str]:
     """Return a sentence for each check that judged no event."""
     return [
         f"the check {name} judged no event, so that it has no violation shows nothing "

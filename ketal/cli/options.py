@@ -1,9 +1,9 @@
 """Options that commands share, and how they combine.
 
-A `--config` file is read first and flags override it, one by one: a `--field`
-replaces the path of that field only, a `--limit` that limit only.
+A `--config` file is read first, and each flag overrides one setting of it: a `--field` replaces the
+path of that field only, a `--limit` that limit only.
 
-The one rule: options are resolved, a fault of theirs being a SettingError, before an event is read.
+The one rule: options are checked before an event is read; a fault in them is a SettingError.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ STDIN_NAME = "<stdin>"
 _READING = {
     "format": (
         "FORMAT",
-        "jsonl, shiviz, csv or parquet (default: the name tells, then the first lines), otlp or "
-        "zipkin for traces",
+        "jsonl, shiviz, csv or parquet (default: by the file's name, then by its first lines); "
+        "otlp or zipkin for traces",
     ),
-    "regex": ("RE", "what an event of a ShiViz log looks like"),
-    "delimiter": ("RE", "what stands between two executions in a ShiViz log"),
+    "regex": ("RE", "the regular expression of an event in a ShiViz log"),
+    "delimiter": ("RE", "the regular expression between two executions in a ShiViz log"),
     "field": (
         "NAME=PATH",
-        "where node, type, clock, time, id, data or incarnation is in a record: clock=pkt.vc",
+        "the path of node, type, clock, time, id, data or incarnation in a record: clock=pkt.vc",
     ),
-    "nodes": ("A,B,C", "whose the entries of positional clocks are"),
-    "time_unit": ("UNIT", "unit of times that are numbers: s, ms, us, ns"),
+    "nodes": ("A,B,C", "the nodes that the entries of positional clocks belong to, in order"),
+    "time_unit": ("UNIT", "the unit of times that are numbers: s, ms, us, ns"),
     "time_format": (
         "FORMAT",
         "the strptime format of times that are text and not RFC 3339: "
@@ -59,17 +59,17 @@ _READING = {
         "(docs/clocks.md; default: vector)",
     ),
 }
-"""The options of reading a log, with their help.
+"""The options for reading a log, with their help.
 
-All but `field` are called as the settings of a `Source` are.
+Each but `field` has the name of a setting of `Source`.
 """
 
 
-# --- what a command takes ------------------------------------------------------
+# --- arguments of commands -----------------------------------------------------
 
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
-    """Add the logs that a command reads."""
+    """Add the positional argument for the logs that a command reads."""
     parser.add_argument(
         "logs",
         metavar="LOG",
@@ -79,7 +79,7 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_pattern_and_logs(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add a pattern file with the one pattern of it to `verb`, and logs."""
+    """Add a pattern file, `--pattern` for the one pattern of it to `verb`, and logs."""
     parser.add_argument("pattern", metavar="PATTERN", help="a pattern file, - is standard input")
     add_logs(parser)
     parser.add_argument(
@@ -105,19 +105,21 @@ def add_params(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add `--limit` and the options of reading a log."""
+    """Add `--limit` and the options for reading a log."""
     add_limits(parser)
     group = parser.add_argument_group("reading a log")
     for name, (value, about) in _READING.items():
         action = "append" if name == "field" else "store"
         group.add_argument(_flag(name), action=action, metavar=value, help=about)
     group.add_argument(
-        "--config", metavar="FILE", help="a TOML file with these in [source], limits in [limits]"
+        "--config",
+        metavar="FILE",
+        help="a TOML file with these settings in [source], and limits in [limits]",
     )
 
 
 def reading_options(args: argparse.Namespace) -> list[str]:
-    """Return the options of reading a log that were given, but for `--config`, which has limits."""
+    """Return the given options for reading a log, except `--config`, which may set only limits."""
     return [_flag(name) for name in _READING if getattr(args, name)]
 
 
@@ -125,29 +127,29 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-# --- what they mean --------------------------------------------------------------
+# --- values of arguments ---------------------------------------------------------
 
 
-def positive(text: str) -> int:
-    """Read a number of an option, from 1 on."""
+def positive_integer(text: str) -> int:
+    """Return the value of an option that is an integer of 1 or more."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
     return int(text)
 
 
-def pair(option: str, text: str, example: str) -> tuple[str, str]:
-    """Split NAME=VALUE."""
+def split_pair(option: str, text: str, example: str) -> tuple[str, str]:
+    """Return the name and the value of NAME=VALUE; `example` is for the error message."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise SettingError(f"{option} {text!r} is not NAME=VALUE, as {option} {example}")
     return name.strip(), value.strip()
 
 
-def limits_of(words: list[str], base: Limits = DEFAULT) -> Limits:
-    """Return the limits that `--limit` options make of `base`."""
+def parse_limits(settings: list[str], base: Limits = DEFAULT) -> Limits:
+    """Return `base` with the limits that `--limit` options change."""
     given: dict[str, Any] = {}
-    for text in words:
-        name, value = pair("--limit", text, "held_back_max=100000")
+    for text in settings:
+        name, value = split_pair("--limit", text, "held_back_max=100000")
         digits = value.replace("_", "")
         given[name] = int(digits) if re.fullmatch(r"-?\d{1,30}", digits, re.ASCII) else value
     # The names are checked against the defaults, the values against the type.
@@ -155,13 +157,13 @@ def limits_of(words: list[str], base: Limits = DEFAULT) -> Limits:
     return replace(base, **given)
 
 
-def params_of(words: Sequence[str]) -> dict[str, ParamValue]:
-    """Return the values that `--set` options give to parameters."""
+def parse_params(settings: Sequence[str]) -> dict[str, ParamValue]:
+    """Return the values of parameters from `--set` options."""
     from ketal.analysis import parameters as params
 
     given: dict[str, ParamValue] = {}
-    for text in words:
-        name, value = pair("--set", text, "w=30s")
+    for text in settings:
+        name, value = split_pair("--set", text, "w=30s")
         if name in given:
             raise SettingError(f"--set {name} is given twice")
         if name in ARGUMENTS:
@@ -171,7 +173,7 @@ def params_of(words: Sequence[str]) -> dict[str, ParamValue]:
 
 
 def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
-    """Return how the log is read and which limits hold."""
+    """Return the source and the limits from the options and `--config`."""
     from ketal.logs import Source, load_config, parse_fields, parse_nodes
 
     source, limits = Source(), DEFAULT
@@ -183,16 +185,16 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
         changed["nodes"] = parse_nodes(args.nodes)
     if fields := changed.pop("field", ()):
         changed["fields"] = {**source.fields, **parse_fields(fields)}
-    return replace(source, **changed), limits_of(args.limit, limits)
+    return replace(source, **changed), parse_limits(args.limit, limits)
 
 
 def deciding_source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
-    """Return the same, for a command that needs happened-before.
+    """Return the source and the limits, for a command that needs happened-before.
 
     Raises
     ------
     SettingError
-        If the clocks do not decide that.
+        If the clocks of the source do not decide happened-before.
     """
     source, limits = source_and_limits(args)
     if source.scheme is not None and not source.scheme.decides:
@@ -204,7 +206,7 @@ def deciding_source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits
 
 
 def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
-    """Return the text of a pattern file, or of standard input, and its name."""
+    """Return the text of a pattern file, or of standard input, and the name for messages."""
     from ketal.programs.compiling import decoded_pattern, read_pattern
 
     if path != STDIN:
@@ -214,18 +216,18 @@ def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
 
 
 def check_stdin(paths: list[str]) -> None:
-    """Refuse standard input that is to be read twice."""
+    """Raise a SettingError if standard input is among the paths more than once."""
     if paths.count(STDIN) > 1:
         raise SettingError("standard input (-) is given twice, and can be read only once")
 
 
-def program_of(
-    path: str, limits: Limits, *, words: Sequence[str] = (), chosen: str | None = None
+def load_program(
+    path: str, limits: Limits, *, settings: Sequence[str] = (), chosen: str | None = None
 ) -> Program:
-    """Compile a pattern file with its `--set` options; take the one pattern chosen, if any."""
+    """Compile a pattern file with `--set` options; return only the pattern `chosen`, if given."""
     import ketal
 
-    params = params_of(words)
+    params = parse_params(settings)
     text, name = pattern_text(path, limits)
     with interruption_named(f"{name} was not compiled"):
         program = ketal.compile(text, name=name, limits=limits, **params)
@@ -237,13 +239,13 @@ def program_of(
         raise SettingError(f"{name}: {missing.args[0]}") from None
 
 
-def program_beside_logs(args: argparse.Namespace, limits: Limits, command: str) -> Program:
+def load_program_beside_logs(args: argparse.Namespace, limits: Limits, command: str) -> Program:
     """Compile the pattern file of a command that takes logs too.
 
-    Where it is none, and one of the logs is, the error asks whether they are swapped.
+    If it is no pattern file, and one of the logs is, the error asks whether they are swapped.
     """
     try:
-        return program_of(args.pattern, limits, words=args.set, chosen=args.chosen)
+        return load_program(args.pattern, limits, settings=args.set, chosen=args.chosen)
     except KetalError:
         for log in () if _is_pattern(args.pattern, limits) else args.logs:
             if _is_pattern(log, limits):
@@ -259,7 +261,7 @@ def _is_pattern(path: str, limits: Limits) -> bool:
     from ketal.grammar import parse
     from ketal.programs.compiling import read_pattern
 
-    # A pipe may have nothing to read for ever.
+    # Reading a pipe could block for ever.
     if not os.path.isfile(path):
         return False
     try:

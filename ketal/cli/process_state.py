@@ -1,8 +1,9 @@
-"""What a command changes of its process while it runs: handlers of signals, garbage collection.
+"""Process settings that a command changes while it runs: signal handlers, garbage collection.
 
-A log is many long-lived objects without a cycle, so garbage cycles are looked for seldom.
+The events of a log are many long-lived objects without reference cycles, so collecting cycles often
+would only cost time.
 
-The one rule: what was changed is as before when the command ends.
+The one rule: every setting is restored when the command ends.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import Any
 from ketal.cli import Terminated
 
 COLLECT_AFTER = 100_000
-"""Objects made between two looks for garbage cycles."""
+"""How many objects are made between two collections of garbage cycles."""
 
 
 @contextmanager
 def calm_collector() -> Iterator[None]:
-    """Collect garbage cycles less often."""
+    """Collect garbage cycles less often in the body of a `with`."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 50)
@@ -47,9 +48,9 @@ def signals_handled(
 
 
 class LineSignals:
-    """Ctrl-C and SIGTERM, deferred while a line is being written, so that none is cut in two.
+    """Handles Ctrl-C and SIGTERM; defers them while a line is being written, so that it is whole.
 
-    A second signal is not deferred, as the reader of the line may have stopped.
+    A second signal is not deferred, since the reader of the line may have stopped reading.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class LineSignals:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Install the handler of each that has its default one, if this is the main thread."""
+        """Handle the signals that have their default handler, if this is the main thread."""
         defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
         ours = [one for one, default in defaults.items() if signal.getsignal(one) is default]
         is_main = threading.current_thread() is threading.main_thread()
@@ -71,8 +72,8 @@ class LineSignals:
         if again or not self.writing:
             raise self._received
 
-    def wrote(self) -> None:
-        """Mark the line as written; raise the signal that was deferred."""
+    def line_written(self) -> None:
+        """Mark the line as written; raise the exception of a deferred signal, if there is one."""
         self.writing = False
         if self._received is not None:
             raise self._received

@@ -1,7 +1,7 @@
-"""Logs that a command reads whole before it writes, and warnings of records that are no events.
+"""Reading of whole logs before a command writes, and warnings about records that are no events.
 
-The one rule: a log is read once, and while it is read a terminal shows how far; of records that
-are no events the first is named, with the reason.
+The one rule: a log is read once, with progress shown on a terminal; the first record that is no
+event is named, with the reason.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _NO_TEXT = re.compile(
     "(the (gzip|Zstandard) data |the file is (empty|packed)|the text is UTF-|this is no |"
     "the line is not JSON: it holds )"
 )
-"""How `ketal.logs` says that the bytes of a file are no text of a log, whose fields are nowhere."""
+"""Reasons of `ketal.logs` for a file that is no text of a log, so that no `--field` can help."""
 
 
 def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
-    """Return the log that files hold.
+    """Return the log in some files.
 
     Raises
     ------
     SettingError
-        If one cannot be read, or has the name of a pattern file.
+        If a file cannot be read, or has the name of a pattern file.
     """
     from ketal.logs import open_source
 
@@ -52,12 +52,12 @@ def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
     return log
 
 
-def read_whole(
+def read_with_progress(
     logs: list[str], source: Source, limits: Limits, take: Callable[[Log], T], unfinished: str
 ) -> T:
-    """Return what `take` makes of logs, with progress on standard error.
+    """Return the result of `take` for a log, with progress on standard error.
 
-    `unfinished` is what Ctrl-C leaves undone (`interruption_named`).
+    `unfinished` is the message after Ctrl-C (`interruption_named`).
     """
     from ketal.logs import watched
 
@@ -65,7 +65,7 @@ def read_whole(
     progress = ProgressLine(log.share_read)
     with interruption_named(unfinished):
         try:
-            taken = take(watched(log, progress.counted))
+            taken = take(watched(log, progress.count_records))
         finally:
             progress.stop()
     report_rebuilding(log)
@@ -73,17 +73,17 @@ def read_whole(
 
 
 def report_rebuilding(log: Log) -> None:
-    """Print on standard error which causes were missing to rebuild the clocks of a log."""
+    """Print on standard error which causes were missing when the clocks of a log were rebuilt."""
     for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
         complain(f"clocks rebuilt: {sentence}; what is not there orders nothing")
 
 
-def rejection(rejected: Rejected | None) -> str:
-    """Return the place of a rejected record and the reason; empty for none."""
+def rejection_text(rejected: Rejected | None) -> str:
+    """Return the place of a rejected record and the reason; empty for None."""
     return "" if rejected is None else f"{rejected.place}: {rejected.reason}"
 
 
-def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
+def no_event_read_reason(logs: Sequence[str], rejected: int, first: str) -> str:
     """Return why no event was read; `first` is the first rejected record, with its reason."""
     if not rejected:
         names = ", ".join(STDIN_NAME if name == STDIN else name for name in logs)
@@ -94,14 +94,14 @@ def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
     return f"no event was read: {records} rejected{why}{hint}"
 
 
-def check_read(logs: Sequence[str], events: int, rejected: int, first: str) -> None:
-    """Raise a SettingError if no event was read of logs."""
+def require_events(logs: Sequence[str], events: int, rejected: int, first: str) -> None:
+    """Raise a SettingError if no event was read from the logs."""
     if not events:
-        raise SettingError(nothing_read(logs, rejected, first))
+        raise SettingError(no_event_read_reason(logs, rejected, first))
 
 
 def report_rejected(rejected: int, first: str, prefix: str = "") -> None:
-    """Print on standard error how many records of a log were rejected, if any, and the first."""
+    """Print on standard error how many records were rejected, and the first one, if any were."""
     if rejected:
         records = counted(rejected, "record was", "records were")
         complain(f"{prefix}{records} rejected; the first is {printable(first)}")

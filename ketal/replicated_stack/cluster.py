@@ -92,9 +92,9 @@ class _EventSinks:
         self._senders: list[LogSender] = []
         for other in others:
             if isinstance(other, Topic):
-                from ketal.streaming.kafka.event_topics import producer_of
+                from ketal.streaming.kafka.event_topics import make_producer
 
-                producer = producer_of(other.bootstrap_servers)
+                producer = make_producer(other.bootstrap_servers)
                 self._sinks.append(KafkaSink(producer, other.name))
                 self._producers.append(producer)
             else:

@@ -116,11 +116,11 @@ class Demo:
                 run_to(collector.address)
                 collector.wait(timeout_s=WAIT_S)
             return
-        from ketal.streaming.kafka.event_topics import consumer_of, make_topic
+        from ketal.streaming.kafka.event_topics import make_consumer, make_topic
 
         topic = Topic(servers, f"ketal-demo-{seed}")
         make_topic(servers, topic.name, partitions=4)
-        with TopicCollector(consumer_of(servers, topic.name), monitor) as by_topic:
+        with TopicCollector(make_consumer(servers, topic.name), monitor) as by_topic:
             run_to(topic)
             by_topic.wait(len(events_of(folder)), timeout_s=WAIT_S)
 

@@ -1,15 +1,15 @@
 """The folder of a broker: its lock, its state, its log.
 
-    lock               held by the broker's process as long as it lives
-    broker.json        its port; while it runs, its process and since when
+    lock               locked by the broker's process as long as it lives
+    broker.json        its port; while it runs, its process id and the time of its start
     server.properties  its properties at its last start
     broker.log         its log since its last start
     data/              the topics; they stay when it stops or is killed
 
-Whether a broker runs is asked of the kernel and not of a file: the one that starts it takes a lock
-on `lock` and hands it down, so the lock is held exactly as long as the broker lives. The process
-number in broker.json is believed only while the lock is held; a number that another process has
-been given since is never sent a signal.
+Whether a broker runs is known from the lock, and not from the content of a file: the process that
+starts the broker locks the file `lock`, and the broker inherits the lock, so the kernel holds it
+exactly as long as the broker lives. The process id in broker.json is used only while the lock is
+held, so that a process which was given the same id later is never sent a signal.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from ketal.files.file_replacement import replace_file
 from ketal.streaming.broker.settings import HOST
 
 POLL_S = 0.05
-"""How often it is looked whether a process has started or ended."""
+"""How often to check whether a process has started or ended."""
 _CLAIM_S = 2.0
 _TAIL_LINES = 12
-_WRONG = re.compile(
+_ERROR_LINE = re.compile(
     r" (?:ERROR|FATAL) |^(?:Error|Exception|Caused by)\b|^[\w.$]+(?:Exception|Error)\b"
 )
 
 
 class BrokerError(KetalError):
-    """A broker that could not be started, or is not there to be stopped."""
+    """A broker could not be started, or there is none to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What broker.json says."""
+    """The content of broker.json."""
 
     port: int
-    """Where clients connect; 0 if it never served."""
+    """The port for clients; 0 if the broker never served."""
     pid: int | None = None
-    """Its process; None while it is not yet there."""
+    """The id of the broker's process; None before it is started."""
     started: str | None = None
-    """When that was: RFC 3339, UTC."""
+    """The time of the start: RFC 3339, UTC."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client connects to."""
+        """The address for clients."""
         return f"{HOST}:{self.port}"
 
 
 class BrokerFolder:
-    """A broker's folder, whichever process looks at it; `make` makes it."""
+    """The folder of a broker; any process can use it to find the broker. `make` makes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,19 +70,25 @@ class BrokerFolder:
         return self.path / "broker.log"
 
     def is_held(self) -> bool:
-        """Return whether a broker lives, or is just being started."""
+        """Return whether a broker runs or is being started."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDWR)
         except FileNotFoundError:
             return False
         try:
-            # Shared: two that ask at the same time do not take each other for a broker.
+            # A shared lock: two processes that check at once do not take each other for a broker.
             return not try_lock(descriptor, shared=True)
         finally:
             os.close(descriptor)
 
     def state(self) -> Running | None:
-        """Return the state in broker.json, None without one; a BrokerError if it is damaged."""
+        """Return the content of broker.json; None if there is none.
+
+        Raises
+        ------
+        BrokerError
+            If the file is damaged.
+        """
         path = self.path / "broker.json"
         try:
             return Running(**json.loads(path.read_bytes()))
@@ -99,12 +105,12 @@ class BrokerFolder:
         replace_file(self.path / "broker.json", (json.dumps(asdict(state)) + "\n").encode())
 
     def running(self) -> Running | None:
-        """Return the broker that runs in this folder, if one does.
+        """Return the broker that runs in this folder; None if none does.
 
         Raises
         ------
         BrokerError
-            If one is just being started by another process.
+            If another process is just starting a broker.
         """
         if not self.is_held():
             return None
@@ -122,24 +128,24 @@ class BrokerFolder:
             )
 
     def make(self) -> None:
-        """Make the folder; raise a BrokerError if it is there and is no broker's."""
+        """Make the folder; raise a BrokerError if it exists, has files, and is no broker's."""
         if self.path.is_dir() and not (self.path / "lock").exists():
-            strangers = [path.name for path in self.path.iterdir()]
-            if strangers:
+            other_files = [path.name for path in self.path.iterdir()]
+            if other_files:
                 raise BrokerError(
-                    f"{self.path}: holds {min(strangers)}, and is no broker's folder\n"
+                    f"{self.path}: holds {min(other_files)}, and is no broker's folder\n"
                     "  hint: --dir names an empty folder or one that is not there yet"
                 )
         self.path.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
-    def claimed(self) -> Iterator[int]:
-        """Take the lock; the broker inherits it, and has it when this process has closed it."""
+    def locked(self) -> Iterator[int]:
+        """Take the lock; a broker that inherits the descriptor keeps it after this context ends."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             deadline = time.monotonic() + _CLAIM_S
             while not try_lock(descriptor):
-                # Who only asks closes the file at once.
+                # A process that only checks the lock (`is_held`) releases it at once.
                 if time.monotonic() > deadline:
                     self.refuse_running()
                 time.sleep(POLL_S)
@@ -148,7 +154,7 @@ class BrokerFolder:
             os.close(descriptor)
 
     def cluster(self) -> str:
-        """Return the id that the data was formatted with."""
+        """Return the cluster id that the data was formatted with."""
         path = self.path / "data" / "meta.properties"
         cluster = re.search(r"^cluster\.id=(\S+)$", path.read_text(), re.MULTILINE)
         if cluster is None:
@@ -156,14 +162,16 @@ class BrokerFolder:
         return cluster[1]
 
     def log_tail(self, lines: int = _TAIL_LINES) -> list[str]:
-        """Return the last lines of the log: of its errors if it has any, else of all."""
+        """Return the last lines of the log, from its first error on if it has one.
+
+        Stack frames are left out, and after an error also lines of level INFO.
+        """
         try:
             log = self.log.read_text(errors="replace").splitlines()
         except FileNotFoundError:
             return []
-        # The frames of a trace say less than the lines above and between them.
         log = [line for line in log if not line.lstrip().startswith(("at ", "... "))]
-        first = next((n for n, line in enumerate(log) if _WRONG.search(line)), None)
+        first = next((n for n, line in enumerate(log) if _ERROR_LINE.search(line)), None)
         if first is not None:
             log = [line for line in log[first:] if " INFO " not in line and line.strip()]
         return log[-lines:]

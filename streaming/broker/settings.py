@@ -1,11 +1,11 @@
-"""The settings of a broker of one node: its properties, its log, its ports.
+"""The settings of a broker of one node: its properties, its logging, its ports.
 
-Kafka's defaults are for a cluster of three nodes and more; on one node the internal topics would
-never come to be, and `init_transactions` would time out. What is changed here is what one node
-needs, and what nobody who tries things wants to wait for.
+Kafka's defaults are for a cluster of three nodes or more; with one node the internal topics could
+not be created, and `init_transactions` would time out. The settings here adapt replication to one
+node, and remove delays that matter only in production.
 
-The one rule: whatever a user sets is set, except what `Broker` itself relies on, and that is
-refused by name.
+The one rule: a property that the user gives takes effect, unless `Broker` itself relies on it: then
+it is refused by name.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ketal.errors import SettingError
 HOST = "127.0.0.1"
 NODE_ID = 1
 
-# Below the ports that systems give to clients (from 32768 on Linux). A client that tries again and
-# again to reach a broker that is down may be given that very port as its own, connect to itself,
-# and keep the broker from coming back.
+# Below the ephemeral ports (from 32768 on Linux). A client that keeps trying to reach a broker that
+# is down could otherwise be given the broker's port as its own, connect to itself, and so prevent
+# the broker from starting again.
 _PORTS = range(20_000, 32_000)
 _PORT_TRIES = 200
 
@@ -34,11 +34,11 @@ _ONE_NODE = {
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # A group of consumers is complete when its first one is there.
+    # A consumer group does not wait for more members after its first one.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    # Retention goes by the events' own times, and an old log that is replayed would be deleted as
-    # it comes in. What is in the folder stays until the folder is removed.
+    # Retention uses the times of the messages, so the messages of an old log that is replayed would
+    # be deleted at once. Messages stay until the folder is removed.
     "log.retention.ms": "-1",
 }
 
@@ -49,12 +49,12 @@ def properties_text(*, port: int, controller_port: int, data: str, given: Mappin
     Parameters
     ----------
     port, controller_port : int
-        Where clients connect, and where the node finds its own controller.
+        The port for clients, and that of the node's own controller.
     data : str
-        The folder of the topics. The broker runs in the folder that holds this one, whose own
-        name may hold what a property may not.
+        The folder of the topics, relative to the working directory of the broker: an absolute path
+        could have characters that a property cannot have.
     given : mapping of str to str
-        What the user sets.
+        The properties that the user sets.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def properties_text(*, port: int, controller_port: int, data: str, given: Mappin
 
 
 def _escaped(value: str) -> str:
-    # Java reads properties as Latin-1 with JSON's escapes but for \b, and strips blanks.
+    # Java reads properties as Latin-1, with JSON's escapes except \b, and strips blanks.
     return "".join(
         json.dumps(char)[1:-1] if char > " " else f"\\u{ord(char):04x}" for char in value
     )
@@ -105,8 +105,8 @@ logger.settings.level = warn
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on; raise a SettingError if none was found."""
-    # Not seeded: two that look at the same moment are to find different ones.
+    """Return a port on which no program listens; raise a SettingError if none was found."""
+    # Not seeded, so that two processes that search at once find different ports.
     for port in random.SystemRandom().sample(_PORTS, _PORT_TRIES):
         if is_free(port):
             return port
@@ -119,7 +119,7 @@ def free_port() -> int:
 def is_free(port: int) -> bool:
     """Return whether a server could listen on a port of `HOST`."""
     with contextlib.closing(socket.socket()) as server:
-        # As Java does it: connections that are winding up do not count.
+        # As Java does, so that connections in the state TIME_WAIT do not count.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server.bind((HOST, port))

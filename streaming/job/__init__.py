@@ -1,1 +1,1 @@
-"""A streaming job whatever its engine: the file, the outputs, what they share."""
+"""The parts of a streaming job that are the same for every engine: settings, outputs, metrics."""

@@ -1,22 +1,24 @@
-"""Which patterns may run in parts: several consumers, or the key groups of Spark.
+"""The check whether a program may run in parts: on several consumers, or in Spark's key groups.
 
-A part is offered the events of some scopes, so it sees the counters of every node with holes. A
-hold-back queue would wait for ever for an event of another part, and a copy at a node would not
-see what its node learns elsewhere. What is left: patterns under `order arrival`, those whose
-verdicts need no order (`find any` under CausalOrder without `not` or a window of events), and
-`frontier`, which waits for time and not for counters. `gap` is refused, since it would declare
-the events of other parts lost; and `limit`, which counts the matches of all scopes.
+A part gets the events of some scopes only, so the counters of each node have holes there. A
+hold-back queue would wait for ever for an event of another part, and the copy of a pattern at a
+node would miss what its node learns from events of other parts. So a pattern may run in parts in
+three cases: under `order arrival`; if its verdicts need no order (`find any` under CausalOrder
+without `not` or a window of events); and under `frontier`, which waits for time and not for
+counters. `gap` is refused, since it would declare the events of other parts lost; so is `limit`,
+which counts the matches of all scopes.
 
-Under `frontier` a part gives the verdicts of the whole for all but late events. An event is late
-if an event that depends on it was released: one in another part is not seen, so the part judges an
-event that the whole calls late. Such an event is behind the watermark, or its time is after that of
-an event that depends on it.
+Under `frontier` a part gives the verdicts that the whole would give, except about late events. An
+event is late if an event that depends on it has been released already. A part does not see a
+dependent event of another part, and so judges an event that the whole would report as late. That
+concerns only events that are behind the watermark, or whose time is after that of an event that
+depends on them.
 
-Several consumers share partition numbers: the one with number p reads partition p of every topic,
-and has the state of the scopes in it. That each scope is in one number is what `[source] keyed_by`
-declares: the value of that attribute decides a message's partition, in each topic alike. So each
-pattern must be partitioned by that attribute, alone or among others, too; and a value in two
-partition numbers ends the job before anything of it is committed.
+Several consumers divide the partition numbers: the consumer of number p reads partition p of every
+topic, and has the state of the scopes in it. That each scope is in one partition number is declared
+by `[source] keyed_by`: the value of that attribute decides the partition of a message, alike in all
+topics. So each pattern must be partitioned by that attribute, alone or together with others; and a
+value that is read in two partition numbers ends the job before any of its events is committed.
 
 The one rule: a program runs in parts only if each part gives the verdicts that the whole would
 give; only which events are late under `frontier` may differ.
@@ -38,10 +40,10 @@ from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
 
 
-def unfit(compiled: CompiledPattern) -> str | None:
-    """Return why a pattern cannot run in parts, and what to choose; None if it can.
+def unsplittable_reason(compiled: CompiledPattern) -> str | None:
+    """Return why a pattern cannot run in parts, and what to choose instead; None if it can.
 
-    It is a clause without the pattern's name, as "is not partitioned: …".
+    The reason is a clause that continues the pattern's name, such as "is not partitioned: …".
     """
     pattern = compiled.pattern
     if not compiled.partition:
@@ -73,7 +75,7 @@ def unfit(compiled: CompiledPattern) -> str | None:
 
 
 def uses_time(program: Program) -> bool:
-    """Return whether watermarks matter: some pattern has a window, or an order that uses time."""
+    """Return whether a pattern uses watermarks: for a window, or an order that waits for time."""
     return any(
         compiled.window_us is not None or any((order.frontier, order.gap, order.idle))
         for compiled in program.compiled
@@ -81,24 +83,24 @@ def uses_time(program: Program) -> bool:
     )
 
 
-def check_shared(job: Job, program: Program) -> None:
-    """Raise a SettingError if several consumers of a job would give other verdicts than one."""
-    why = not_shared(job, program) if job.is_shared else None
+def check_shareable(job: Job, program: Program) -> None:
+    """Raise a SettingError if several consumers would give other verdicts than one consumer."""
+    why = unshareable_reason(job, program) if job.is_shared else None
     if why is not None:
         raise SettingError(
             f'several consumers: {why}, or `store = "dir:PATH"`: one consumer reads all partitions'
         )
 
 
-def not_shared(job: Job, program: Program) -> str | None:
+def unshareable_reason(job: Job, program: Program) -> str | None:
     """Return why several consumers cannot share a job, and what to choose; None if they can."""
     for compiled in program.compiled:
-        why = unfit(compiled)
+        why = unsplittable_reason(compiled)
         if why is not None:
             return f"pattern {compiled.name} {why}"
-        names = _partition(compiled)
+        names = _partition_names(compiled)
         if job.keyed_by not in names:
-            is_common = all(_partition(other) == names for other in program.compiled)
+            is_common = all(_partition_names(other) == names for other in program.compiled)
             choose = f"keyed_by = {names[0]!r}" if is_common else "patterns partitioned alike"
             return (
                 f"the topics are keyed by {job.keyed_by} ([source] keyed_by), and pattern "
@@ -108,17 +110,17 @@ def not_shared(job: Job, program: Program) -> str | None:
     return None
 
 
-def _partition(compiled: CompiledPattern) -> list[str]:
+def _partition_names(compiled: CompiledPattern) -> list[str]:
     return [name for name, _ in compiled.partition]
 
 
-class Watch:
+class PartitionCheck:
     """Checks that each value of `keyed_by` is in one partition number.
 
     Notes
     -----
-    It has the values that this process has read, and those of live scopes in the parts that it has
-    opened; of more than `placed_max` the oldest are evicted.
+    It records the values that this process has read, and those of the live scopes of the parts that
+    this process has opened; beyond `placed_max` values it evicts the oldest.
     """
 
     def __init__(self, job: Job, program: Program) -> None:
@@ -129,20 +131,20 @@ class Watch:
         self._numbers: dict[Key, int] = {}
 
     def check(self, items: Sequence[Any], number: int, place: Callable[[int], str]) -> None:
-        """Check that the values of events were in no other partition number; record this one.
+        """Check that the values of events were read in no other partition number; record `number`.
 
-        `place` returns where the item of an index was read; what is no event is passed over.
+        `place` returns where the item at an index was read. Items that are no events are skipped.
 
         Raises
         ------
         SettingError
-            If the value of one was seen in a partition of another number.
+            If a value was read in a partition of another number before.
         """
         values = (self._read(item) if isinstance(item, Event) else None for item in items)
         self._record(map(keyed, values), number, place)
 
-    def restored(self, execution: Execution, number: int) -> None:
-        """Check the live scopes of a part that was restored, as `check` does."""
+    def check_restored(self, execution: Execution, number: int) -> None:
+        """Check the values of the live scopes of a restored part, as `check` does for events."""
         scopes = (scope for run in execution.runs for scope in run.scopes.values())
         keys = (keyed(dict(scope.key).get(self._name)) for scope in scopes)
         self._record(keys, number, lambda _: f"the saved state of part {number}")
@@ -150,10 +152,10 @@ class Watch:
     def _record(self, keys: Iterable[Key | None], number: int, place: Callable[[int], str]) -> None:
         """Record the partition number of values; evict the oldest beyond `placed_max`."""
         numbers = self._numbers
-        for at, key in enumerate(keys):
+        for index, key in enumerate(keys):
             if key is not None and numbers.setdefault(key, number) != number:
                 raise SettingError(
-                    f"{place(at)}: the scope {self._name} = {key[1]!r} is in partition {number} "
+                    f"{place(index)}: the scope {self._name} = {key[1]!r} is in partition {number} "
                     f"and in partition {numbers[key]}: the topics are not keyed by {self._name}; "
                     'have the producers key them so, or choose `store = "dir:PATH"`, with which '
                     "one consumer reads all partitions"

@@ -1,7 +1,7 @@
-"""A streaming job: its file, or flags, as one checked value (`docs/streaming.md`).
+"""The settings of a streaming job, read from its file and flags and checked (`docs/streaming.md`).
 
-`${NAME}` stands for a variable of the environment in `[kafka.properties]` alone, and its value is
-shown nowhere.
+`${NAME}` stands for an environment variable in `[kafka.properties]` only, and its value is never
+shown.
 
 The one rule: a job that is made can be started. A setting that is unknown or of a wrong kind is
 refused here, before Kafka is called.
@@ -23,7 +23,7 @@ from ketal.logs.source import Config, Source, load_config, table_of
 from ketal.model.limits import DEFAULT, Limits
 
 PORT = 9092
-"""Where Kafka is if no port is named."""
+"""Kafka's port where the address of a server has none."""
 PORT_MAX = 65_535
 ENGINES = ("process", "spark")
 STARTS = ("earliest", "latest")
@@ -37,16 +37,24 @@ _TEXT_FLAGS = {
     "metrics_host": "--metrics-host",
 }
 INT_MAX = 2**31 - 1
-"""The largest number of Kafka's protocol, and of Java's clients, where they have 32 bits."""
-FAR = 10**15
-"""The largest other number; as milliseconds 31,000 years, whose microseconds still fit 64 bits."""
+"""The largest 32-bit number, in Kafka's protocol and in Java's clients."""
+NUMBER_MAX = 10**15
+"""The largest number of all other settings: 31,000 years in ms, which fit 64 bits in µs too."""
 NUMBERS = {
-    "kafka": {"call_timeout_ms": (1_000, INT_MAX), "lost_after_ms": (0, FAR)},
-    "state": {"commit_interval_ms": (1, FAR)},
-    "time": {"lateness_ms": (0, FAR), "idle_ms": (1, FAR), "vacuous_after_ms": (0, FAR)},
-    "spark": {"key_groups": (1, FAR), "trigger_ms": (1, FAR), "batch_messages_max": (1, FAR)},
+    "kafka": {"call_timeout_ms": (1_000, INT_MAX), "lost_after_ms": (0, NUMBER_MAX)},
+    "state": {"commit_interval_ms": (1, NUMBER_MAX)},
+    "time": {
+        "lateness_ms": (0, NUMBER_MAX),
+        "idle_ms": (1, NUMBER_MAX),
+        "vacuous_after_ms": (0, NUMBER_MAX),
+    },
+    "spark": {
+        "key_groups": (1, NUMBER_MAX),
+        "trigger_ms": (1, NUMBER_MAX),
+        "batch_messages_max": (1, NUMBER_MAX),
+    },
 }
-"""Table → its numbers, which are fields of `Job`, and the least and the most that each may be."""
+"""Table → its numeric keys, which are fields of `Job`, each with its least and largest value."""
 KEYS = {
     "kafka": ("bootstrap_servers", "group_id", "start", "properties", *NUMBERS["kafka"]),
     "output": ("verdicts", "rejected"),
@@ -54,13 +62,13 @@ KEYS = {
     "time": (*NUMBERS["time"],),
     "spark": (*NUMBERS["spark"], "jars"),
 }
-"""Table → its keys; `[source]` and `[limits]` are those of every log."""
-_FOR_FILES = ("regex", "delimiter", "rebuild")
+"""Table → its keys; `[source]` and `[limits]` have the same keys as for a log."""
+_FILE_SETTINGS = ("regex", "delimiter", "rebuild")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER = re.compile(r"(?:\w+://)?(?:\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
-"""A server and its port, with the protocol that Kafka's own clients ignore."""
+"""A host and its port, after an optional protocol, which Kafka's own clients ignore."""
 _IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
-"""An address of IPv6 without brackets, which has no port."""
+"""An IPv6 address without brackets, and so without a port."""
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 _ADDRESS = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
@@ -68,16 +76,16 @@ _ADDRESS = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 @dataclass(frozen=True)
 class Target:
-    """The output of verdicts, or the place of saved state."""
+    """An output for verdicts, or the place where state is saved."""
 
     kind: str
-    """`kafka`, `file` or `stdout`; of state `kafka` or `dir`."""
+    """`kafka`, `file` or `stdout` for verdicts; `kafka` or `dir` for state."""
     name: str = ""
-    """The topic or the path; empty for standard output. The state of Spark may have a URI."""
+    """The topic or the path; empty for standard output. State on Spark may be at a URI."""
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is a folder on a file system of Spark's."""
+        """Whether this is the URI of a folder that Spark opens, not a folder of this machine."""
         return self.kind == "dir" and _ADDRESS.match(self.name) is not None
 
     def __str__(self) -> str:
@@ -93,12 +101,12 @@ class Job:
     bootstrap_servers: str
     group_id: str
     group_id_given: bool = True
-    """Whether the group was named; else it has the name of the pattern file."""
+    """Whether the settings name the group; if not, it is named after the pattern file."""
     params: Mapping[str, str] = field(default_factory=dict)
-    """The values of the patterns' parameters, each as `--set` takes it."""
+    """The values of the patterns' parameters, in the syntax of `--set`."""
     start: str = "earliest"
     properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Those of kafka-python's clients; they may hold passwords."""
+    """Properties of kafka-python's clients; they may hold passwords."""
     source: Source = field(default_factory=Source)
     verdicts: Target = Target("stdout")
     rejected: Target = Target("stdout")
@@ -112,27 +120,27 @@ class Job:
     lost_after_ms: int = 120_000
     limits: Limits = DEFAULT
     until_end: bool = False
-    """Whether to stop at the ends that the partitions had at the start."""
+    """Whether to stop at the end offsets that the partitions had when the job started."""
     on_change: str = "stop"
-    """What to do if the saved state is of another program."""
+    """What to do if the saved state is of another program: `stop`, `fresh` or `drain`."""
     metrics_port: int | None = None
     metrics_host: str = ""
-    """Where to serve metrics, if anywhere; an empty host is every address of this machine."""
+    """Where to serve metrics, if a port is given; an empty host is every local address."""
     engine: str = "process"
     key_groups: int = 16
     trigger_ms: int = 1_000
     batch_messages_max: int = 500_000
     jars: tuple[Path, ...] = ()
-    """Spark's Kafka connector, where that is not to be downloaded."""
+    """The jars of Spark's Kafka connector; empty to download them."""
 
     @property
     def state(self) -> Path:
-        """The folder of the state, on this machine."""
+        """The folder of the saved state, on this machine."""
         return Path(self.store.name)
 
     @property
     def keyed_by(self) -> str | None:
-        """The attribute by which producers key messages."""
+        """The attribute by which producers key messages; None if they do not."""
         return self.source.keyed_by
 
     @property
@@ -142,40 +150,40 @@ class Job:
 
     @property
     def outputs(self) -> tuple[Target, ...]:
-        """The targets that are written to, each once."""
+        """The outputs of verdicts and of rejections, without repetition."""
         return tuple(dict.fromkeys((self.verdicts, self.rejected)))
 
     def output_of(self, kind: str) -> Target:
-        """Return where verdicts of a kind go."""
+        """Return the output for verdicts of a kind."""
         return self.rejected if kind == "rejected" else self.verdicts
 
 
 def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
-    """Return the job of a file, or of flags alone.
+    """Return the job that a file and flags describe, or flags alone; a flag overrides the file.
 
     Parameters
     ----------
     config : str or None
-        The TOML file; its relative paths are relative to its folder.
+        The TOML file; relative paths in it are relative to its folder.
     flags : mapping
         `pattern`, `engine`, `bootstrap_servers`, `group_id`, `topics`, `to`, `state` and the
-        fields of `Job` that only flags have; None where one was not given.
+        fields of `Job` that only flags set; None for a flag that was not given.
 
     Raises
     ------
     SettingError
-        If something is unknown, wrong or missing.
+        If a setting is unknown, wrong or missing.
     """
     if config is None:
-        return _job(Config(), flags, Path())
+        return _build_job(Config(), flags, Path())
     read = load_config(config)
     try:
-        return _job(read, flags, Path(config).parent)
+        return _build_job(read, flags, Path(config).parent)
     except SettingError as fault:
         raise SettingError(f"{config}: {fault}") from None
 
 
-def _job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
+def _build_job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
     document, source, limits = config.document, config.source, config.limits
     tables = {name: table_of(document, name, keys) for name, keys in KEYS.items()}
 
@@ -183,13 +191,14 @@ def _job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
         return _text(f"[{table}] {key}", tables[table].get(key))
 
     def place(flag: str, table: str, key: str) -> tuple[str | None, Path]:
-        """Return a place, by a flag if it is given, and what its path is relative to."""
+        """Return a place, from the flag if it is given, and the folder its path is relative to."""
         setting = text(table, key)
         return (flags[flag], Path()) if flags.get(flag) else (setting, base)
 
     _refuse_variables(document, ())
     for name, flag in _TEXT_FLAGS.items():
-        # As of `-b "$SERVERS"` without that variable: the default would be another place.
+        # An empty text, as of `-b "$SERVERS"` where the variable is unset, is refused: with the
+        # default, the job would run somewhere else.
         _text(flag, flags.get(name))
     engine = flags.get("engine") or document.get("engine", "process")
     if engine not in ENGINES:
@@ -273,7 +282,7 @@ def _text(what: str, value: object) -> str | None:
 
 
 def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
-    """Refuse `${NAME}` outside `[kafka.properties]`."""
+    """Raise a SettingError for `${NAME}` outside of `[kafka.properties]`."""
     if keys[:2] == ("kafka", "properties"):
         return
     if isinstance(value, Mapping):
@@ -286,7 +295,7 @@ def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
 
 
 def _check_topics(topics: Sequence[str], outputs: Sequence[Target], store: Target) -> None:
-    """Refuse a topic that is used in two ways."""
+    """Raise a SettingError if a topic is used for two purposes."""
     for target in outputs:
         if target.kind == "kafka" and target.name in topics:
             raise SettingError(f"the topic {target.name} is read and written: it would never end")
@@ -297,7 +306,7 @@ def _check_topics(topics: Sequence[str], outputs: Sequence[Target], store: Targe
 
 
 def _check_spark(store: Target, on_change: str) -> None:
-    """Refuse settings that the engine spark does not have."""
+    """Raise a SettingError for settings that the engine spark does not support."""
     if on_change == "drain":
         raise SettingError(
             "--on-change drain is for the engine process; the engine spark takes stop or fresh, "
@@ -315,7 +324,7 @@ def _check_source(source: Source, limits: Limits) -> None:
         raise SettingError(
             f"[source] format {source.format}: a message is one JSON object, format jsonl"
         )
-    for name in _FOR_FILES:
+    for name in _FILE_SETTINGS:
         if getattr(source, name) is not None:
             raise SettingError(f"[source] {name} is for files, and a message is one JSON object")
     if source.scheme is not None and not source.scheme.states_clocks:
@@ -344,7 +353,7 @@ def _topics(given: object) -> tuple[str, ...]:
 
 
 def _servers(text: str) -> str:
-    """Return Kafka's addresses, each with a port, which Java's clients need."""
+    """Return Kafka's addresses, each with its port, since Java's clients require one."""
     servers = []
     for server in map(str.strip, text.split(",")):
         address = f"[{server}]" if _IPV6.fullmatch(server) else server
@@ -360,7 +369,7 @@ def _servers(text: str) -> str:
 
 
 def _params(table: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of parameters as `--set` takes them."""
+    """Return the values of parameters in the syntax of `--set`."""
     for name, value in table.items():
         if not isinstance(value, str | int | float | bool):
             raise SettingError(f'[params] {name} must be as `w = "30 s"`, a number or a boolean')
@@ -405,11 +414,11 @@ def _store(text: str | None, base: Path, group_id: str) -> Target:
 
 
 def _properties(table: object) -> dict[str, Any]:
-    """Return the properties, with variables of the environment replaced."""
+    """Return the properties, with environment variables replaced by their values."""
     if not isinstance(table, dict):
         raise SettingError("kafka.properties must be a table, [kafka.properties]")
     out: dict[str, Any] = {}
-    for name, value in _flat(table):
+    for name, value in _dotted_items(table):
         place = f"[kafka.properties] {name}"
         if not isinstance(value, str | int | float | bool):
             raise SettingError(f"{place} must be text, a number or a boolean")
@@ -422,10 +431,10 @@ def _properties(table: object) -> dict[str, Any]:
     return out
 
 
-def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield keys with their values; TOML makes tables of a key with dots and no quotes."""
+def _dotted_items(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys with their values: TOML reads `a.b = 1` as a table in a table."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
-            yield from _flat(value, f"{before}{name}.")
+            yield from _dotted_items(value, f"{before}{name}.")
         else:
             yield f"{before}{name}", value

@@ -1,7 +1,7 @@
-"""What the engines of a job have in common: what they show, how they end, what an outage is.
+"""The base of the engines of a job: figures and notices, stopping, retries during an outage.
 
-They also warn of verdicts that are probably missing: no message came, or what no event met is still
-so after `[time] vacuous_after_ms`.
+An engine also warns that verdicts are probably missing, if after `[time] vacuous_after_ms` no
+message has come, or a pattern is still vacuous or has unknown comparisons.
 
 The one rule: while Kafka is away the job is retried, for `lost_after_ms` at most.
 """
@@ -32,18 +32,18 @@ class JobEngine(ABC):
         self.program = program
         self.hooks = hooks
         self.stopping = False
-        """Whether `run` is to commit and return."""
+        """Whether `run` must commit and return."""
         self.summary: dict[str, Any] | None = None
-        """The summary of what was committed; None before the job has run."""
+        """The summary of everything committed; None before the job has run."""
         self.failing_since_s: float | None = None
-        """Since when Kafka is away."""
+        """When the current outage began, by the monotonic clock; None if there is none."""
         self._is_back = False
         self.figures = Figures()
         self.vacuity_watch = VacuityWatch(self)
 
     @abstractmethod
     def run(self) -> None:
-        """Run until the stream ends or `stop` is called; all is committed then.
+        """Run until the stream ends or `stop` is called; commit everything before returning.
 
         Raises
         ------
@@ -56,44 +56,46 @@ class JobEngine(ABC):
         """
 
     def stop(self) -> None:
-        """Have `run` commit and return."""
+        """Make `run` commit and return."""
         self.stopping = True
 
-    def failed(self, what: str, lost: str, reason: object) -> None:
-        """Report what failed, once until it recovers.
+    def report_failure(self, what: str, lost: str, reason: object) -> None:
+        """Report a failure that is retried, once in each outage.
+
+        `what` is the notice. `lost` begins the message of the LostError, and `reason` ends it.
 
         Raises
         ------
         LostError
-            If it has failed for `lost_after_ms`; `lost` begins its message, and `reason` ends it.
+            If the outage has lasted for `lost_after_ms`.
         """
         now_s = time.monotonic()
         if self.failing_since_s is None:
             self.failing_since_s = now_s
             self._is_back = False
             self.hooks.notify(f"{what}; trying again")
-        self.figures.restarted()
+        self.figures.count_restart()
         away_s = now_s - self.failing_since_s
         if 1e3 * away_s >= self.job.lost_after_ms:
             raise LostError(
                 f"{lost} since {away_s:.0f} s ([kafka] lost_after_ms): {reason}"
             ) from None
 
-    def returned(self) -> None:
-        """Report Kafka back if it was away, once until the job recovers."""
+    def report_recovery(self) -> None:
+        """Report that Kafka is back after an outage, once until the job has recovered."""
         if self.failing_since_s is not None and not self._is_back:
             self._is_back = True
             self.hooks.notify("Kafka is back; going on from the last commit")
 
     def wait(self, time_s: float) -> None:
-        """Wait so long, or until the job is to end."""
+        """Wait for some time, or until `stop` is called."""
         until_s = time.monotonic() + time_s
         while not self.stopping and time.monotonic() < until_s:
             time.sleep(_WAIT_S)
 
 
 class VacuityWatch:
-    """Looks at what the events of a job met, sets the findings of its figures, and warns once."""
+    """Updates the vacuity findings in a job's figures, and warns of each once."""
 
     def __init__(self, engine: JobEngine) -> None:
         self._engine = engine
@@ -101,8 +103,11 @@ class VacuityWatch:
         self._due_s = 0.0
         self._warned: set[str] = set()
 
-    def look(self, now_s: float, findings: Callable[[], Findings]) -> None:
-        """Look, if it is time; the time is in seconds since any moment."""
+    def update(self, now_s: float, findings: Callable[[], Findings]) -> None:
+        """Update the findings if they are due, and warn after `vacuous_after_ms`.
+
+        `now_s` is the time by any clock that never goes back.
+        """
         engine = self._engine
         if self._began_s is None:
             self._began_s = now_s

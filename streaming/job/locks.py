@@ -1,6 +1,6 @@
-"""What is one job's alone: a file that it writes, and the folder of its state while it starts.
+"""Locks of a job: on a file that it writes, and on the folder of its state while it starts.
 
-The one rule: a job that does not get the lock (`ketal.files.file_locks`) does not go on.
+The one rule: a job that does not get the lock (`ketal.files.file_locks`) does not run.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ketal.errors import SettingError, refused_as_setting
 from ketal.files.file_locks import try_lock
 
 FILE = "lock"
-"""The file of a folder that is locked for the folder: a file system may lock no folder itself."""
+"""The file that is locked for a folder, since not every file system can lock a folder itself."""
 _TRY_S = 0.05
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def lock(descriptor: int, path: str | Path) -> bool:
-    """Lock an open file for this process alone; return False if another one has it."""
+    """Lock an open file for this process alone; return False if another process holds the lock."""
     try:
         return try_lock(descriptor)
     except OSError as fault:
@@ -35,12 +35,12 @@ def lock(descriptor: int, path: str | Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Iterator[bool]:
-    """Make and lock a folder; yield whether it is locked before `stopping` returns True.
+    """Make a folder and lock it; yield False if `stopping` returned True before it was locked.
 
     Raises
     ------
     SettingError
-        If another process has it for so long, or it cannot be locked or made.
+        If another process holds the lock for `patience_s`, or the folder cannot be made or locked.
     """
     path = folder / FILE
     with refused_as_setting(f"no state can be kept in {folder}"):
@@ -48,7 +48,7 @@ def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Ite
         file = open(path, "ab")  # noqa: SIM115
     with file:
         until_s = time.monotonic() + patience_s
-        while not (had := lock(file.fileno(), path)) and not stopping():
+        while not (is_locked := lock(file.fileno(), path)) and not stopping():
             if time.monotonic() >= until_s:
                 raise SettingError(
                     f"{folder}: another job is being started with its state there, and has not "
@@ -57,4 +57,4 @@ def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Ite
                     "which may stand still"
                 )
             time.sleep(_TRY_S)
-        yield had
+        yield is_locked

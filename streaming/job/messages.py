@@ -1,8 +1,8 @@
-"""Decoding: a Kafka message to an event.
+"""Decoding of Kafka messages to events.
 
-A message's value is one JSON object, decoded as a line of a log is. Its key, its headers and its
-timestamp are available to `[source] fields`, as `kafka.key`, `kafka.header.NAME` and
-`kafka.timestamp`, in the unit of the source's times.
+The value of a message is one JSON object, which is decoded like a line of a log. `[source] fields`
+can also take fields from its key, its headers and its timestamp, as `kafka.key`,
+`kafka.header.NAME` and `kafka.timestamp`, which is in the unit of the source's times.
 
 The one rule: a message that is no event is a rejection that names topic, partition and offset.
 """
@@ -25,19 +25,19 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 
 
 def place_of(record: Any) -> str:
-    """Return where a record was read: `topic/partition/offset`."""
+    """Return the place of a record: `topic/partition/offset`."""
     return f"{record.topic}/{record.partition}/{record.offset}"
 
 
-class Outside:
-    """What the fields of an event need of a message beside its value.
+class MessageMetadata:
+    """The parts of a message, beside its value, that the fields of an event are taken from.
 
     Attributes
     ----------
     key, timestamp : bool
-        Whether they need its key, its timestamp.
+        Whether some field is taken from the key, from the timestamp.
     headers : tuple of str
-        The names of the headers that they need.
+        The names of the headers that fields are taken from.
     """
 
     def __init__(self, paths: Mapping[str, tuple[str, ...]]) -> None:
@@ -47,32 +47,37 @@ class Outside:
         self.headers = tuple(sorted(path[1] for path in needed if path[0] == "header"))
 
 
-class Reader:
-    """Reads messages, of `line_bytes_max` at most, as a source says."""
+class MessageReader:
+    """Decodes messages of at most `line_bytes_max` bytes, as a source describes them."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._shape = Shape(source, limits=limits, kafka=True)
         self._plain = self._shape.plain
         self._bytes_max = limits.line_bytes_max
-        # Up to this length no message exceeds a limit: a clock's entry takes five bytes at least.
+        # A message of this length cannot exceed a limit: a clock entry takes at least five bytes.
         self._short = min(5 * limits.clock_entries_max, limits.line_bytes_max)
-        self._needed = Outside(self._shape.paths)
+        self._needed = MessageMetadata(self._shape.paths)
         self._units = TIME_UNITS[source.time_unit]
 
     def items(
         self, values: Sequence[bytes | None], record: Callable[[int], Any]
     ) -> list[Item | Rejected]:
-        """Return what each of some messages is: an event, a control event, or why it is neither.
+        """Return for each message its event, its control event, or the rejection of it.
 
-        `record` returns the ConsumerRecord of a number, for a message whose value is not enough.
+        `record` returns the ConsumerRecord of the message at an index; it is called for messages
+        that the fast path, which needs the value only, does not decode.
         """
         return [
-            self._decoded(record(number)) if event is None else event
+            self._decode_record(record(number)) if event is None else event
             for number, event in enumerate(self._plain_events(values))
         ]
 
     def _plain_events(self, values: Sequence[bytes | None]) -> Sequence[Event | None]:
-        """Return the events that are written plainly; None for what may be anything else."""
+        """Decode the messages that the fast path can decode; return None for each other one.
+
+        The fast path is for sources without mapped fields, and for short messages. If a batch has a
+        message that is long or may be a control event, each message is tried by itself.
+        """
         if self._plain and None not in values:
             written = cast("Sequence[bytes]", values)
             longest = max(map(len, written), default=0)
@@ -82,12 +87,14 @@ class Reader:
             return [None] * len(values)
         return [event for value in values for event in self._plain_events((value,))]
 
-    def _decoded(self, record: Any) -> Item | Rejected:
-        """Return what a record is, decoded field by field, which finds why it is no event."""
+    def _decode_record(self, record: Any) -> Item | Rejected:
+        """Decode a record field by field, which finds the reason if it is no event."""
         try:
             return self._item(record)
         except EventError as fault:
-            return Rejected(place=place_of(record), reason=brief_reason(_of_message(fault.reason)))
+            return Rejected(
+                place=place_of(record), reason=brief_reason(_message_reason(fault.reason))
+            )
 
     def _item(self, record: Any) -> Item:
         value = record.value
@@ -97,16 +104,16 @@ class Reader:
             raise EventError(
                 f"the message has {len(value)} bytes; line_bytes_max is {self._bytes_max}"
             )
-        return decoded(value, self._shape, self._outside(record))
+        return decoded(value, self._shape, self._metadata(record))
 
-    def _outside(self, record: Any) -> dict[str, Any]:
+    def _metadata(self, record: Any) -> dict[str, Any]:
         out: dict[str, Any] = {}
         if self._needed.key and record.key is not None:
-            out["key"] = _text(record.key, "key")
+            out["key"] = _utf8_text(record.key, "key")
         if self._needed.timestamp and record.timestamp >= 0:  # else it has none
             out["timestamp"] = record.timestamp * self._units / 1_000
         headers = {
-            name: _text(value, f"header {name}")
+            name: _utf8_text(value, f"header {name}")
             for name, value in record.headers
             if name in self._needed.headers and value is not None
         }
@@ -115,7 +122,7 @@ class Reader:
         return out
 
 
-def _text(value: bytes, what: str) -> str:
+def _utf8_text(value: bytes, what: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as fault:
@@ -124,8 +131,8 @@ def _text(value: bytes, what: str) -> str:
         ) from None
 
 
-def _of_message(reason: str) -> str:
-    """Return a reason about a line of a file as one about a message, without hints about files."""
+def _message_reason(reason: str) -> str:
+    """Reword the reason of an EventError about a line of a file for a message; drop file hints."""
     if not reason.startswith("the line "):
         return reason
     return "the message " + reason.removeprefix("the line ").partition(" (")[0]

@@ -1,9 +1,11 @@
-"""A job's figures, as Prometheus text (exposition format 0.0.4) and as a line on a terminal.
+"""The figures of a job, as Prometheus text (exposition format 0.0.4) and as a line on a terminal.
 
-The engine updates them about once a second, and at each return to the last commit, for while Kafka
-is away nothing else does; the server's threads read the text that was rendered last, so that a
-scrape never touches the engine. The one rule: a counter only grows while the process lives, and of
-a figure that is not known yet there is the description without a number.
+The engine updates them about once a second, and also when it goes back to the last commit, since
+nothing else updates them while Kafka is away. The threads of the server read the text that was
+rendered last, so that a scrape never touches the engine.
+
+The one rule: a counter only grows while the process lives, and a figure that is not known yet has a
+description but no number.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _HELP = {
 }
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CLIENT_S = 10.0
-"""A client that sends nothing for so long is dropped."""
+"""After how long the connection of a client that sends nothing is closed."""
 
 
 @dataclass
@@ -52,9 +54,9 @@ class Hooks:
     flush: Callable[[], None]
     """Flushes standard output."""
     notify: Callable[[str], None]
-    """Reports an event of the job, in a sentence."""
+    """Reports a notice about the job, one sentence."""
     report: Callable[[Figures], None] = field(default=lambda figures: None)
-    """Called about once a second."""
+    """Reports the figures; called about once a second."""
 
 
 class Figures:
@@ -62,7 +64,7 @@ class Figures:
 
     def __init__(self) -> None:
         self.verdicts: Counter[tuple[str, str]] = Counter()
-        """How many of a kind and a pattern; a rejection has no pattern."""
+        """(kind, pattern) → number of verdicts; the pattern of a rejection is empty."""
         self.commits = 0
         self._commit_s = 0.0
         self.restarts = 0
@@ -74,24 +76,24 @@ class Figures:
         self._watermark_s: float | None = None
         self.parts: tuple[int, int] | None = None
         self.findings: Findings = {}
-        """What no event has met so far, and the comparisons that were unknown."""
+        """The vacuity findings and the unknown comparisons of each pattern so far."""
         self._last: tuple[float, int] | None = None
-        self.text = self._rendered()
+        self.text = self._render()
 
-    def verdict(self, kind: str, pattern: str | None, number: int = 1) -> None:
+    def count_verdicts(self, kind: str, pattern: str | None, number: int = 1) -> None:
         """Count verdicts of a kind."""
         self.verdicts[kind, pattern or ""] += number
 
-    def committed(self, took_s: float) -> None:
-        """Count a commit, and how long it took."""
+    def count_commit(self, took_s: float) -> None:
+        """Count a commit and the time that it took."""
         self.commits += 1
         self._commit_s += took_s
 
-    def restarted(self) -> None:
-        """Count a return to the last commit; nothing is consumed until the next update."""
+    def count_restart(self) -> None:
+        """Count a return to the last commit; the rate is 0 until the next update."""
         self.restarts += 1
         self._rate = 0.0
-        self.text = self._rendered()
+        self.text = self._render()
 
     def update(
         self,
@@ -105,9 +107,9 @@ class Figures:
         watermark_s: float | None,
         parts: tuple[int, int] | None = None,
     ) -> None:
-        """Replace the gauges, and render all figures."""
+        """Set the gauges, and render all figures as text."""
         if self._last is not None and now_s > self._last[0]:
-            # After a return to the last commit there are fewer than before.
+            # After a return to the last commit `messages` is smaller than before.
             new = max(0, messages - self._last[1])
             self._rate = new / (now_s - self._last[0])
             self.consumed += new
@@ -119,7 +121,7 @@ class Figures:
         self._live_runs = live_runs
         self._watermark_s = watermark_s
         self.parts = parts
-        self.text = self._rendered()
+        self.text = self._render()
 
     def line(self) -> str:
         """Return the figures as one line for people."""
@@ -139,16 +141,16 @@ class Figures:
             parts.insert(0, "{} of {} parts".format(*self.parts))
         return " · ".join(parts)
 
-    def _rendered(self) -> str:
+    def _render(self) -> str:
         values: dict[str, Mapping[str, float | None] | float | None] = {
             "messages_total": self.consumed,
             "messages_per_second": self._rate,
-            "records": {_label(outcome=k): n for k, n in self._events.items() if k != "read"},
+            "records": {_labels(outcome=k): n for k, n in self._events.items() if k != "read"},
             "verdicts_total": {
-                _label(verdict=kind, pattern=pattern): n
+                _labels(verdict=kind, pattern=pattern): n
                 for (kind, pattern), n in sorted(self.verdicts.items())
             },
-            "lag_messages": {_label(partition=k): n for k, n in sorted(self.lag.items())},
+            "lag_messages": {_labels(partition=k): n for k, n in sorted(self.lag.items())},
             "held_back_events": self._events.get("held_back"),
             "live_runs": self._live_runs,
             "commits_total": self.commits,
@@ -157,9 +159,9 @@ class Figures:
             "parts": self.parts and self.parts[0],
             "watermark_seconds": self._watermark_s,
         }
-        for what in ("vacuous", "unknown"):
-            lists = sorted(self.findings.get(what, {}).items())
-            values[what] = {_label(pattern=name): len(some) for name, some in lists}
+        for finding in ("vacuous", "unknown"):
+            lists = sorted(self.findings.get(finding, {}).items())
+            values[finding] = {_labels(pattern=name): len(some) for name, some in lists}
         out: list[str] = []
         for name, text in _HELP.items():
             value = values[name]
@@ -174,7 +176,7 @@ class Figures:
         return "\n".join([*out, ""])
 
 
-def _label(**values: str) -> str:
+def _labels(**values: str) -> str:
     """Return labels as Prometheus text, without those that are empty."""
     labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in values.items() if v)
     return f"{{{labels}}}"
@@ -185,7 +187,7 @@ def _escaped(value: str) -> str:
 
 
 class _ScrapeServer(ThreadingHTTPServer):
-    """Serves each client on a thread; one that goes away is no fault of the job."""
+    """Serves each client on its own thread; a client that disconnects is not an error."""
 
     daemon_threads = True
 
@@ -203,12 +205,12 @@ class _ScrapeServer(ThreadingHTTPServer):
 class MetricsServer:
     """Serves the figures at `/metrics`.
 
-    Port 0 takes a free one; an empty host is every address of this machine.
+    Port 0 stands for any free port, an empty host for every address of this machine.
 
     Raises
     ------
     SettingError
-        If the port is taken, or the address is none of this machine's.
+        If the port is taken, or the address is not one of this machine.
     """
 
     def __init__(self, figures: Figures, port: int, host: str = "") -> None:
@@ -237,6 +239,6 @@ class MetricsServer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving and close the port."""
         self._server.shutdown()
         self._server.server_close()

@@ -1,12 +1,12 @@
-"""The outputs of verdicts, the sinks of a job: a topic, a file, standard output.
+"""The outputs for verdicts, the sinks of a job: a topic, a file, standard output.
 
-Verdicts are pending until the commit. Those for a topic are sent in its transaction (exactly once);
-those for a file are on the disk before it begins, so after a crash they are written again, with the
-same ids (at least once). The next start truncates a line that a crash left incomplete: its commit
-failed, so it is written again. Two jobs would truncate each other's lines, so a file is locked as
-long as its job lives.
+Verdicts are pending until the next commit. Verdicts for a topic are sent in the commit's
+transaction (exactly once). Verdicts for a file are on the disk before the transaction begins, so
+after a crash they are written again, with the same ids (at least once). The next start truncates a
+line that a crash left incomplete: its commit failed, so the line is written again. Two jobs would
+truncate each other's lines, so a file is locked as long as its job lives.
 
-The one rule: a verdict is written once for each commit that was tried, and a commit that succeeded
+The one rule: a verdict is written once for each attempt to commit it, and a commit that succeeded
 has all of its verdicts.
 """
 
@@ -27,9 +27,9 @@ from ketal.streaming.job.locks import lock
 from ketal.streaming.job.metrics import Hooks
 
 PENDING_BYTES_MAX = 4_000_000
-"""After so many pending bytes of verdicts a commit is due."""
+"""Size of the pending verdicts from which on a commit is due."""
 _TAIL_BYTES = 65_536
-_BEGINNING = b'{"verdict":'
+_LINE_PREFIX = b'{"verdict":'
 
 
 class ClosedPipeError(Exception):
@@ -49,64 +49,65 @@ class Outputs:
         self._job = job
         self._hooks = hooks
         self._pending: list[tuple[Target, bytes | None, bytes]] = []
-        self._shown: list[Verdict] = []
+        self._for_stdout: list[Verdict] = []
         self._files: dict[Target, Any] = {}
-        self.bytes = 0
-        opened: dict[str, Any] = {}
+        self.pending_bytes = 0
+        open_files: dict[str, Any] = {}
         try:
             for target in job.outputs:
                 if target.kind == "file":
                     # A file under two names is opened once.
                     path = os.path.realpath(target.name)
-                    if path not in opened:
-                        opened[path] = _opened(target.name)
-                    self._files[target] = opened[path]
+                    if path not in open_files:
+                        open_files[path] = _open_file(target.name)
+                    self._files[target] = open_files[path]
         except BaseException:
             self.close()
             raise
 
     def add(self, verdict: Verdict, key: bytes | None = None) -> None:
-        """Add a verdict to the pending ones; `key` is that of a dead letter.
+        """Add a verdict to the pending ones; `key` is the message key of a dead letter.
 
-        A key that is too large for Kafka together with the verdict is left out: it came compressed.
+        If key and verdict together are too large for a message, the key is left out: the message
+        that it came from was compressed.
         """
         target = self._job.output_of(verdict.kind)
         if target.kind == "stdout":
-            self._shown.append(verdict)
-            self.bytes += 200
+            self._for_stdout.append(verdict)
+            self.pending_bytes += 200
             return
         identity, line = verdict.written()
-        most = self._job.limits.message_bytes_max
-        if target.kind == "kafka" and len(line) > most:
-            line = _too_large(verdict.to_dict(), len(line))
-        if key is not None and len(key) + len(line) > most:
+        bytes_max = self._job.limits.message_bytes_max
+        if target.kind == "kafka" and len(line) > bytes_max:
+            line = _overflow_line(verdict.to_dict(), len(line))
+        if key is not None and len(key) + len(line) > bytes_max:
             key = None
         self._pending.append((target, key if identity is None else identity.encode(), line))
-        self.bytes += len(line)
+        self.pending_bytes += len(line)
 
     def write(self) -> None:
-        """Write all but the verdicts of topics: to files, with fsync, and to standard output."""
+        """Write the pending verdicts for files, with fsync, and for standard output."""
         lines: dict[Any, tuple[str, list[bytes]]] = {}
         for target, _, line in self._pending:
             if target.kind == "file":
                 lines.setdefault(self._files[target], (target.name, []))[1].append(line + b"\n")
-        for file, (name, some) in lines.items():
+        for file, (name, file_lines) in lines.items():
             with refused_as_setting(f"cannot write {name}"):
-                file.writelines(some)
+                file.writelines(file_lines)
                 file.flush()
                 # A device or a FIFO has no fsync.
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     os.fsync(file.fileno())
-        if self._shown:
+        if self._for_stdout:
             try:
-                for verdict in self._shown:
+                for verdict in self._for_stdout:
                     self._hooks.show(verdict)
                 self._hooks.flush()
             except BrokenPipeError:
                 raise ClosedPipeError from None
 
     def send(self, producer: Any) -> list[tuple[str, Any]]:
-        """Send the verdicts of topics; return the topic and the future of each message."""
+        """Send the pending verdicts for topics; return topic and future of each message."""
         return [
             (target.name, producer.send(target.name, value=line, key=key))
             for target, key, line in self._pending
@@ -114,10 +115,10 @@ class Outputs:
         ]
 
     def clear(self) -> None:
-        """Discard the pending verdicts: committed, or to be judged again."""
+        """Discard the pending verdicts: they are committed, or will be judged again."""
         self._pending.clear()
-        self._shown.clear()
-        self.bytes = 0
+        self._for_stdout.clear()
+        self.pending_bytes = 0
 
     def close(self) -> None:
         """Close the files."""
@@ -126,8 +127,8 @@ class Outputs:
                 file.close()
 
 
-def refused_as_too_large(job: Job, why: str) -> SettingError:
-    """Return the error where a topic takes no message that is so large."""
+def too_large_error(job: Job, why: str) -> SettingError:
+    """Return the error for a message that is larger than its topic allows."""
     return SettingError(
         f"Kafka refuses a message as too large: {why}\n"
         "  hint: set the topic's max.message.bytes to more than [limits] message_bytes_max "
@@ -135,23 +136,30 @@ def refused_as_too_large(job: Job, why: str) -> SettingError:
     )
 
 
-def _too_large(verdict: dict[str, Any], size: int) -> bytes:
-    """Return the overflow verdict that replaces one too large for a message."""
-    same = {key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict}
+def _overflow_line(verdict: dict[str, Any], size: int) -> bytes:
+    """Return the overflow verdict that replaces a verdict too large for a message."""
+    identity_fields = {
+        key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict
+    }
     given_up = f"the content of a {verdict['verdict']} verdict of {size} bytes"
     return msgspec.json.encode(
-        {"verdict": "overflow", **same, "limit": "message_bytes_max", "given_up": given_up}
+        {
+            "verdict": "overflow",
+            **identity_fields,
+            "limit": "message_bytes_max",
+            "given_up": given_up,
+        }
     )
 
 
-def _opened(path: str) -> Any:
-    """Open a file to append to; truncate a last line that a crash left incomplete.
+def _open_file(path: str) -> Any:
+    """Open a file to append to, and lock it; truncate a last line that a crash left incomplete.
 
-    A device, as /dev/null, and a FIFO are not locked, and hold no lines from before.
+    A device, such as /dev/null, and a FIFO are not locked, and have no earlier lines.
     """
     with refused_as_setting(f"cannot write {path}"):
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-            return _special(path)
+            return _open_special_file(path)
         file = open(path, "a+b")  # noqa: SIM115
         try:
             if not lock(file.fileno(), path):
@@ -168,7 +176,7 @@ def _opened(path: str) -> Any:
 
 
 def _truncate_last_line(file: Any, path: str) -> None:
-    """Truncate a last line without its end; leave the file at its end."""
+    """Truncate a last line that has no newline; leave the file positioned at its end."""
     start = end = file.seek(0, os.SEEK_END)
     while start > 0:
         start = max(0, start - _TAIL_BYTES)
@@ -179,14 +187,14 @@ def _truncate_last_line(file: Any, path: str) -> None:
             break
     if start < end:
         file.seek(start)
-        if not file.read(len(_BEGINNING)).startswith(_BEGINNING[: end - start]):
+        if not file.read(len(_LINE_PREFIX)).startswith(_LINE_PREFIX[: end - start]):
             raise SettingError(f"{path} does not end in a line of verdicts: not added to")
         file.truncate(start)
     file.seek(0, os.SEEK_END)
 
 
-def _special(path: str) -> Any:
-    """Open a device or a FIFO; refuse a FIFO without a reader, whose opening would block."""
+def _open_special_file(path: str) -> Any:
+    """Open a device or a FIFO; refuse a FIFO without a reader, since opening it would block."""
     try:
         file = open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb")  # noqa: SIM115
     except OSError as fault:

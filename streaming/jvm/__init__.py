@@ -1,1 +1,1 @@
-"""A Java and jars for machines that have none."""
+"""Java, and the jars of Kafka and of Spark's connector, for machines that lack them."""

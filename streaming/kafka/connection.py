@@ -1,6 +1,6 @@
 """The clients of one session, and the calls to Kafka through them.
 
-The one rule: no call outlasts its deadline, and none goes on once the job is to end.
+The one rule: no call outlasts its deadline, nor continues once the job must end.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from kafka.structs import OffsetAndMetadata
 from ketal.errors import SettingError
 from ketal.streaming.kafka.connecting import client_errors, clients
 from ketal.streaming.kafka.connecting.access import check_access
-from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, StoppedError, within
+from ketal.streaming.kafka.connecting.client_calls import (
+    CLIENT_ERRORS,
+    StoppedError,
+    call_with_deadline,
+)
 from ketal.streaming.kafka.running_job import Commit, Committed, RunningJob
 
 T = TypeVar("T")
 
 
 class Connection:
-    """A consumer and a producer of a job."""
+    """The consumer and the producer of a session."""
 
     def __init__(self, engine: RunningJob) -> None:
         self.consumer: Any = None
@@ -31,27 +35,27 @@ class Connection:
         self._job = engine.job
         self._call_s = engine.job.call_timeout_ms / 1e3
         self._uncommitted: Any = None
-        """A consumer that reads uncommitted, for the ends of partitions."""
+        """A second consumer, with `read_uncommitted`, for the ends of partitions."""
 
     # --- begin and end ---
 
     def check_access(self) -> None:
-        """Connect once, so that a refusal and its reason are known at once."""
+        """Connect once, to find out whether Kafka refuses the connection, and why."""
         servers = self._job.bootstrap_servers.split(",")
         self._call("connecting", check_access, self._job, calls=2 + len(servers))
 
     def connect_consumer(self) -> None:
         """Make the consumer."""
-        self.consumer = self._call("connecting", clients.consumer_of, self._job, calls=2)
+        self.consumer = self._call("connecting", clients.make_consumer, self._job, calls=2)
 
     def connect_producer(self, transactional_id: str) -> None:
-        """Make the producer, which fences an earlier one with its transactional id."""
+        """Make the producer, which fences an earlier producer with the same transactional id."""
         self.producer = self._call(
-            "a transaction", clients.producer_of, self._job, transactional_id, calls=4
+            "a transaction", clients.make_producer, self._job, transactional_id, calls=4
         )
 
     def close(self) -> None:
-        """Discard the clients."""
+        """Close the clients."""
         if self.producer is not None:
             clients.close_producer(self.producer)
         for consumer in (self.consumer, self._uncommitted):
@@ -59,22 +63,24 @@ class Connection:
                 clients.close_consumer(consumer)
 
     def _call(self, what: str, call: Callable[..., T], *args: Any, calls: int = 1) -> T:
-        """Call Kafka, with a deadline of so many call timeouts, as `within` does."""
-        return within(calls * self._call_s, what, call, *args, enough=lambda: self._engine.stopping)
+        """Call Kafka as `call_with_deadline` does, with a deadline of `calls` call timeouts."""
+        return call_with_deadline(
+            calls * self._call_s, what, call, *args, should_stop=lambda: self._engine.stopping
+        )
 
     # --- topics ---
 
-    def inputs(self) -> list[TopicPartition]:
-        """Return all partitions of the input, if all topics of the job are there."""
+    def input_partitions(self) -> list[TopicPartition]:
+        """Return all partitions of the input topics; raise if a topic of the job is missing."""
         partitions = []
         for topic in self._job.topics:
-            partitions += [TopicPartition(topic, n) for n in sorted(self.numbers(topic))]
+            partitions += [TopicPartition(topic, n) for n in sorted(self.partition_numbers(topic))]
         for target in self._job.outputs:
             if target.kind == "kafka":
-                self.numbers(target.name)
+                self.partition_numbers(target.name)
         return partitions
 
-    def numbers(self, topic: str) -> set[int]:
+    def partition_numbers(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions.
 
         Raises
@@ -82,16 +88,16 @@ class Connection:
         SettingError
             If there is no such topic.
         TimeoutError
-            If there was one when this process began: a broker that has just come back may not know
-            of it yet.
+            If a session of this process has begun, so that the topic did exist: a broker that has
+            just come back may not know it yet.
         """
-        # A client that does not know a topic asks until it is answered.
+        # For a topic that it does not know a client repeats the request until it is answered.
         ask = self.consumer.partitions_for_topic
         numbers: set[int] = self._call("asking for a topic", ask, topic)
         if numbers:
             return numbers
         self._call("asking for a topic", clients.check_visible, self._job, topic, calls=2)
-        if self._engine.claimed:
+        if self._engine.has_begun:
             raise TimeoutError(f"there is no topic {topic} any more")
         raise SettingError(
             f"there is no topic {topic} at {self._job.bootstrap_servers}; create it first"
@@ -100,52 +106,60 @@ class Connection:
     # --- offsets ---
 
     def group_offsets(self) -> dict[TopicPartition, Commit]:
-        """Return the group's commits, of the topics of the job and of others."""
+        """Return the group's commits, in the job's topics and in others."""
         offsets = self._call("asking for offsets", clients.group_offsets, self._job, calls=2)
-        return {one: Commit.of(held) for one, held in offsets.items()}
+        return {partition: Commit.of(held) for partition, held in offsets.items()}
 
     def committed(self, partitions: Sequence[TopicPartition]) -> Committed:
         """Return the commit of each partition; None where there is none."""
         out: dict[TopicPartition, Commit | None] = {}
         timeout_ms = self._job.call_timeout_ms
-        for one in partitions:
+        for partition in partitions:
             ask = self.consumer.committed
-            held = self._call("asking for offsets", ask, one, True, timeout_ms)
-            out[one] = None if held is None else Commit.of(held)
+            held = self._call("asking for offsets", ask, partition, True, timeout_ms)
+            out[partition] = None if held is None else Commit.of(held)
         return out
 
-    def beginnings(self, committed: Committed, *, grown: bool = True) -> dict[TopicPartition, int]:
-        """Return the first offset to read: that of the last commit, else as `start` says.
+    def start_offsets(
+        self, committed: Committed, *, grown: bool = True
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset to read: the committed offset, or without one as `start` says.
 
         Parameters
         ----------
         committed : mapping
             The commit of each partition; None where there is none.
         grown : bool
-            Whether a partition without a commit, in a topic with one, was added to it: it is read
-            whole.
+            Whether a partition without a commit, in a topic where other partitions have one, was
+            added to the topic; such a partition is read from its beginning.
         """
         timeout_ms = self._job.call_timeout_ms
-        offsets = {one: held.offset for one, held in committed.items() if held is not None}
+        offsets = {
+            partition: held.offset for partition, held in committed.items() if held is not None
+        }
         fresh = committed.keys() - offsets
-        known = {one.topic for one in offsets if grown}
-        first = [one for one in fresh if self._job.start == "earliest" or one.topic in known]
-        last = [one for one in fresh if one not in first]
+        known = {partition.topic for partition in offsets if grown}
+        first = [
+            partition
+            for partition in fresh
+            if self._job.start == "earliest" or partition.topic in known
+        ]
+        last = [partition for partition in fresh if partition not in first]
         if first:
             ask = self.consumer.beginning_offsets
             offsets.update(self._call("asking for beginnings", ask, first, timeout_ms))
         if last:
-            offsets.update(self.ends(last))
+            offsets.update(self.end_offsets(last))
         return offsets
 
-    def ends(
+    def end_offsets(
         self, partitions: Sequence[TopicPartition], *, committed_only: bool = True
     ) -> dict[TopicPartition, int]:
-        """Return the ends of partitions: of committed messages, or of all."""
+        """Return the end offsets of partitions, of committed messages or of all messages."""
         if not partitions:
             return {}
         if not committed_only and self._uncommitted is None:
-            make = partial(clients.consumer_of, of_group=False, committed_only=False)
+            make = partial(clients.make_consumer, of_group=False, committed_only=False)
             self._uncommitted = self._call("connecting", make, self._job, calls=2)
         consumer = self.consumer if committed_only else self._uncommitted
         timeout_ms = self._job.call_timeout_ms
@@ -157,23 +171,28 @@ class Connection:
         sent: Sequence[tuple[str, Any]],
         member: Any,
     ) -> None:
-        """Put offsets into the open transaction, and commit it, as a member of the group.
+        """Add offsets to the open transaction as a member of the group, and commit it.
 
-        `sent` are the topics and futures of the messages of the transaction. Where one fails, the
-        calls after it may hang, and its error says more than theirs.
+        `sent` has the topic and the future of each message of the transaction. After a message has
+        failed, later calls may hang; so they are broken off, and the error of the message is
+        raised, which is clearer than theirs.
         """
 
         def is_in_vain() -> bool:
-            is_away = self._engine.stopping and not clients.listens(self._job.bootstrap_servers)
+            is_away = self._engine.stopping and not clients.is_listening(
+                self._job.bootstrap_servers
+            )
             return is_away or any(future.failed() for _, future in sent)
 
         try:
             send = self.producer.send_offsets_to_transaction
-            within(self._call_s, "sending offsets", send, offsets, member, enough=is_in_vain)
+            call_with_deadline(
+                self._call_s, "sending offsets", send, offsets, member, should_stop=is_in_vain
+            )
             commit = self.producer.commit_transaction
-            within(self._call_s, "the commit", commit, enough=is_in_vain)
+            call_with_deadline(self._call_s, "the commit", commit, should_stop=is_in_vain)
         except (StoppedError, *CLIENT_ERRORS) as error:
             for topic, future in sent:
                 if future.failed():
-                    raise client_errors.of_topic(topic, future.exception) from error
+                    raise client_errors.topic_error(topic, future.exception) from error
             raise

@@ -1,6 +1,6 @@
-"""Clients for a topic of events that tracers write: for programs that have none of their own.
+"""Kafka clients for a topic of events that tracers write, for programs without their own clients.
 
-The one rule: what was handed over is with the broker once the producer is closed.
+The one rule: every event that was sent is with the broker once the producer is closed.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 
 def make_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
-    """Make a topic, and wait until it is there."""
+    """Make a topic, and wait until it exists."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
 
 
-def producer_of(bootstrap_servers: str) -> Any:
-    """Return a producer, as `KafkaSink` takes it."""
+def make_producer(bootstrap_servers: str) -> Any:
+    """Return a producer for `KafkaSink`."""
     return KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all")
 
 
-def consumer_of(bootstrap_servers: str, topic: str) -> Any:
-    """Return a consumer of all of a topic, as `TopicCollector` takes it."""
+def make_consumer(bootstrap_servers: str, topic: str) -> Any:
+    """Return a consumer for `TopicCollector`, which reads a topic from its beginning."""
     return KafkaConsumer(
         topic,
         bootstrap_servers=bootstrap_servers,

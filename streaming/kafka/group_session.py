@@ -1,26 +1,26 @@
-"""The session of one of several consumers: the parts that its group assigns and revokes.
+"""The session of one of several consumers, with the parts that its group assigns and revokes.
 
-Kafka's range assignor assigns the partitions of each topic to the members in the same order, so
-with equally many partitions in each topic a part is assigned to one member whole.
+Kafka's range assignor assigns the partitions of each topic to the members in the same order. All
+topics have equally many partitions, so all partitions of a part are assigned to the same member.
 
-In a rebalance each member commits and gives up all of its parts before any is assigned.
+In a rebalance each member commits and releases all of its parts before any part is assigned.
 kafka-python calls a listener on the consumer's own thread, while the engine's thread waits in
-`poll` for that call to return, so only one of the two runs at a time. The listener may commit,
-through the producer, and pause partitions; calls that ask the consumer itself wait until `poll` has
-returned, and until then the partitions are paused. What the listener raises is raised when `poll`
-returns.
+`poll` for that call to return, so only one of the two threads runs at a time. The listener may
+commit, through the producer, and pause partitions. Calls to the consumer itself wait until `poll`
+has returned; until then the partitions are paused. An exception of the listener is recorded, and
+raised when `poll` returns.
 
-A commit has the generation in which the parts were assigned (KIP-447): that of a member which was
-given up for dead is refused, and its transaction aborted. The generation is recorded with the
-assignment. The consumer's own at the time of the commit would not do: heartbeats, on a thread of
-their own, may have found that it is no member any more, and the broker accepts a commit of no
-member. The transactional id is of this process alone.
+A commit carries the generation in which the parts were assigned (KIP-447): the commit of a member
+that the group has removed is refused, and its transaction aborted. The generation is recorded with
+the assignment. The consumer's generation at the time of the commit would not do: heartbeats, which
+have their own thread, may have found that the consumer is no longer a member, and the broker
+accepts a commit without a member. The transactional id belongs to this process alone.
 
-A part that is assigned again, and is as it was committed last, is resumed. Any other is read from
-the changelog and restored on a thread of its own, which calls no client, while the group is polled,
-so that a large state does not end the membership. If the parts are revoked meanwhile, what was read
-is discarded. It is the state of the committed offsets only if these are the same afterwards; if
-not, the session begins again.
+A part that is assigned again, and whose state is that of its last commit, is resumed. Any other
+part is read from the changelog and restored on a separate thread, which calls no client, while this
+thread polls the group, so that a large state does not cost the membership. If the parts are revoked
+meanwhile, the state that was read is discarded. It belongs to the committed offsets only if these
+are unchanged after the read; if they changed, a new session begins.
 
 The one rule: a part is committed by the member that it is assigned to, or by nobody.
 """
@@ -41,55 +41,55 @@ from kafka.structs import OffsetAndMetadata
 from ketal.errors import SettingError
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, in_background
-from ketal.streaming.kafka.connecting.clients import drop_parked, keep_joining
+from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, run_in_background
+from ketal.streaming.kafka.connecting.clients import drop_paused_records, keep_joining
 from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import Committed, RunningJob
 
-KEEP_S = 0.05
-"""So often the group is polled while parts are restored."""
+GROUP_POLL_S = 0.05
+"""How often the group is polled while parts are restored."""
 SETTLE_S = 10.0
-"""So long an assignment may lack partitions: its leader did not know all topics yet."""
+"""How long an assignment may lack partitions, if the group's leader did not know all topics yet."""
 
 
 class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
-    """The parts that the group assigns to this consumer, whose listener it is."""
+    """The session of one consumer of a group; also the rebalance listener of the consumer."""
 
     def __init__(self, engine: RunningJob, outputs: Outputs) -> None:
         super().__init__(engine, outputs)
         self._is_closing = False
-        self.fault: BaseException | None = None
-        """What the listener raised."""
-        self._given: set[TopicPartition] | None = None
+        self.listener_fault: BaseException | None = None
+        """The exception that the listener raised, if any."""
+        self._assigned: set[TopicPartition] | None = None
         """The assigned partitions whose parts are not open yet."""
         self._revoked: dict[int, Part] = {}
-        """Parts as they were committed when they were revoked, by number."""
-        self._joined_as: Any = None
+        """Parts that were committed and revoked, by number; resumed if they are assigned again."""
+        self._assigned_member: Any = None
         self._is_open = False
         self._waiting_since_s = time.monotonic()
 
     def _claim(self) -> None:
         """Check the topics, and join the group."""
         connection = self.connection
-        if not self.engine.claimed:
+        if not self.engine.has_begun:
             self.engine.refuse_other_job(self.storage, connection.group_offsets())
         connection.connect_consumer()
         connection.connect_producer(f"{clients.transactional_id(self.job)}-{self.engine.owner}")
-        partitions = connection.inputs()
-        self.count = self._equal_count()
-        self.storage.check(connection.numbers, self.count)
-        self.note_ends(partitions)
+        partitions = connection.input_partitions()
+        self.count = self._partition_count()
+        self.storage.check(connection.partition_numbers, self.count)
+        self.record_ends(partitions)
         connection.consumer.subscribe(self.job.topics, listener=self)
 
     def close(self) -> None:
-        """Discard clients and state, whatever the group still assigns or revokes."""
+        """Close the clients and discard the state; ignore later calls of the listener."""
         self._is_closing = True
         super().close()
 
-    def _equal_count(self) -> int:
-        """Return how many partitions each topic has."""
-        counts = {topic: len(self.connection.numbers(topic)) for topic in self.job.topics}
+    def _partition_count(self) -> int:
+        """Return the number of partitions of each topic; a SettingError if the numbers differ."""
+        counts = {topic: len(self.connection.partition_numbers(topic)) for topic in self.job.topics}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{topic} has {n}" for topic, n in counts.items())
             raise SettingError(
@@ -100,8 +100,8 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         return next(iter(counts.values()))
 
     def _check_partitions(self) -> None:
-        """End the job if partitions were added: scopes would move to others."""
-        now = self._equal_count()
+        """Raise a SettingError if partitions were added, since scopes would move to other parts."""
+        now = self._partition_count()
         if now != self.count:
             raise SettingError(
                 f"the topics have {now} partitions, and had {self.count}: keys are in other "
@@ -112,14 +112,14 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
     # --- rebalances, on the consumer's thread ---
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Commit, and give up all parts."""
-        self._give_up(lost=False)
+        """Commit and release all parts."""
+        self._release_parts(lost=False)
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        """Discard all parts: other members have them by now."""
-        self._give_up(lost=True)
+        """Discard all parts without a commit: other members may have them by now."""
+        self._release_parts(lost=True)
 
-    def _give_up(self, *, lost: bool) -> None:
+    def _release_parts(self, *, lost: bool) -> None:
         if self._is_closing:
             return
         try:
@@ -127,105 +127,111 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             if not lost:
                 self.commit()
         except BaseException as fault:
-            self.fault, lost = fault, True
+            self.listener_fault, lost = fault, True
         if lost:
             self.outputs.clear()
             self._revoked = {}
         else:
-            # Parts of an earlier assignment that were not opened since are held as well.
+            # Parts of earlier assignments that were not opened since then stay available.
             self._revoked |= {part.number: part for part in self.parts}
-        self.hold([])
+        self.set_parts([])
         self._is_open = False
-        self._given = None
+        self._assigned = None
         self._waiting_since_s = time.monotonic()
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Pause partitions until their parts are open."""
+        """Record the assigned partitions, and pause them until their parts are open."""
         if self._is_closing:
             return
         consumer = self.connection.consumer
-        self._given = set(assigned)
-        self._joined_as = consumer.group_metadata()
-        if self._joined_as.generation_id < 0:
-            self.fault = faults.UnknownMemberIdError("given up for dead while parts were given")
+        self._assigned = set(assigned)
+        self._assigned_member = consumer.group_metadata()
+        if self._assigned_member.generation_id < 0:
+            self.listener_fault = faults.UnknownMemberIdError(
+                "given up for dead while parts were given"
+            )
         self._waiting_since_s = time.monotonic()
-        for one in self._given:
-            consumer.pause(one)
-            consumer.seek(one, 0)
+        for partition in self._assigned:
+            consumer.pause(partition)
+            consumer.seek(partition, 0)
 
     # --- opening parts, on the engine's thread ---
 
     def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Return messages of the parts that are open; open those that were assigned."""
-        batches = self._polled(timeout_ms)
-        if self._given is not None:
-            self._open_parts(self._given)
+        """Open the parts that were assigned; return messages of the open parts."""
+        batches = self._poll_consumer(timeout_ms)
+        if self._assigned is not None:
+            self._open_parts(self._assigned)
             return {}
         # A member takes part in a rebalance when it polls.
         patience_ms = self.connection.consumer.config["max_poll_interval_ms"]
         patience_s = (patience_ms + self.job.call_timeout_ms) / 1e3
         if not self._is_open and time.monotonic() - self._waiting_since_s > patience_s:
             raise TimeoutError(f"the group {self.job.group_id} does not come together")
-        return {one: records for one, records in batches.items() if one in self.part_of}
+        return {
+            partition: records
+            for partition, records in batches.items()
+            if partition in self.part_of
+        }
 
-    def _polled(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Poll the consumer; raise what the listener raised."""
+    def _poll_consumer(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Poll the consumer; raise the exception of the listener, if it raised one."""
         try:
             batches = super()._poll(timeout_ms)
         except CLIENT_ERRORS:
-            if self.fault is None:
+            if self.listener_fault is None:
                 raise
-        if self.fault is not None:
-            raise self.fault
+        if self.listener_fault is not None:
+            raise self.listener_fault
         return batches
 
     @property
     def _member(self) -> Any:
-        # The one that the parts were assigned to, whatever the consumer is by now.
-        return self._joined_as
+        # The member that the parts were assigned to; the consumer may have lost its membership.
+        return self._assigned_member
 
     @property
     def _is_settled(self) -> bool:
-        """Whether the parts are open; without a part, whether none was assigned for a while."""
+        """Whether the parts are open, or no part was assigned for `SETTLE_S`."""
         waited_s = time.monotonic() - self._waiting_since_s
         return self._is_open and (bool(self.parts) or waited_s >= SETTLE_S)
 
-    def _open_parts(self, given: set[TopicPartition]) -> None:
-        """Open the parts of the partitions that were assigned."""
+    def _open_parts(self, assigned: set[TopicPartition]) -> None:
+        """Open the parts of the assigned partitions, unless they are revoked meanwhile."""
         connection = self.connection
-        numbers = sorted({one.partition for one in given})
-        if not self._is_whole(numbers, given):
+        numbers = sorted({partition.partition for partition in assigned})
+        if not self._has_whole_parts(numbers, assigned):
             return
-        committed = connection.committed(sorted(given))
-        positions = connection.beginnings(committed, grown=False)
+        committed = connection.committed(sorted(assigned))
+        positions = connection.start_offsets(committed, grown=False)
         if self.job.start == "latest" and None in committed.values():
             self._commit_beginnings(positions, committed)
-            committed = connection.committed(sorted(given))
-        new = [n for n in numbers if not self._is_as_committed(n, committed)]
-        loaded = self.storage.load(new, lambda: not self._keeps(given))
-        if not self._keeps(given):
+            committed = connection.committed(sorted(assigned))
+        new = [n for n in numbers if not self._is_unchanged(n, committed)]
+        loaded = self.storage.load(new, lambda: not self._is_still_assigned(assigned))
+        if not self._is_still_assigned(assigned):
             return
-        if new and connection.committed(sorted(given)) != committed:
+        if new and connection.committed(sorted(assigned)) != committed:
             raise TimeoutError(
                 f"the group {self.job.group_id} moved on while this consumer read the state"
             )
-        restored = self._restored(given, loaded, positions, committed)
+        restored = self._restore_parts(assigned, loaded, positions, committed)
         if restored is None:
             return
         parts = [restored[n] if n in restored else self._revoked[n] for n in numbers]
         self._revoked = {}
-        self._given = None
+        self._assigned = None
         self._is_open = True
-        self.hold(parts)
-        drop_parked(connection.consumer)
-        for one, offset in positions.items():
-            connection.consumer.seek(one, offset)
-            if not self.part_of[one].ended:
-                connection.consumer.resume(one)
-        # A part that was never committed has a state from now on, for its next member.
+        self.set_parts(parts)
+        drop_paused_records(connection.consumer)
+        for partition, offset in positions.items():
+            connection.consumer.seek(partition, offset)
+            if not self.part_of[partition].ended:
+                connection.consumer.resume(partition)
+        # A part that was never committed has saved state from now on, for its next owner.
         self.commit()
         listed = ", ".join(str(number) for number in numbers) or "none"
-        self.sum_up()
+        self.update_summary()
         for notice in filter(None, [part.notice for part in restored.values()]):
             self.engine.hooks.notify(notice)
         self.engine.hooks.notify(f"has {len(parts)} of {self.count} parts: {listed}")
@@ -233,81 +239,97 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
     def _commit_beginnings(
         self, positions: Mapping[TopicPartition, int], committed: Committed
     ) -> None:
-        """Commit the beginnings of partitions that were never committed, before all else.
+        """Commit the start offsets of partitions that were never committed, before they are read.
 
-        For a later process the latest message would be another one. A commit without a name means
-        that there is no state yet.
+        Under `start = "latest"` a process that starts later would find another latest message. The
+        commit names no state, since there is none yet.
         """
         text = json.dumps({**self.storage.metadata(""), "owner": self.engine.owner})
-        fresh = [one for one, held in committed.items() if held is None]
+        fresh = [partition for partition, commit in committed.items() if commit is None]
         self.connection.producer.begin_transaction()
-        offsets = {one: OffsetAndMetadata(positions[one], text, -1) for one in fresh}
-        self.connection.commit(offsets, [], self._joined_as)
+        offsets = {
+            partition: OffsetAndMetadata(positions[partition], text, -1) for partition in fresh
+        }
+        self.connection.commit(offsets, [], self._assigned_member)
 
-    def _restored(
+    def _restore_parts(
         self,
-        given: set[TopicPartition],
+        assigned: set[TopicPartition],
         loaded: Mapping[int, Any],
         positions: Mapping[TopicPartition, int],
         committed: Committed,
     ) -> dict[int, Part] | None:
-        """Return the restored parts of what was loaded; None if they were revoked meanwhile."""
-        enough = threading.Event()
+        """Restore parts from their loaded state; return None if they were revoked meanwhile."""
+        cancelled = threading.Event()
 
         def restore() -> dict[int, Part]:
             parts: dict[int, Part] = {}
-            for number, one in loaded.items():
-                if enough.is_set():
+            for number, state in loaded.items():
+                if cancelled.is_set():
                     break
-                own = {p: positions[p] for p in sorted(given) if p.partition == number}
-                held = {p: committed[p] for p in own}
-                parts[number] = open_part(self.engine, self.storage, number, own, held, one)
+                own = {
+                    partition: positions[partition]
+                    for partition in sorted(assigned)
+                    if partition.partition == number
+                }
+                commits = {partition: committed[partition] for partition in own}
+                parts[number] = open_part(self.engine, self.storage, number, own, commits, state)
             return parts
 
-        restoring = in_background("restoring", restore)
+        restoring = run_in_background("restoring", restore)
         try:
             while not (restoring.done() or self.engine.stopping):
-                if not self._keeps(given):
-                    enough.set()
-                wait([restoring], KEEP_S)
+                if not self._is_still_assigned(assigned):
+                    cancelled.set()
+                wait([restoring], GROUP_POLL_S)
         finally:
-            enough.set()
+            cancelled.set()
             if not self.engine.stopping:
-                # Two threads must not share the watch.
+                # Two threads must not use the check of partition keys at the same time.
                 wait([restoring])
-        return restoring.result() if self._keeps(given) else None
+        return restoring.result() if self._is_still_assigned(assigned) else None
 
-    def _keeps(self, given: set[TopicPartition]) -> bool:
-        """Poll the group; return whether the parts of these partitions are still to be opened.
+    def _is_still_assigned(self, assigned: set[TopicPartition]) -> bool:
+        """Poll the group; return whether `assigned` is still its assignment to this consumer.
 
         All assigned partitions are paused, so the poll returns no messages.
         """
         if not self.engine.stopping:
-            self._polled(0)
-        return not self.engine.stopping and self._given is given
+            self._poll_consumer(0)
+        return not self.engine.stopping and self._assigned is assigned
 
-    def _is_whole(self, numbers: Sequence[int], given: set[TopicPartition]) -> bool:
-        """Return whether each part is assigned whole; its leader may not know all topics yet."""
+    def _has_whole_parts(self, numbers: Sequence[int], assigned: set[TopicPartition]) -> bool:
+        """Return whether the assignment has all partitions of each of its parts.
+
+        It may lack some for a while, if the group's leader does not know all topics yet.
+
+        Raises
+        ------
+        SettingError
+            If it lacks partitions for longer than `SETTLE_S`.
+        TimeoutError
+            If it has a part that the topics do not have, so that a new session must begin.
+        """
         wanted = {TopicPartition(topic, n) for topic in self.job.topics for n in numbers}
-        missing = sorted(wanted - given)
+        missing = sorted(wanted - assigned)
         if not missing:
             if numbers and numbers[-1] >= self.count:
                 self._check_partitions()
                 raise TimeoutError(f"there is a part {numbers[-1]}, and {self.count} partitions")
             return True
         if time.monotonic() - self._waiting_since_s >= SETTLE_S:
-            one = missing[0]
+            topic, number = missing[0]
             raise SettingError(
-                f"the group {self.job.group_id} gave this consumer a piece of part "
-                f"{one.partition}, without {one.topic}/{one.partition}: do all its members read "
-                "the same topics, with the same version of ketal?"
+                f"the group {self.job.group_id} gave this consumer a piece of part {number}, "
+                f"without {topic}/{number}: do all its members read the same topics, with the same "
+                "version of ketal?"
             )
         return False
 
-    def _is_as_committed(self, number: int, committed: Committed) -> bool:
-        """Return whether a part that was revoked has the state of its last commit."""
+    def _is_unchanged(self, number: int, committed: Committed) -> bool:
+        """Return whether a revoked part still has the state of its partitions' last commit."""
         part = self._revoked.get(number)
         if part is None:
             return False
-        held = [committed[one] for one in part.positions]
-        return all(one is not None and one.metadata == part.metadata for one in held)
+        commits = [committed[partition] for partition in part.positions]
+        return all(commit is not None and commit.metadata == part.metadata for commit in commits)

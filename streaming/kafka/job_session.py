@@ -1,12 +1,12 @@
-"""A session: clients and state from one commit until a fault, or the end of the job.
+"""A session: the clients and the state from one commit until a fault, or the end of the job.
 
-Consume, transform, produce, as in Kafka's KIP-98: a commit is one transaction with the verdicts
-since the last one, the offsets, and the name of the state of each part. It is atomic, so a topic
-that is read committed has each verdict once.
+A session consumes, transforms and produces as in Kafka's KIP-98: a commit is one transaction with
+the verdicts since the last commit, the offsets, and the name of the state of each part. The
+transaction is atomic, so a reader with `read_committed` finds each verdict in its topic once.
 
-The loop is the same for one consumer and several. One consumer has all partitions as one part from
-the beginning (`whole_session`); one of several has the parts that its group assigns and revokes
-(`group_session`).
+The loop is the same for one consumer and for several. A single consumer has all partitions as one
+part from the beginning (`whole_session`); one of several consumers has the parts that its group
+assigns and revokes (`group_session`).
 
 The one rule: state, offsets and verdicts are committed together or not at all.
 """
@@ -34,22 +34,22 @@ from ketal.streaming.kafka.connecting.client_errors import OUT_OF_RANGE
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.running_job import RunningJob
-from ketal.streaming.kafka.state.storage import storage_of
-from ketal.streaming.kafka.watermarks import LOOK_MS
+from ketal.streaming.kafka.state.storage import make_storage
+from ketal.streaming.kafka.watermarks import CHECK_MS
 
 POLL_MS = 200
 SAVING_SHARE = 5
-"""Saving takes a fifth of the time at most: a large state is committed less often."""
+"""Saving takes at most a fifth of the time, so a large state is committed less often."""
 RECOMMIT_S = 3_600
-"""Offsets that are committed no more expire, after days; a quiet job commits them again."""
-LOOK_S = LOOK_MS / 1e3
+"""How often a quiet job commits its offsets again, which would expire after some days."""
+CHECK_S = CHECK_MS / 1e3
 PARTITIONS_S = 30.0
 STEADY_S = 10.0
-"""After so long without a fault, and with nothing to commit, a session has recovered."""
+"""How long a session without a fault and with nothing to commit runs until it has recovered."""
 
 
 class ChangedError(Exception):
-    """The topics have changed, so that another session is to begin; not a failure."""
+    """The topics have changed, so a new session must begin; this is not a failure."""
 
 
 class Session(ABC):
@@ -59,26 +59,26 @@ class Session(ABC):
         self.engine = engine
         self.job = engine.job
         self.connection = Connection(engine)
-        self.storage = storage_of(engine.job)
+        self.storage = make_storage(engine.job)
         self.outputs = outputs
         self.count = 0
-        """How many parts the job has; 0 where there is always one."""
+        """The number of parts of a job with several consumers; 0 for a single consumer."""
         self.parts: list[Part] = []
         self.part_of: dict[TopicPartition, Part] = {}
         self._topic_ids: dict[str, int] = {}
-        self._ends_known: dict[TopicPartition, int] = {}
-        """The ends of partitions when their part began, as long as nothing of them was fetched."""
+        self._known_ends: dict[TopicPartition, int] = {}
+        """The end offsets that Kafka returned last; the client knows them after a fetch only."""
         self._began_s = self._listed_s = time.monotonic()
-        self._committed_s = self._commit_after_s = self._looked_s = 0.0
+        self._committed_s = self._commit_after_s = self._checked_s = 0.0
 
     # --- begin and end ---
 
     def begin(self) -> None:
-        """Connect, open the parts that are assigned, and report Kafka back if it was away."""
+        """Connect, open the parts that are assigned, and report the end of an outage."""
         self.connection.check_access()
         self._claim()
-        self.engine.claimed = True
-        self.engine.returned()
+        self.engine.has_begun = True
+        self.engine.report_recovery()
 
     @abstractmethod
     def _claim(self) -> None:
@@ -86,23 +86,23 @@ class Session(ABC):
 
     @abstractmethod
     def _check_partitions(self) -> None:
-        """Raise if the topics have other partitions than before."""
+        """Raise an error if the topics have other partitions than before."""
 
-    def hold(self, parts: list[Part]) -> None:
-        """Replace the parts; none of their partitions is idle."""
-        part_of = {one: part for part in parts for one in part.positions}
-        self._ends_known |= self.connection.ends(sorted(part_of))
+    def set_parts(self, parts: list[Part]) -> None:
+        """Set the parts of this session, with all of their partitions active."""
+        part_of = {partition: part for part in parts for partition in part.positions}
+        self._known_ends |= self.connection.end_offsets(sorted(part_of))
         self.parts, self.part_of = parts, part_of
         for part in parts:
-            part.wake()
+            part.mark_all_active()
 
-    def note_ends(self, partitions: Sequence[TopicPartition]) -> None:
-        """Record the ends of the topics when the job starts, under `until_end`."""
-        if self.engine.ends is None and self.job.until_end:
-            self.engine.ends = self.connection.ends(partitions)
+    def record_ends(self, partitions: Sequence[TopicPartition]) -> None:
+        """Under `until_end`, record the end offsets that the partitions have at the job's start."""
+        if self.engine.end_offsets is None and self.job.until_end:
+            self.engine.end_offsets = self.connection.end_offsets(partitions)
 
     def close(self) -> None:
-        """Discard clients and state."""
+        """Close the clients, and discard the state and the pending verdicts."""
         self.outputs.clear()
         for part in self.parts:
             part.store.close()
@@ -110,17 +110,17 @@ class Session(ABC):
 
     # --- live ---
 
-    def live(self) -> None:
-        """Consume until the job is to end, and commit."""
+    def run(self) -> None:
+        """Run the session until the job must end, and make the last commit."""
         with contextlib.suppress(StoppedError):
-            self._run()
+            self._loop()
         if self._is_dirty:
             self.commit()
-        self.sum_up()
+        self.update_summary()
         self._check_clock()
 
-    def _run(self) -> None:
-        """Consume, and commit when it is due, until the job is to end."""
+    def _loop(self) -> None:
+        """Consume, and commit when a commit is due, until the job must end."""
         engine = self.engine
         while not (engine.stopping or self._is_finished()):
             self._consume()
@@ -128,12 +128,12 @@ class Session(ABC):
             if now_s - self._committed_s >= RECOMMIT_S:
                 for part in self.parts:
                     part.dirty = True
-            due = now_s >= self._commit_after_s or self.outputs.bytes >= PENDING_BYTES_MAX
+            due = now_s >= self._commit_after_s or self.outputs.pending_bytes >= PENDING_BYTES_MAX
             if due and self._is_dirty:
                 self.commit()
                 engine.failing_since_s = None
-            if now_s - self._looked_s >= LOOK_S:
-                self._looked_s = now_s
+            if now_s - self._checked_s >= CHECK_S:
+                self._checked_s = now_s
                 self._check_clock()
 
     @property
@@ -147,136 +147,147 @@ class Session(ABC):
         try:
             batches = self._poll(timeout_ms)
         except OUT_OF_RANGE:
-            self._check_topics()  # A topic that was made anew has not come so far.
+            self._check_topics()  # The offsets of a topic that was made anew may be smaller.
             raise
         self._check_topics()
         self._mark_active(batches)
-        for one in sorted(batches):
-            part = self.part_of[one]
+        for partition in sorted(batches):
+            part = self.part_of[partition]
             if part.ended:
                 continue
-            self._take(one, part, batches[one])
+            self._process_records(partition, part, batches[partition])
             if part.ended:
                 self.connection.consumer.pause(*part.positions)
 
     def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Return messages of the session's parts."""
+        """Return new messages of the session's parts, by partition."""
         batches: dict[TopicPartition, list[Any]]
         batches = self.connection.consumer.poll(timeout_ms=timeout_ms)
         return batches
 
     def _check_topics(self) -> None:
-        """Raise if a topic was deleted and made anew: its offsets are of other messages."""
+        """Raise a ChangedError if a topic was deleted and made anew: its offsets are void then."""
         for topic in self.job.topics:
             topic_id = clients.topic_id(self.connection.consumer, topic)
             if topic_id and self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise ChangedError(f"the topic {topic} was deleted and made anew")
 
     def _mark_active(self, batches: Iterable[TopicPartition]) -> None:
-        """Mark all partitions active that have messages, before any message advances time.
+        """Mark all partitions active that have messages, before a message advances the watermark.
 
-        A poll returns messages of some partitions, and an idle one of the part may have new ones
-        too. Kafka is asked once a poll, and only if some partition is idle; the next poll returns
-        more messages after that wait, so this costs little where messages are many.
+        A poll returns messages of some partitions only, and an idle partition of the same part may
+        have new messages too. So Kafka is asked, once for each poll, and only if some partition is
+        idle. The next poll returns more messages after that wait, so the cost is small where the
+        load is high.
         """
-        active = [one for one in batches if not self.part_of[one].ended]
-        for one in active:
-            self.part_of[one].mark_active(one)
-        parts = {self.part_of[one] for one in active}
-        for one in self._unread(sorted(other for part in parts for other in part.watermarks.idle)):
-            self.part_of[one].mark_active(one)
+        active = [partition for partition in batches if not self.part_of[partition].ended]
+        for partition in active:
+            self.part_of[partition].mark_active(partition)
+        parts = {self.part_of[partition] for partition in active}
+        for partition in self._unread(
+            sorted(other for part in parts for other in part.watermarks.idle)
+        ):
+            self.part_of[partition].mark_active(partition)
 
     def _unread(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return those partitions that have messages which are not read yet, as Kafka says.
+        """Ask Kafka which of these partitions have messages that are not read yet.
 
-        Messages of an open transaction count: its commit may be visible in other partitions a
-        moment before.
+        Messages of an open transaction count, since its commit may become visible in other
+        partitions a moment earlier.
         """
-        ends = self.connection.ends(partitions, committed_only=False)
-        self._ends_known |= ends
-        return [one for one in partitions if ends[one] > self._position(one)]
+        ends = self.connection.end_offsets(partitions, committed_only=False)
+        self._known_ends |= ends
+        return [
+            partition for partition in partitions if ends[partition] > self._position(partition)
+        ]
 
-    def _take(self, one: TopicPartition, part: Part, records: Sequence[Any]) -> None:
-        """Process messages of a partition; commit in between where verdicts are many."""
+    def _process_records(
+        self, partition: TopicPartition, part: Part, records: Sequence[Any]
+    ) -> None:
+        """Process messages of a partition; commit in between if many verdicts are pending."""
         for start in range(0, len(records), BATCH_EVENTS):
-            if self.outputs.bytes >= PENDING_BYTES_MAX:
+            if self.outputs.pending_bytes >= PENDING_BYTES_MAX:
                 self.commit()
             some = records[start : start + BATCH_EVENTS]
-            part.mark_active(one)
-            self.engine.consumed += part.take(one, some, self._add)
+            part.mark_active(partition)
+            self.engine.consumed += part.process(partition, some, self._add_verdicts)
             if part.ended:
                 break
 
-    def _add(self, verdicts: list[Verdict], record: Any = None) -> None:
+    def _add_verdicts(self, verdicts: list[Verdict], record: Any = None) -> None:
         for verdict in verdicts:
             self.outputs.add(verdict, None if record is None else record.key)
-            self.engine.figures.verdict(verdict.kind, getattr(verdict, "pattern", None))
+            self.engine.figures.count_verdicts(verdict.kind, getattr(verdict, "pattern", None))
 
     @property
     def _is_settled(self) -> bool:
-        """Whether it is decided which parts this session has."""
+        """Whether the assignment of parts to this session is complete."""
         return True
 
     def _is_finished(self) -> bool:
-        """Return whether all parts have ended, or under `until_end` are at the ends of the start.
+        """Return whether all parts have ended or, under `until_end`, reached the recorded ends.
 
-        Without `until_end`, a process without a part is not finished: it stands by.
+        Without `until_end`, a process that has no part is not finished: it is on standby.
         """
         if not self._is_settled:
             return False
-        ends = self.engine.ends
+        ends = self.engine.end_offsets
         if ends is None:
             return bool(self.parts) and all(part.ended for part in self.parts)
         return all(
-            part.ended or self._position(one) >= ends.get(one, 0)
-            for one, part in self.part_of.items()
+            part.ended or self._position(partition) >= ends.get(partition, 0)
+            for partition, part in self.part_of.items()
         )
 
-    def _position(self, one: TopicPartition) -> int:
-        """Return the next offset; the client's is past the markers of transactions."""
+    def _position(self, partition: TopicPartition) -> int:
+        """Return the next offset to read; the client's own is past transaction markers."""
         timeout_ms = self.job.call_timeout_ms
-        position: int | None = self.connection.consumer.position(one, timeout_ms=timeout_ms)
-        return self.part_of[one].positions[one] if position is None else position
+        position: int | None = self.connection.consumer.position(partition, timeout_ms=timeout_ms)
+        return self.part_of[partition].positions[partition] if position is None else position
 
     def _check_clock(self) -> None:
-        """Mark idle partitions, check for new ones, and report the figures, as the clock says."""
+        """Mark idle partitions, drop drained patterns, check the topics, and report the figures."""
         behind: dict[TopicPartition, int] = {}
-        for one in self.part_of:
-            fetched = self.connection.consumer.highwater(one) or 0
-            behind[one] = max(0, max(fetched, self._ends_known.get(one, 0)) - self._position(one))
+        for partition in self.part_of:
+            fetched = self.connection.consumer.highwater(partition) or 0
+            behind[partition] = max(
+                0, max(fetched, self._known_ends.get(partition, 0)) - self._position(partition)
+            )
         for part in self.parts:
-            self._add(part.mark_idle(behind, self._unread))
-            if drained := part.drained():
+            self._add_verdicts(part.mark_idle(behind, self._unread))
+            if drained := part.drop_drained():
                 names = ", ".join(drained)
                 self.engine.hooks.notify(f"{names}: drained, the old patterns are over")
         now_s = time.monotonic()
         if now_s - self._listed_s >= PARTITIONS_S:
             self._listed_s = now_s
             self._check_partitions()
-            # Where nothing is read or committed, or no part is assigned, nothing else shows that
-            # Kafka is away: the consumer retries silently.
-            partitions = sorted(self.part_of) or self.connection.inputs()
-            self._ends_known |= self.connection.ends(partitions)
+            # The consumer retries silently, so a session that reads and commits nothing, or has no
+            # part, would not notice an outage of Kafka without this call.
+            partitions = sorted(self.part_of) or self.connection.input_partitions()
+            self._known_ends |= self.connection.end_offsets(partitions)
         if now_s - self._began_s >= STEADY_S and not self._is_dirty:
             self.engine.failing_since_s = None
         self._report(now_s, behind)
 
     def _report(self, now_s: float, behind: Mapping[TopicPartition, int]) -> None:
-        """Update the figures, and warn of verdicts that are probably missing."""
+        """Update and report the figures, and warn of patterns that are vacuous."""
         marks_s = [p.watermarks.watermark_s for p in self.parts]
         known_s = [mark_s for mark_s in marks_s if mark_s is not None]
         self.engine.figures.update(
             now_s=now_s,
             messages=self.engine.consumed,
             control=sum(part.counts["control"] for part in self.parts),
-            lag={f"{one.topic}/{one.partition}": lag for one, lag in behind.items()},
+            lag={
+                f"{partition.topic}/{partition.partition}": lag for partition, lag in behind.items()
+            },
             events=total(part.execution.counts.tally.to_dict() for part in self.parts),
             live_runs=sum(part.execution.counts.live_runs for part in self.parts),
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
             parts=(len(self.parts), self.count) if self.count else None,
         )
         if self.parts:
-            self.engine.vacuity_watch.look(now_s, lambda: self._findings(self.parts))
+            self.engine.vacuity_watch.update(now_s, lambda: self._findings(self.parts))
         self.engine.hooks.report(self.engine.figures)
 
     def _findings(self, parts: Iterable[Part]) -> Findings:
@@ -286,7 +297,7 @@ class Session(ABC):
     # --- commit ---
 
     def commit(self) -> None:
-        """Commit the parts that are dirty: state, offsets, verdicts together."""
+        """Commit state, offsets and verdicts of the dirty parts in one transaction."""
         began_s = time.monotonic()
         parts = [part for part in self.parts if part.dirty]
         if not parts:
@@ -296,8 +307,8 @@ class Session(ABC):
             name = part.store.write(part.changes())
             part.metadata = {**self.storage.metadata(name), "owner": self.engine.owner}
             text = json.dumps(part.metadata)
-            for one, offset in part.positions.items():
-                offsets[one] = OffsetAndMetadata(offset, text, -1)
+            for partition, offset in part.positions.items():
+                offsets[partition] = OffsetAndMetadata(offset, text, -1)
         saving_s = time.monotonic() - began_s
         self.outputs.write()
         producer = self.connection.producer
@@ -307,22 +318,25 @@ class Session(ABC):
             sent += part.store.send(producer)
         self.connection.commit(offsets, sent, self._member)
         for part in parts:
-            part.store.committed()
+            part.store.mark_committed()
             part.dirty = False
         self.outputs.clear()
-        self.sum_up()
+        self.update_summary()
         self._committed_s = now_s = time.monotonic()
-        self.engine.figures.committed(now_s - began_s)
+        self.engine.figures.count_commit(now_s - began_s)
         least_s = self.job.commit_interval_ms / 1e3
         self._commit_after_s = now_s + max(least_s, (SAVING_SHARE - 1) * saving_s)
 
     @property
     def _member(self) -> Any:
-        """The group's member that commits the offsets."""
+        """The group member in whose name offsets are committed."""
         return self.connection.consumer.group_metadata()
 
-    def sum_up(self) -> None:
-        """Sum up the parts, or an empty one if there is none; all is committed."""
+    def update_summary(self) -> None:
+        """Set the job's summary from its parts, or from an empty part if there is none.
+
+        Everything in the parts must be committed.
+        """
         parts = self.parts or [Part(self.engine, 0, {}, self.storage.empty(0))]
-        self.engine.summary = total(part.summed for part in parts)
+        self.engine.summary = total(part.summary_numbers for part in parts)
         add_findings(self.engine.summary["patterns"], self._findings(parts))

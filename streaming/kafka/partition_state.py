@@ -1,13 +1,13 @@
-"""A part of a job: some partitions, and the state of all that was read in them.
+"""A part of a job: some partitions, and the state of the messages that were read from them.
 
-One consumer has one part, with all partitions of all topics. Several consumers share the partition
-numbers: the part of number p has partition p of every topic; `keyed_by` puts all events of a scope
-there. A part has its own execution, watermark, counts and offsets, so that the group can assign it
-to another consumer.
+A single consumer has one part, with all partitions of all topics. Several consumers divide the
+partition numbers: the part of number p has partition p of every topic, and `keyed_by` ensures that
+all events of a scope are in the same part. A part has its own execution, watermark, counts and
+offsets, so that the group can assign it to another consumer.
 
-A part's state is saved in its store: a folder (`Saved`), or a topic (`Changelog`). Both write the
-records that are dirty, and restore all. A part is opened with the state that its committed offsets
-name, or the job ends, except that `--on-change fresh` begins anew.
+The state of a part is saved in its store: a folder (`FolderStore`) or a topic (`Changelog`). Both
+write the dirty records, and restore all records. A part is opened with the state that its committed
+offsets name; if that is impossible the job ends, unless `--on-change fresh` begins anew.
 
 The one rule: parts share nothing; the verdicts of a part depend on its own messages alone.
 """
@@ -34,25 +34,28 @@ from ketal.runtime.state.records import (
     encode_record,
 )
 from ketal.streaming.job.distribution import uses_time
-from ketal.streaming.job.messages import Reader, place_of
+from ketal.streaming.job.messages import MessageReader, place_of
 from ketal.streaming.kafka.pattern_migration import resume
 from ketal.streaming.kafka.running_job import Committed, RunningJob
 from ketal.streaming.kafka.state.storage import Storage, Store
 from ketal.streaming.kafka.watermarks import Watermarks
 
 PROGRESS = OTHERS + b"progress"
-"""The record of what is saved of a part beside its execution: how far it has come."""
+"""The name of the record with the part's own progress: counts, watermarks and offsets."""
 
-Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
+FindUnread = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
 
 
 def now_ms() -> float:
-    """Return the time of the clock that idle partitions are judged by."""
+    """Return the monotonic time, by which partitions are found idle."""
     return 1e3 * time.monotonic()
 
 
 class Part:
-    """Some partitions, and the state of what was read in them; `positions` are next offsets."""
+    """Some partitions and the state of the messages read from them.
+
+    `positions` are the next offsets to read.
+    """
 
     def __init__(
         self, engine: RunningJob, number: int, positions: Mapping[TopicPartition, int], store: Store
@@ -70,27 +73,29 @@ class Part:
             now_ms=now_ms(),
         )
         self.counts = {"messages": 0, "control": 0}
-        """The `kafka` object of the summary; `messages` are the execution's `read`, and control."""
+        """The `kafka` object of the summary; `messages` is the sum of `read` and `control`."""
         self.dirty = True
-        """Whether it is to be committed: a part without state is, for its next owner."""
+        """Whether the next commit includes it; at first True, so that a new part gets a state."""
         self.metadata: dict[str, Any] = {}
-        """The metadata of its last commit, beside the offsets."""
+        """The metadata that its last commit stored with the offsets."""
         self.notice = ""
-        """What is to be reported of its opening, if anything."""
-        self._timed = uses_time(program)
-        self._reader = Reader(job.source, job.limits)
-        self._watch = engine.watch
+        """A notice to report about how the part was opened; empty for none."""
+        self._uses_time = uses_time(program)
+        self._reader = MessageReader(job.source, job.limits)
+        self._partition_check = engine.partition_check
 
     # --- state ---
 
     def restore(self, records: Mapping[bytes, bytes], on_change: str = "stop") -> str:
-        """Load the state that `changes` returned; return how a change of the program was handled.
+        """Load saved records; return a notice of how a change of the program was handled.
+
+        `records` are all records that calls of `changes` returned; the notice may be empty.
 
         Raises
         ------
         StateError
-            If it is damaged, of other offsets than those of the part, or of another program that
-            `on_change` does not allow.
+            If the state is damaged, belongs to other offsets than those of the part, or is of
+            another program and `on_change` does not allow that.
         SettingError
             If a live scope is in a partition of another number too.
         """
@@ -102,25 +107,26 @@ class Part:
             saved = decode_record(PROGRESS.decode(), records[PROGRESS])
             self.counts = {name: saved["counts"][name] for name in self.counts}
             self.watermarks.restore(saved["watermarks"])
-            held = {(topic, number): offset for topic, number, offset in saved["offsets"]}
-        # A partition that the job did not read for a while has an older offset.
-        for one, position in self.positions.items():
-            if held.get(one, position) != position:
+            offsets = {(topic, number): offset for topic, number, offset in saved["offsets"]}
+        # The state may lack a partition, if the job did not read its topic for a while.
+        for partition, position in self.positions.items():
+            if offsets.get(partition, position) != position:
+                topic, number = partition
                 raise StateError(
-                    f"the saved state is of offset {held[one]} of {one.topic}/{one.partition}, and "
+                    f"the saved state is of offset {offsets[partition]} of {topic}/{number}, and "
                     f"committed is {position}: it does not belong to what is committed"
                 )
-        # The old patterns have windows, whatever the new ones have.
-        self._timed = self._timed or self.execution.retiring is not None
-        if self._watch is not None:
-            self._watch.restored(self.execution, self.number)
+        # The retiring patterns have time windows, even if the new patterns have none.
+        self._uses_time = self._uses_time or self.execution.retiring is not None
+        if self._partition_check is not None:
+            self._partition_check.check_restored(self.execution, self.number)
         return notice
 
-    def drained(self) -> tuple[str, ...]:
-        """Drop the retiring patterns if they are drained; return their names, else nothing."""
+    def drop_drained(self) -> tuple[str, ...]:
+        """Drop the retiring patterns if they are drained; return the names of the dropped ones."""
         names = self.execution.drop_retired()
         if names:
-            self._timed = uses_time(self._program)
+            self._uses_time = uses_time(self._program)
         return names
 
     def changes(self) -> Changes:
@@ -129,7 +135,9 @@ class Part:
         progress = {
             "counts": self.counts,
             "watermarks": self.watermarks.state(),
-            "offsets": [(*one, offset) for one, offset in sorted(self.positions.items())],
+            "offsets": [
+                (*partition, offset) for partition, offset in sorted(self.positions.items())
+            ],
         }
         changes[PROGRESS] = encode_record(progress)
         return changes
@@ -138,119 +146,135 @@ class Part:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is to come in any partition."""
+        """Whether every partition has ended (`ketal.end`)."""
         return self.watermarks.all_ended
 
-    def wake(self) -> None:
-        """Restart the clocks of idle partitions: its messages are read from now on."""
+    def mark_all_active(self) -> None:
+        """Mark every partition active: this session reads their messages from now on."""
         self.watermarks.restart(now_ms())
 
-    def mark_active(self, one: TopicPartition) -> None:
-        """Mark a partition active that has messages, read or not."""
+    def mark_active(self, partition: TopicPartition) -> None:
+        """Mark a partition active, since it has messages, read or not; mark the part dirty."""
         self.dirty = True
-        self.watermarks.mark_active([one], now_ms())
+        self.watermarks.mark_active([partition], now_ms())
 
-    def take(
+    def process(
         self,
-        one: TopicPartition,
+        partition: TopicPartition,
         records: Sequence[Any],
         add: Callable[[list[Verdict], Any], None],
     ) -> int:
-        """Process a batch of one partition's messages until all have ended; return how many."""
-        items, sources, taken = self._items(one, records)
+        """Process a batch of messages of one partition; return how many were processed.
 
-        def place(at: int) -> str:
-            return place_of(sources[at])
+        Processing stops where all partitions have ended. `add` is called with the verdicts of each
+        message, and the message.
+        """
+        items, sources, taken = self._items(partition, records)
 
-        if self._watch is not None:
-            self._watch.check(items, one.partition, place)
-        for at, verdicts in self.execution.process(items, place):
-            add(verdicts, sources[at])
-        self.positions[one] = records[taken - 1].offset + 1
+        def place(index: int) -> str:
+            return place_of(sources[index])
+
+        if self._partition_check is not None:
+            self._partition_check.check(items, partition.partition, place)
+        for index, verdicts in self.execution.process(items, place):
+            add(verdicts, sources[index])
+        self.positions[partition] = records[taken - 1].offset + 1
         self.counts["messages"] += taken
         return taken
 
     def _items(
-        self, one: TopicPartition, records: Sequence[Any]
+        self, partition: TopicPartition, records: Sequence[Any]
     ) -> tuple[list[Item], list[Any], int]:
-        """Return the items of messages, the message of each, and how many were read.
+        """Return the items of messages, the message of each item, and how many messages were read.
 
-        A watermark that a message raises is an item too. All are read, unless all partitions end.
+        A watermark that a message advances is an item too. All messages are read, unless all
+        partitions end before.
         """
         items: list[Item] = []
         sources: list[Any] = []
-        timed, over, count = self._timed, one in self.watermarks.ended, 0
+        uses_watermark, has_ended, count = self._uses_time, partition in self.watermarks.ended, 0
         read = self._reader.items([record.value for record in records], records.__getitem__)
         for record, item in zip(records, read, strict=True):
             count += 1
-            if over:
+            if has_ended:
                 reason = "its partition has ended (ketal.end)"
                 item = Rejected(place=place_of(record), reason=reason)
             if isinstance(item, Control):
-                own = self._control(one, item)
-                over = one in self.watermarks.ended
+                own = self._apply_control(partition, item)
+                has_ended = partition in self.watermarks.ended
             else:
                 items.append(item)
                 sources.append(record)
-                if not timed:
+                if not uses_watermark:
                     continue
-                own = self._observed(one, item)
+                own = self._watermark_of_event(partition, item)
             items += own
             sources += [record] * len(own)
-            if over and self.ended:
+            if has_ended and self.ended:
                 break
         return items, sources, count
 
-    def _control(self, one: TopicPartition, control: Control) -> list[Item]:
-        """Return what a control event of a partition is to the execution."""
+    def _apply_control(self, partition: TopicPartition, control: Control) -> list[Item]:
+        """Apply a control event to its partition; return the control events for the execution.
+
+        `ketal.end` of one of several partitions is not passed on; it may advance the watermark.
+        """
         self.counts["control"] += 1
         if control.kind == "watermark":
             assert control.time is not None
-            self.watermarks.raise_mark(one, control.time)
-            return self._raised()
+            self.watermarks.raise_mark(partition, control.time)
+            return self._advanced_watermark()
         if control.kind == "end":
-            self.watermarks.ended.add(one)
+            self.watermarks.ended.add(partition)
             if not self.ended:
-                return self._raised()
+                return self._advanced_watermark()
         return [control]
 
-    def _observed(self, one: TopicPartition, item: Item) -> list[Item]:
-        """Return the watermark, if the time of an event raises it."""
+    def _watermark_of_event(self, partition: TopicPartition, item: Item) -> list[Item]:
+        """Return the new watermark as an item, if the time of an event advances it."""
         if not isinstance(item, Event) or item.time is None:
             return []
-        return self._raised() if self.watermarks.observe(one, float(item.time)) else []
+        return (
+            self._advanced_watermark()
+            if self.watermarks.observe(partition, float(item.time))
+            else []
+        )
 
-    def _raised(self) -> list[Item]:
-        """Return the watermark, if it is higher now."""
-        mark_s = self.watermarks.advanced()
+    def _advanced_watermark(self) -> list[Item]:
+        """Return the new watermark as an item, if it has advanced; mark the part dirty then."""
+        mark_s = self.watermarks.advance()
         if mark_s is None:
             return []
         self.dirty = True
         return [Control("watermark", time=mark_s)]
 
-    def mark_idle(self, behind: Mapping[TopicPartition, int], ask: Ask) -> list[Verdict]:
-        """Mark partitions idle, and advance the watermark.
+    def mark_idle(
+        self, behind: Mapping[TopicPartition, int], find_unread: FindUnread
+    ) -> list[Verdict]:
+        """Mark partitions idle, and advance the watermark; return the verdicts of that.
 
         Parameters
         ----------
         behind : mapping of TopicPartition to int
-            How many messages are not read yet, as far as is known.
-        ask : callable
-            Returns those of some partitions that have messages which are not read yet; called
-            before one becomes idle.
+            How many messages of each partition are known and not read yet.
+        find_unread : callable
+            Returns which of some partitions have messages that are not read yet, according to
+            Kafka; called before a partition becomes idle.
         """
-        if not self._timed:
+        if not self._uses_time:
             return []
         now = now_ms()
-        waiting = {one for one, lag in behind.items() if lag}
+        waiting = {partition for partition, lag in behind.items() if lag}
         if quiet := self.watermarks.newly_idle(waiting, now):
-            waiting.update(ask(sorted(quiet)))
+            waiting.update(find_unread(sorted(quiet)))
         self.watermarks.mark_idle(waiting, now)
-        return [verdict for item in self._raised() for verdict in self.execution.feed(item)]
+        return [
+            verdict for item in self._advanced_watermark() for verdict in self.execution.feed(item)
+        ]
 
     @property
-    def summed(self) -> dict[str, Any]:
-        """The numbers of the execution's summary, with the counts of messages."""
+    def summary_numbers(self) -> dict[str, Any]:
+        """The numbers of the execution's summary, with the counts of the part's messages."""
         return {**self.execution.counts.numbers, "kafka": dict(self.counts)}
 
 
@@ -262,24 +286,35 @@ def open_part(
     committed: Committed,
     loaded: Any,
 ) -> Part:
-    """Return a part with the state that belongs to the offsets that are committed.
+    """Return a part with the state that belongs to the committed offsets.
 
-    `positions` and `committed` are the next offsets, and the commits or None; `loaded` is what the
-    storage has loaded. Its `notice` says how a change of the program was handled.
+    Parameters
+    ----------
+    engine, storage : RunningJob, Storage
+        The job, and where its state is saved.
+    number : int
+        The number of the part.
+    positions : mapping of TopicPartition to int
+        The next offset to read of each partition of the part.
+    committed : mapping of TopicPartition to Commit or None
+        The last commit of each partition.
+    loaded : object
+        What `Storage.load` returned for the part.
 
     Raises
     ------
     StateError
-        If the state does not fit, and `on_change` does not allow that.
+        If the state does not fit, and `on_change` does not allow that. If it does, the part begins
+        anew, and its `notice` says so.
     """
     job = engine.job
-    # One consumer restores only what it has committed itself, once it has begun.
-    on_change = "stop" if engine.claimed and not job.is_shared else job.on_change
-    held = [one.metadata for one in committed.values() if one is not None]
-    named = [storage.name_in(metadata) for metadata in held]
-    names = [name for name in named if name]
+    # Once a single consumer has begun, it restores only what it has committed itself.
+    on_change = "stop" if engine.has_begun and not job.is_shared else job.on_change
+    metadata = [commit.metadata for commit in committed.values() if commit is not None]
+    state_names = [storage.state_name(partition) for partition in metadata]
+    names = [name for name in state_names if name]
     try:
-        if None in named:
+        if None in state_names:
             raise StateError(
                 f"the offsets of group {job.group_id} were committed by another program, or with "
                 "the state elsewhere"
@@ -290,12 +325,12 @@ def open_part(
             return part
         notice = part.restore(records, on_change)
         part.dirty = bool(notice) or len(names) < len(committed)
-        part.metadata = held[0]
+        part.metadata = metadata[0]
         part.notice = f"part {number}: {notice}" if notice and job.is_shared else notice
     except StateError as fault:
         if on_change != "fresh":
-            raise StateError(f"{fault}\n  hint: {_hint(storage, fault, held)}") from None
-        if not held:
+            raise StateError(f"{fault}\n  hint: {_hint(storage, fault, metadata)}") from None
+        if not metadata:
             then = f"beginning anew at the {job.start} messages"
         elif job.is_shared:
             then = f"part {number} starts anew at the stored offsets"
@@ -306,12 +341,12 @@ def open_part(
     return part
 
 
-def _hint(storage: Storage, fault: StateError, held: list[dict[str, Any]]) -> str:
-    if not held:
+def _hint(storage: Storage, fault: StateError, metadata: list[dict[str, Any]]) -> str:
+    if not metadata:
         return (
             "--on-change fresh begins anew, where [kafka] start says; another group_id and "
             "another [state] store do so too, and leave what is there"
         )
     is_changed = isinstance(fault, OtherProgramError)
     drain = ", drain lets the old patterns finish" if is_changed else ""
-    return f"--on-change fresh starts anew at the stored offsets{drain}; {storage.anew}"
+    return f"--on-change fresh starts anew at the stored offsets{drain}; {storage.restart_hint}"

@@ -1,14 +1,15 @@
-"""Resuming a job from saved state, of the same program or another: stop, fresh, drain.
+"""Resuming a job from saved state, with the same program or a changed one (`--on-change`).
 
-The state has the fingerprints of its patterns. With the same ones a job resumes; with others it
-stops, begins anew at the stored offsets, or *drains*: the patterns that changed retire in the
-execution (`ketal.runtime.retirement`) until their runs are over.
+The state has the fingerprints of its patterns. If they are those of the program, the job resumes.
+If they differ, it stops (`stop`), begins anew at the stored offsets (`fresh`), or drains (`drain`):
+the patterns that changed retire in the execution (`ketal.runtime.retirement`) until their runs have
+ended.
 
-A pattern without a time window cannot be drained, since its runs may live for ever; nor can one
-that runs at nodes, where a node may learn of an old event at any time.
+A pattern without a time window cannot be drained, since its runs may live for ever; nor can a
+pattern that runs at nodes, since a node may learn of an old event at any time.
 
-The old program is compiled again, from its text in the state. On Spark nothing drains: an executor
-has no compiler, and a second job with another group does the same.
+The old program is compiled again from its text, which is in the state. On Spark no pattern drains:
+an executor has no compiler, and a second job with another group does the same.
 
 The one rule: while a job drains, its state holds both programs, and a third one is refused.
 """
@@ -27,7 +28,7 @@ from ketal.runtime.state.records import Records
 
 
 class Resumed(NamedTuple):
-    """An execution that was restored, and how a change of its program was handled, in words."""
+    """A restored execution, and a notice of how a change of its program was handled."""
 
     execution: Execution
     notice: str = ""
@@ -40,15 +41,15 @@ def resume(
     on_change: str = "stop",
     limits: Limits | None = None,
 ) -> Resumed:
-    """Return an execution that goes on from a saved state.
+    """Return an execution that continues from saved state.
 
     `on_change` is "stop", "fresh" or "drain": what to do if the state is of another program.
 
     Raises
     ------
     StateError
-        If the state is damaged; or it is of another program, and `on_change` is "stop", or "drain"
-        where a pattern cannot be drained. It says what changed.
+        If the state is damaged; or if it is of another program, and `on_change` is "stop", or is
+        "drain" and a pattern cannot be drained. The message names the change.
     """
     try:
         return Resumed(Execution.restored(program, records, limits=limits))
@@ -79,7 +80,13 @@ def resume(
 
 
 def _patterns_to_drain(old: Program, new: Program) -> list[str]:
-    """Return the patterns of a program that changed or are gone, if each can be drained."""
+    """Return the names of the old patterns that changed or are gone.
+
+    Raises
+    ------
+    StateError
+        If one of them cannot be drained.
+    """
     fingerprints = {compiled.name: compiled.fingerprint for compiled in new.compiled}
     changed = [
         compiled

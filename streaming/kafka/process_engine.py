@@ -1,9 +1,9 @@
-"""The process engine: Kafka topics through executions, each commit one transaction.
+"""The process engine, which runs a job in this process; each commit is one Kafka transaction.
 
-The engine runs sessions. A session has clients and state of its own; whatever a client raises ends
-it, and the next one replays from the last commit, which is the only way to recover. A process
-reads all partitions (`WholeSession`), or shares them with others of its group
-(`GroupSession`).
+The engine runs one session after another. A session has its own clients and state. Any exception of
+a client ends the session, and the next session replays from the last commit, which is the only way
+to recover. A process reads all partitions (`WholeSession`), or shares them with the other processes
+of its group (`GroupSession`).
 
 The one rule: a fault ends a session, and loses no commit.
 """
@@ -14,7 +14,7 @@ import contextlib
 
 from ketal.errors import StateError
 from ketal.programs.program import Program
-from ketal.streaming.job.distribution import check_shared
+from ketal.streaming.job.distribution import check_shareable
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
@@ -27,7 +27,7 @@ from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.running_job import RunningJob
 from ketal.streaming.kafka.whole_session import WholeSession
 
-RETRY_FIRST_S, RETRY_MOST_S = 0.2, 3.0
+RETRY_FIRST_S, RETRY_MAX_S = 0.2, 3.0
 
 
 class ProcessEngine(RunningJob):
@@ -41,54 +41,54 @@ class ProcessEngine(RunningJob):
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
         check_properties(job.properties)
-        check_shared(job, program)
+        check_shareable(job, program)
         super().__init__(job, program, hooks)
 
     def run(self) -> None:
-        """Run one session after the other, until one ends without a fault."""
+        """Run one session after another, until a session ends without a fault."""
         with contextlib.closing(Outputs(self.job, self.hooks)) as outputs:
-            self._sessions(outputs)
+            self._run_sessions(outputs)
 
-    def _sessions(self, outputs: Outputs) -> None:
+    def _run_sessions(self, outputs: Outputs) -> None:
         wait_s = RETRY_FIRST_S
         while True:
-            session = session_of(self, outputs)
+            session = new_session(self, outputs)
             if self.failing_since_s is None:
                 wait_s = RETRY_FIRST_S
             try:
                 session.begin()
-                session.live()
+                session.run()
                 return
             except ChangedError as reason:
-                self.figures.restarted()
+                self.figures.count_restart()
                 self.hooks.notify(f"{reason}; going on from the last commit")
             except OUT_OF_RANGE as error:
                 raise StateError(
                     f"the messages that group {self.job.group_id} is to go on with are no longer "
-                    f"in the topic ({client_errors.described(error)})\n  hint: another group_id, "
+                    f"in the topic ({client_errors.describe(error)})\n  hint: another group_id, "
                     "with a [state] store of its own, begins where [kafka] start says"
                 ) from None
             except StoppedError:
                 return
             except CLIENT_ERRORS as error:
-                self._failed(error)
+                self._handle_failure(error)
             finally:
                 session.close()
             self.wait(wait_s)
             if self.stopping:
                 return
-            wait_s = min(2 * wait_s, RETRY_MOST_S)
+            wait_s = min(2 * wait_s, RETRY_MAX_S)
 
-    def _failed(self, error: BaseException) -> None:
-        """Report what a client raised, once until it recovers; raise what a retry does not help."""
-        wrong = client_errors.of_settings(self.job, error)
+    def _handle_failure(self, error: BaseException) -> None:
+        """Report an exception of a client, once in each outage; raise if a retry cannot help."""
+        wrong = client_errors.settings_error(self.job, error)
         if wrong is not None:
             raise wrong from None
-        reason = client_errors.described(error)
+        reason = client_errors.describe(error)
         kafka = f"Kafka at {self.job.bootstrap_servers}"
-        self.failed(f"{kafka} failed ({reason})", f"{kafka} is lost", reason)
+        self.report_failure(f"{kafka} failed ({reason})", f"{kafka} is lost", reason)
 
 
-def session_of(engine: RunningJob, outputs: Outputs) -> Session:
-    """Return the next session of a job."""
+def new_session(engine: RunningJob, outputs: Outputs) -> Session:
+    """Return a new session of a job."""
     return (GroupSession if engine.job.is_shared else WholeSession)(engine, outputs)

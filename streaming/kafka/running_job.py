@@ -1,8 +1,9 @@
-"""The state of a job that outlives its sessions, and whose its group is.
+"""A job over all of its sessions, and the checks that its consumer group is its own.
 
-A job is identified by its state: processes with the same state, or the same state topic, are of the
-same job, and any other is refused before it fences anybody. In a job of one consumer each commit
-has the name of its process; a process that finds another name was replaced, and ends.
+A job is identified by its saved state: processes with the same state folder, or the same state
+topic, belong to the same job. A process of another job is refused before it fences any process of
+this one. In a job of one consumer each commit names the process that made it; a process that finds
+the name of another process has been replaced, and ends.
 
 The one rule: a group that is another job's is not changed.
 """
@@ -19,7 +20,7 @@ from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import LostError, SettingError
 from ketal.programs.program import Program
-from ketal.streaming.job.distribution import Watch
+from ketal.streaming.job.distribution import PartitionCheck
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
 from ketal.streaming.job.metrics import Hooks
@@ -27,15 +28,15 @@ from ketal.streaming.kafka.state.storage import Storage
 
 
 class Commit(NamedTuple):
-    """What is committed of a partition, by this job or another."""
+    """The committed offset of a partition, by this job or another job."""
 
     offset: int
     metadata: dict[str, Any]
-    """What stands beside the offset; nothing if that is not ketal's."""
+    """The metadata stored with the offset; empty if it is not a JSON object."""
 
     @classmethod
     def of(cls, held: OffsetAndMetadata) -> Commit:
-        """Return a commit as Kafka has it."""
+        """Decode a commit of kafka-python."""
         try:
             decoded = json.loads(held.metadata or "{}")
         except ValueError:
@@ -54,32 +55,39 @@ class RunningJob(JobEngine):
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
         super().__init__(job, program, hooks)
         self.owner = uuid.uuid4().hex
-        self.claimed = False
+        self.has_begun = False
         """Whether a session of this process has begun."""
-        self.ends: dict[TopicPartition, int] | None = None
-        """The ends of the topics when the job started, under `until_end`."""
-        self._elsewhere: Offsets | None = None
-        """The group's offsets of other topics when the last session began."""
+        self.end_offsets: dict[TopicPartition, int] | None = None
+        """The end offsets of the partitions when the job started; None without `until_end`."""
+        self._other_offsets: Offsets | None = None
+        """The group's offsets in other topics when the last session began."""
         self.consumed = 0
-        self.watch = Watch(job, program) if job.is_shared else None
+        self.partition_check = PartitionCheck(job, program) if job.is_shared else None
 
     def refuse_other_job(self, storage: Storage, offsets: Offsets) -> None:
-        """Raise a SettingError if the group is another job's, unless `fresh` takes it over."""
+        """Raise a SettingError if the group belongs to another job.
+
+        With `--on-change fresh` a group that reads the same topics is taken over.
+        """
         job = self.job
-        of_jobs = {
-            one: held.metadata
-            for one, held in offsets.items()
+        job_metadata = {
+            partition: held.metadata
+            for partition, held in offsets.items()
             if "snapshot" in held.metadata or "changelog" in held.metadata
         }
         hint = (
             "\n  hint: give this job a --group-id of its own, and a --state where that is set"
             + ("" if job.group_id_given else "; the default is the name of the pattern file")
         )
-        same_topics = [metadata for one, metadata in of_jobs.items() if one.topic in job.topics]
-        if of_jobs and not same_topics:
-            topics = ", ".join(sorted({one.topic for one in of_jobs}))
+        same_topics = [
+            metadata
+            for partition, metadata in job_metadata.items()
+            if partition.topic in job.topics
+        ]
+        if job_metadata and not same_topics:
+            topics = ", ".join(sorted({partition.topic for partition in job_metadata}))
             raise SettingError(f"group {job.group_id} is another job's, which reads {topics}{hint}")
-        if job.on_change != "fresh" and not all(map(storage.is_own, same_topics)):
+        if job.on_change != "fresh" and not all(map(storage.has_state_of, same_topics)):
             raise SettingError(
                 f"group {job.group_id} has committed offsets of these topics with the state "
                 f"elsewhere, and not in {job.store}: the group is another job's, or that state is "
@@ -88,18 +96,20 @@ class RunningJob(JobEngine):
             )
 
     def check_owner(self, offsets: Offsets) -> None:
-        """Raise if another process has taken over, or the group is another job's too.
+        """Check that no other process has taken over, and that no other job uses the group.
 
         Raises
         ------
         LostError
-            If the offsets of the job's topics are another process's; or if offsets of other topics
-            were committed since the last session began: each session of one job fences the other,
-            and the offsets of its own topics do not show that.
+            If another process has committed the offsets of the job's topics; or if offsets of other
+            topics were committed since the last session began: then two jobs have this group and
+            fence each other, which the offsets of this job's topics do not show.
         """
         job = self.job
         owners = {
-            held.metadata.get("owner") for one, held in offsets.items() if one.topic in job.topics
+            held.metadata.get("owner")
+            for partition, held in offsets.items()
+            if partition.topic in job.topics
         }
         if owners - {None, self.owner}:
             raise LostError(
@@ -107,11 +117,21 @@ class RunningJob(JobEngine):
                 "  hint: of two processes with one state the later one goes on; another job is to "
                 "have a --group-id and a --state of its own"
             )
-        elsewhere = {one: held for one, held in offsets.items() if one.topic not in job.topics}
-        before, self._elsewhere = self._elsewhere, elsewhere
-        if before is None or elsewhere == before:
+        other_offsets = {
+            partition: held
+            for partition, held in offsets.items()
+            if partition.topic not in job.topics
+        }
+        before, self._other_offsets = self._other_offsets, other_offsets
+        if before is None or other_offsets == before:
             return
-        topics = sorted({one.topic for one, held in elsewhere.items() if before.get(one) != held})
+        topics = sorted(
+            {
+                partition.topic
+                for partition, held in other_offsets.items()
+                if before.get(partition) != held
+            }
+        )
         raise LostError(
             f"group {job.group_id} is another job's too, which reads {', '.join(topics)}: "
             "each fences the other\n  hint: give this job a --group-id of its own, and a --state "

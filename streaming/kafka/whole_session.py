@@ -1,8 +1,8 @@
-"""The session of one consumer: all partitions, as one part.
+"""The session of a single consumer, which has all partitions as one part.
 
-Each session begins with a commit of its own, which fences an earlier process of the job and names
-this one as the owner of the offsets. All that may refuse the job is checked before, so that a
-running one is not disturbed.
+Each session begins with a commit, which fences an earlier process of the job and names this process
+as the owner of the offsets. All checks that may refuse the job come before that commit, so that a
+process that is refused does not disturb a running one.
 
 The one rule: of two processes of one job the later one goes on.
 """
@@ -17,81 +17,87 @@ from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import Offsets
 
-AHEAD_MAX = 5
-"""How often the state is read ahead while another process commits."""
+READS_AHEAD_MAX = 5
+"""How many times the state is read before fencing, while another process keeps committing."""
 
 
 class WholeSession(Session):
     """All partitions, as one part."""
 
     def _claim(self) -> None:
-        """Fence an earlier process, restore the state, and commit as its owner."""
+        """Fence an earlier process, restore the state, and commit as the new owner."""
         with self.storage.exclusive(lambda: self.engine.stopping):
             self._take_over()
 
     def _take_over(self) -> None:
         connection = self.connection
         offsets = connection.group_offsets()
-        if self.engine.claimed:
+        if self.engine.has_begun:
             self.engine.check_owner(offsets)
         else:
             self.engine.refuse_other_job(self.storage, offsets)
         connection.connect_consumer()
-        partitions = connection.inputs()
-        self.storage.check(connection.numbers, 1)
-        own = self._own(offsets)
+        partitions = connection.input_partitions()
+        self.storage.check(connection.partition_numbers, 1)
+        own_commits = self._own_commits(offsets)
         part = None
-        if own and not self.engine.claimed:
-            part, own = self._opened_ahead(own)
+        if own_commits and not self.engine.has_begun:
+            part, own_commits = self._open_ahead(own_commits)
         connection.connect_producer(clients.transactional_id(self.job))
         connection.consumer.assign(partitions)
         committed = connection.committed(partitions)
-        positions = connection.beginnings(committed)
-        for one, offset in positions.items():
-            connection.consumer.seek(one, offset)
-        if part is not None and committed != own:
+        positions = connection.start_offsets(committed)
+        for partition, offset in positions.items():
+            connection.consumer.seek(partition, offset)
+        if part is not None and committed != own_commits:
             part.store.close()
             part = None
         if part is None:
-            loaded = self._loaded(open_too=True)
+            loaded = self._load_state(open_too=True)
             part = open_part(self.engine, self.storage, 0, positions, committed, loaded)
-        self.note_ends(partitions)
+        self.record_ends(partitions)
         part.dirty = True  # The first commit names the owner.
-        self.hold([part])
+        self.set_parts([part])
         self.commit()
         if part.notice:
             self.engine.hooks.notify(part.notice)
 
-    def _own(self, offsets: Offsets) -> Offsets:
-        """Return the offsets of the job's topics."""
-        return {one: held for one, held in offsets.items() if one.topic in self.job.topics}
+    def _own_commits(self, offsets: Offsets) -> Offsets:
+        """Return the commits of the job's topics."""
+        return {
+            partition: held
+            for partition, held in offsets.items()
+            if partition.topic in self.job.topics
+        }
 
-    def _opened_ahead(self, own: Offsets) -> tuple[Part | None, Offsets]:
-        """Return the part as it is before anybody is fenced, and the offsets that it is of.
+    def _open_ahead(self, own_commits: Offsets) -> tuple[Part | None, Offsets]:
+        """Open the part before any process is fenced; return it and the commits it belongs to.
 
-        None if a running job commits each time before its state is read. If nobody commits, and the
-        state is still of another commit, then the end of its transaction is not in the topic yet:
-        the next producer completes it.
+        The part is None if another process commits during each of the reads. It is also None if
+        nobody commits and yet the state belongs to another commit: then the end of that commit's
+        transaction is not in the topic yet, and the next producer completes the transaction.
         """
-        for _ in range(AHEAD_MAX):
-            loaded = self._loaded(open_too=False)
-            names = [self.storage.name_in(held.metadata) for held in own.values()]
-            if self.storage.is_of(loaded, names):
-                positions = {one: held.offset for one, held in own.items()}
-                return open_part(self.engine, self.storage, 0, positions, own, loaded), own
-            before, own = own, self._own(self.connection.group_offsets())
-            if own == before:
+        for _ in range(READS_AHEAD_MAX):
+            loaded = self._load_state(open_too=False)
+            names = [self.storage.state_name(held.metadata) for held in own_commits.values()]
+            if self.storage.belongs_to(loaded, names):
+                positions = {partition: held.offset for partition, held in own_commits.items()}
+                return open_part(
+                    self.engine, self.storage, 0, positions, own_commits, loaded
+                ), own_commits
+            before, own_commits = own_commits, self._own_commits(self.connection.group_offsets())
+            if own_commits == before:
                 break
-        return None, own
+        return None, own_commits
 
-    def _loaded(self, *, open_too: bool) -> Any:
-        """Return what the storage loads."""
+    def _load_state(self, *, open_too: bool) -> Any:
+        """Return the loaded state of the part; raise a StoppedError if the job must end."""
         loaded = self.storage.load([0], lambda: self.engine.stopping, open_too=open_too)
         if not loaded:
             raise StoppedError("reading the state")
         return loaded[0]
 
     def _check_partitions(self) -> None:
-        """Begin again if a topic has other partitions than before."""
-        if set(self.connection.inputs()) != set(self.part_of):
+        """Raise a ChangedError, so that a new session begins, if partitions were added."""
+        if set(self.connection.input_partitions()) != set(self.part_of):
             raise ChangedError("the topics have other partitions than before")

@@ -1,8 +1,8 @@
-"""Spark: one call that takes events and returns verdicts, for streams and for tables.
+"""Spark: one function, `detect`, from a DataFrame of events to a DataFrame of verdicts.
 
-On a streaming DataFrame the program is a stateful operator (`applyInPandasWithState`) over a fixed
-number of key groups, each with one binary value: the records of an `Execution`. On a table each
-group is sorted and fed to an `Execution`, which ends.
+On a stream the program is a stateful operator (`applyInPandasWithState`) over a fixed number of key
+groups. The state of a group is one binary value, which has the records of an `Execution`. On a
+table the rows of each group are sorted and fed to an `Execution`, which is then concluded.
 
 The one rule: the same events give the same verdicts with the same ids, from a stream or
 from a table, however Spark cuts them into batches; `docs/spark.md` says for which patterns.
@@ -18,7 +18,7 @@ from ketal.errors import SettingError, wrong_type
 from ketal.model.limits import Limits
 from ketal.programs.program import Program, checked_program
 from ketal.streaming.job.distribution import uses_time
-from ketal.streaming.job.file import FAR, INT_MAX, Job
+from ketal.streaming.job.file import INT_MAX, NUMBER_MAX, Job
 from ketal.streaming.spark import families as grouping
 
 if TYPE_CHECKING:
@@ -45,48 +45,50 @@ def detect(
     program : Program
         The patterns.
     events : DataFrame
-        A stream or a table. Either an event's columns, `node, type, clock` and perhaps `time,
-        data, id`, other columns being attributes, with `topic, partition, offset` where they have
-        an order; or those of Kafka's connector, whose values are JSON.
+        A stream or a table. It has either the columns of events, `node, type, clock` and optionally
+        `time, data, id`, with other columns as attributes, and `topic, partition, offset` if the
+        rows have an order; or the columns of Kafka's connector, where `value` is JSON.
     key_groups : int
-        The number of groups that partitions are hashed to; part of a stream's checkpoint.
+        The number of groups that partitions are hashed to; it cannot change with a checkpoint.
     source : Source, optional
-        The fields of Kafka's messages, and the attribute that keys them.
+        Where the fields of events are in Kafka's messages, and the attribute that keys them.
     lateness_ms : int
-        How far events of a stream may be behind the latest one. A column `time` that has a
-        watermark already keeps it.
+        How far events of a stream may be behind the latest one. Not used if the column `time` has a
+        watermark already.
     partitions : int, optional
-        How many (topic, partition) a stream has: the execution ends when `ketal.end` was in each.
+        The number of (topic, partition) pairs of a stream: the execution ends when `ketal.end` was
+        read in each.
     limits : Limits, optional
-        Other limits than those the program was compiled with.
+        Limits to use instead of those that the program was compiled with.
     counts : Observation or str, optional
-        What observes the counts of events read, rejected, late, not judged, …: of a table a
-        `pyspark.sql.Observation`, of a stream the name under which each batch's progress has them
+        Where to report the counts of events read, rejected, late, not judged, …: for a table a
+        `pyspark.sql.Observation`, for a stream the name of the metrics in each batch's progress
         (`observedMetrics`).
 
     Returns
     -------
     DataFrame
-        The verdicts: `verdict, pattern, id, execution, scope, time, events, bindings, json`: a
-        timestamp, an array of dots, a map from steps to such arrays, and otherwise text.
+        The verdicts, with the columns `verdict, pattern, id, execution, scope, time, events,
+        bindings, json`. `time` is a timestamp, `events` an array of dots, `bindings` a map from
+        steps to such arrays; the others are text.
 
     Raises
     ------
     SettingError
-        If the columns are not those of events, or of wrong types, or the program cannot run in key
-        groups, and says what to choose; or if a number is out of range.
+        If columns are missing or have wrong types, a number is out of range, or the program cannot
+        run in key groups; the message says what to choose instead.
     NotAvailableError
         If the program cannot run on a stream.
     """
-    from ketal.streaming.spark.output import observed, shown
+    from ketal.streaming.spark.output import observe_counts, verdict_rows
 
     checked_program(program)
-    _check_whole("lateness_ms", lateness_ms, least=0, most=FAR)
+    _check_integer("lateness_ms", lateness_ms, least=0, most=NUMBER_MAX)
     if partitions is not None:
-        _check_whole("partitions", partitions, least=1, most=INT_MAX)
+        _check_integer("partitions", partitions, least=1, most=INT_MAX)
     for warning in grouping.warnings(program, key_groups):
         python_warnings.warn(warning, stacklevel=2)
-    rows = verdicts(
+    rows = group_rows(
         program,
         events,
         key_groups=key_groups,
@@ -96,17 +98,17 @@ def detect(
         limits=limits,
         counts=counts is not None,
     )
-    return shown(rows if counts is None else observed(rows, program, counts))
+    return verdict_rows(rows if counts is None else observe_counts(rows, program, counts))
 
 
-def _check_whole(name: str, number: object, *, least: int, most: int) -> None:
+def _check_integer(name: str, number: object, *, least: int, most: int) -> None:
     if not isinstance(number, int) or isinstance(number, bool):
         raise wrong_type(name, "an integer", number)
     if not least <= number <= most:
         raise SettingError(f"{name} must be {least} to {most}, not {number}")
 
 
-def verdicts(
+def group_rows(
     program: Program,
     events: DataFrame,
     *,
@@ -118,21 +120,24 @@ def verdicts(
     figures: bool = False,
     counts: bool = False,
 ) -> DataFrame:
-    """Return the rows of the key groups: verdicts, rows of figures for a job, rows of counts."""
+    """Return the rows that the key groups emit: verdicts, and rows of figures or of counts.
+
+    The parameters are those of `detect`; `figures` and `counts` ask for these rows.
+    """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     from ketal.streaming.spark.group import Work
     from ketal.streaming.spark.operator import Operator
-    from ketal.streaming.spark.rows.shaping import shaped
+    from ketal.streaming.spark.rows.shaping import shape_rows
 
     if not isinstance(events, DataFrame):
         raise wrong_type("events", "a pyspark DataFrame", events)
     families = grouping.families(program, key_groups)
     streaming = events.isStreaming
     timed = uses_time(program)
-    rows, shape = shaped(
+    rows, shape = shape_rows(
         events,
         families,
         source=source,
@@ -141,35 +146,35 @@ def verdicts(
     count = sum(family.groups for family in families)
     work = Work(
         families=families,
-        placed=grouping.placed(families, shape.source),
-        limits=grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups),
+        placements=grouping.row_placements(families, shape.source),
+        limits=grouping.group_limits(Limits.given(limits, program.compiled[0].limits), key_groups),
         shape=shape,
         partitions=partitions,
         timed=timed,
         figures=figures,
         counts=counts,
     )
-    operator = Operator(_shipped(work))
+    operator = Operator(_pickled_work(work))
     schema = ", ".join(f"{name} string" for name in work.output)
     if streaming:
         timeout = GroupStateTimeout.EventTimeTimeout if timed else GroupStateTimeout.NoTimeout
         return rows.groupBy("group").applyInPandasWithState(
-            operator.stateful, schema, "state binary", "append", timeout
+            operator.process_stream, schema, "state binary", "append", timeout
         )
     tasks = min(count, int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1))
     order = [name for name in ("group", "topic", "partition", "offset") if name in rows.columns]
     return (
         rows.repartition(tasks, F.col("group"))
         .sortWithinPartitions(*order)
-        .mapInArrow(operator.finite, schema)
+        .mapInArrow(operator.process_table, schema)
     )
 
 
-def _shipped(work: object) -> bytes:
+def _pickled_work(work: object) -> bytes:
     """Return the pickled work for the executors.
 
-    A function of a module is pickled by its name, so executors need the module; one of the script
-    itself is pickled by value.
+    A function of a module is pickled by name, so executors need the module; a function of the main
+    script is pickled by value.
     """
     from pyspark import cloudpickle
 

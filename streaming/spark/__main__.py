@@ -1,9 +1,10 @@
-"""`python -m ketal.streaming.spark FILE.zip`: the package as executors take it.
+"""`python -m ketal.streaming.spark FILE.zip`: the package as an archive for Spark's executors.
 
-`spark-submit --py-files` wants one archive. A checkout has its rooms beside the package, behind
-links, which archivers leave out; here each module is under the name that it is imported by. What is
-compiled (msgspec, google-re2) cannot travel so: it is installed where the executors run. Of a ketal
-that is compiled itself the source travels.
+`spark-submit --py-files` takes an archive. In a checkout some packages are beside the folder
+`ketal`, which has links to them, and archivers leave links out; here each module is written under
+the name that it is imported by. Compiled dependencies (msgspec, google-re2) cannot be sent in an
+archive: they must be installed where the executors run. If ketal itself is compiled, the archive
+has its source.
 
 The one rule: the archive holds what `import ketal` would find here, and nothing else.
 """
@@ -19,11 +20,11 @@ import ketal
 
 _SUFFIXES = (".py", ".lark", ".typed")
 _ALWAYS_S = (1980, 1, 1, 0, 0, 0)
-"""The time of every file: the same package is the same archive."""
+"""The time of every file, fixed so that the same package always gives the same archive."""
 
 
 def write_package(path: str | os.PathLike[str]) -> int:
-    """Write the package as a zip archive; return how many files it has."""
+    """Write the package as a zip archive; return the number of files in it."""
     (home,) = ketal.__path__
     files = sorted(
         Path(at, name)

@@ -1,14 +1,14 @@
 """A job's folder on Spark: its program, Spark's checkpoint, and the last batch that was written.
 
     job.json            the program of the state, and the settings that the state depends on
-    checkpoint-0/       Spark's own; `--on-change fresh` begins checkpoint-1 beside it
+    checkpoint-0/       Spark's own files; `--on-change fresh` begins checkpoint-1 beside it
     checkpoint-0.json   the last batch whose output is written, and the figures of each key group
 
-A batch is identified by its number and the offsets that Spark stored for it before it began. Where
-a checkpoint has lost its last batches, their numbers are given again.
+A batch is identified by its number and by the offsets that Spark stored for it before it began. The
+number alone would not do: if a checkpoint has lost its last batches, Spark reuses their numbers.
 
-The one rule: a checkpoint is read by the program that wrote it, with each key in its group, or by
-none.
+The one rule: a checkpoint is read only by the program that wrote it, and only if each key is still
+in the same group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _JOB = "job.json"
 _EARLIEST, _LATEST = -2, -1
-"""What Spark calls the ends of a partition."""
+"""Spark's offsets for the beginning and the end of a partition."""
 HINT = (
     "  hint: --on-change fresh starts anew at the stored offsets, another [state] store at the "
     "beginning of the topics"
@@ -61,14 +61,14 @@ _NONE = WrittenBatch(-1, "", {})
 
 
 class Checkpoint:
-    """The folder of a job; a session gives access to one that is not on this machine.
+    """The folder of a job, opened; `session` is needed if it is not on this machine.
 
     Raises
     ------
     SettingError
-        If the folder cannot be written, or another process has it.
+        If the folder cannot be written, or another process runs the job.
     StateError
-        If it is of another program and `--on-change` is stop.
+        If the state is damaged, or is of another program and `--on-change` is stop.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class Checkpoint:
         )
         self.written = _NONE
         self._notify = notify
-        self._anew = ""
-        """Why the state is to be discarded; empty where it is not."""
+        self._discard_reason = ""
+        """Why the state will be discarded by `begin`; empty if it will not."""
         self._generation = 0
         self._job = job
         self._starting: str = job.start
         self._pending: bytes | None = None
         try:
             self._open(program)
-            if self.written.batch > self._last("offsets"):
+            if self.written.batch > self._last_batch("offsets"):
                 notify(
                     f"{self.path} has lost batches up to {self.written.batch}, whose verdicts were "
                     "written: those that come again have the same ids"
@@ -113,54 +113,55 @@ class Checkpoint:
             "hashing": HASHING,
             "groups_by": placement(families(program, job.key_groups), job.source),
             "topics": sorted(job.topics),
-            "program": _blank(program, job.limits),
+            "program": _empty_state(program, job.limits),
         }
         names = self.folder.names()
         if _JOB not in names:
             if any(name.startswith("checkpoint-") for name in names):
                 raise StateError(f"{self.folder} has lost its {_JOB}: bring it back")
-            self._write(_JOB, self._settled(current))
+            self._write(_JOB, self._job_content(current))
             return
         try:
             held = json.loads(self.folder.read(_JOB))
             self._generation = int(held["generation"])
             self._starting = str(held["starting"])
             self.written = self._read_written()
-            settings = _changed(held, current)
-            changed = settings or _changed_program(held["program"], program, job.limits)
+            settings = _settings_changes(held, current)
+            changed = settings or _program_changes(held["program"], program, job.limits)
             if not changed:
                 return
         except (OSError, ValueError, KeyError, TypeError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
         why = f"the checkpoint {self.folder} is of another job: {changed}"
-        offsets = self._offsets()
+        offsets = self._committed_offsets()
         if offsets and job.on_change != "fresh":
             raise StateError(f"{why}\n{HINT if settings else f'{HINT}; {SECOND_JOB}'}")
         if offsets:
-            self._anew = why
-        # A checkpoint without a batch that ended has no state, but a beginning.
+            self._discard_reason = why
+        # A checkpoint without a completed batch has no state, but may have start offsets.
         if offsets or not self._starting.startswith("{"):
             self._starting = offsets or job.start
         self._generation += 1
         self.written = self._read_written()
-        self._pending = self._settled(current)
+        self._pending = self._job_content(current)
 
     def begin(self, counts: Mapping[str, int]) -> str:
-        """Return where a query with an empty checkpoint begins: Spark's `startingOffsets`.
+        """Return the `startingOffsets` of Spark for a query with an empty checkpoint.
 
-        The state of another program is discarded here and not before: the topics exist, and where
-        each partition begins is known.
+        `counts` has the number of partitions of each topic. The state of another program is
+        discarded here and not earlier, since it is now known that the topics exist, and where each
+        partition begins.
         """
-        starting = _filled(self._starting, self._job, counts)
+        starting = _fill_partitions(self._starting, self._job, counts)
         if self._pending is not None:
             self._write(_JOB, self._pending)
             self._pending = None
-        if self._anew:
-            self._notify(f"{self._anew}; starting anew at the stored offsets")
-            self._anew = ""
+        if self._discard_reason:
+            self._notify(f"{self._discard_reason}; starting anew at the stored offsets")
+            self._discard_reason = ""
         return starting
 
-    def _settled(self, current: Mapping[str, Any]) -> bytes:
+    def _job_content(self, current: Mapping[str, Any]) -> bytes:
         """Return the content of job.json."""
         content = {**current, "generation": self._generation, "starting": self._starting}
         return json.dumps(content, indent=1).encode()
@@ -175,22 +176,22 @@ class Checkpoint:
 
     @property
     def path(self) -> str:
-        """Spark's checkpoint, for messages."""
+        """The place of Spark's checkpoint, for messages."""
         return f"{self.folder}/{self._name}"
 
     @property
     def address(self) -> str:
-        """Spark's checkpoint as a URI."""
+        """The place of Spark's checkpoint as a URI."""
         return f"{self.folder.address}/{self._name}"
 
-    def _last(self, what: str) -> int:
-        """Return the last batch that Spark stored among its `offsets` or its `commits`."""
+    def _last_batch(self, what: str) -> int:
+        """Return the number of the last batch in Spark's `offsets` or `commits`; -1 if none."""
         held = self.folder.names(f"{self._name}/{what}")
         return max((int(name) for name in held if name.isdigit()), default=-1)
 
-    def _offsets(self) -> str:
-        """Return the offsets up to which the checkpoint is committed, as `startingOffsets`."""
-        done = self._last("commits")
+    def _committed_offsets(self) -> str:
+        """Return the committed offsets as Spark's `startingOffsets`; empty if there are none."""
+        done = self._last_batch("commits")
         if done < 0:
             return ""
         path = f"offsets/{done}"
@@ -207,15 +208,19 @@ class Checkpoint:
     def _digest(self, batch: int) -> str:
         """Return the digest of a batch's offsets; empty if the checkpoint does not have them."""
         try:
-            noted = self.folder.read(f"{self._name}/offsets/{batch}")
+            offsets = self.folder.read(f"{self._name}/offsets/{batch}")
         except OSError:
             return ""
-        return hashlib.blake2b(noted, digest_size=16).hexdigest()
+        return hashlib.blake2b(offsets, digest_size=16).hexdigest()
 
     def has_written(self, batch: int) -> bool:
-        """Return whether the output of the batch with this number and these offsets is written."""
-        noted = self.written
-        return batch == noted.batch and noted.offsets != "" and noted.offsets == self._digest(batch)
+        """Return whether the output of a batch is written, by its number and its stored offsets."""
+        written = self.written
+        return (
+            batch == written.batch
+            and written.offsets != ""
+            and written.offsets == self._digest(batch)
+        )
 
     def _read_written(self) -> WrittenBatch:
         path = f"{self.path}.json"
@@ -226,19 +231,20 @@ class Checkpoint:
         except (OSError, ValueError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
 
-    def wrote(self, batch: int, groups: dict[str, dict[str, Any]]) -> None:
+    def record_written(self, batch: int, groups: dict[str, dict[str, Any]]) -> None:
         """Record that the output of a batch is written, with the figures of its groups."""
-        # The first batch of a checkpoint has none before it, whatever was written of a lost one.
+        # The first batch of a checkpoint starts without figures, even if a checkpoint of the same
+        # name was lost that had some.
         before = self.written.groups if batch else {}
         self.written = WrittenBatch(batch, self._digest(batch), {**before, **groups})
         self._write(f"{self._name}.json", msgspec.json.encode(self.written))
 
 
-def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:
-    """Return offsets for the partitions that exist, and no others, as Spark requires.
+def _fill_partitions(starting: str, job: Job, counts: Mapping[str, int]) -> str:
+    """Return `startingOffsets` for exactly the partitions that exist, as Spark requires.
 
-    A partition that was added to a topic begins with its first message, a new topic where the job
-    says that one begins.
+    A partition that was added to a topic is read from its first message, a new topic from where
+    the job's `start` says.
     """
     if not starting.startswith("{"):
         return starting
@@ -251,13 +257,13 @@ def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:
     return json.dumps(out)
 
 
-def _blank(program: Program, limits: Limits) -> str:
-    """Return the text by which a program is compared: the state of an empty execution."""
+def _empty_state(program: Program, limits: Limits) -> str:
+    """Return the saved state of an empty execution, as text, by which programs are compared."""
     return base64.b64encode(Execution(program, limits=limits).state.snapshot()).decode()
 
 
-def _changed_program(held: str, program: Program, limits: Limits) -> str:
-    """Return how a program differs from the one of `job.json`; empty where it does not."""
+def _program_changes(held: str, program: Program, limits: Limits) -> str:
+    """Describe how a program differs from the one in `job.json`; empty if it does not."""
     try:
         Execution.restored(program, base64.b64decode(held, validate=True), limits=limits)
     except StateError as fault:
@@ -265,8 +271,8 @@ def _changed_program(held: str, program: Program, limits: Limits) -> str:
     return ""
 
 
-def _changed(held: dict[str, Any], now: dict[str, Any]) -> str:
-    """Return how a job's settings differ from those of `job.json`; empty where they do not."""
+def _settings_changes(held: dict[str, Any], now: dict[str, Any]) -> str:
+    """Describe how a job's settings differ from those in `job.json`; empty if they do not."""
     if held["format"] != FORMAT:
         return f"it has format {held['format']}, and this version reads format {FORMAT}"
     out = [

@@ -1,18 +1,18 @@
-"""The key groups of a program on Spark, and the programs that cannot have several.
+"""The division of a program into key groups on Spark, and the check whether that is possible.
 
-A program has one partition key on Spark: that of most of its patterns; of several such keys, the
-first by name. The patterns that have it are a *family* of `key_groups` groups, and an event goes to
-the one that is the hash of its partition. All other patterns are a family of one group, number 0,
-which is offered every event. The first family reports what concerns all (rejections, lateness). The
-groups are numbered without regard to the order of the patterns in their file; the number is the
-operator's key, and part of the checkpoint.
+On Spark a program has one partition key: the key of most of its patterns, or the first by name of
+several such keys. The patterns with that key are a *family* of `key_groups` groups, and an event
+goes to the group whose number is the hash of its partition. All other patterns are a family of one
+group, with the number 0, which gets every event. The first family reports verdicts that concern all
+patterns (rejections, lateness). The numbers of groups do not depend on the order of the patterns in
+their file; the number is the operator's key, and part of the checkpoint.
 
-With `key_groups=1` the whole program is one family of one group, which is offered every event, and
-has the hold-back queue and all scopes. Any program runs that way.
+With `key_groups=1` the whole program is one family of one group, which gets every event, and has
+the hold-back queue and all scopes. Any program runs that way.
 
-Whether an event is late by the watermark, or refused by every topology, is decided in every group
-for the patterns of all families. A group does not see events of other groups: a second one with the
-same dot, and under `frontier` a released one that depends on a late event
+Every group decides for the patterns of all families whether an event is late by the watermark, or
+refused by every topology. A group does not see events of other groups, such as another event with
+the same dot, or under `frontier` a released event that depends on a late one
 (`ketal.streaming.job.distribution`, `docs/spark.md`).
 
 The one rule: each group gives the verdicts that the whole would give, or the job does not start.
@@ -38,16 +38,16 @@ from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.silence.vacuity import Findings, MetEvents, findings
 from ketal.runtime.stream_release import refuse_unavailable
-from ketal.streaming.job.distribution import unfit
+from ketal.streaming.job.distribution import unsplittable_reason
 
 KEY_GROUPS_MAX = 32_768
-"""More than any cluster has tasks for; the maximum of Flink."""
+"""More than any cluster can run at once; also the maximum of Flink."""
 
 HASHING = 3
-"""The version of how a partition is hashed to the number of a group (`rows`)."""
+"""The version of the way in which a partition is hashed to a group's number (`rows`)."""
 
 PartitionKey = tuple[syntax.Attribute | syntax.Field, ...]
-"""What patterns are partitioned by; empty where all events are one scope."""
+"""The attributes of a `partition by`; empty for a pattern without one."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,16 @@ class Family:
     program: Program
     """The patterns."""
     partition: PartitionKey
-    """The key whose hash is an event's group, in canonical order; empty where there is one group.
+    """The key whose hash gives an event's group, in canonical order; empty if there is one group.
     """
     first: int
     """The number of its first group."""
     groups: int
-    """How many it has."""
+    """The number of its groups."""
 
 
 def families(program: Program, key_groups: int) -> tuple[Family, ...]:
-    """Return the families of a program: at most two, the one that is offered all events first.
+    """Return the families of a program, at most two; the one that gets every event comes first.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
     if key_groups == 1:
         return (Family(program, (), 0, 1),)
     for compiled in program.compiled:
-        why = unfit(compiled)
+        why = unsplittable_reason(compiled)
         if compiled.partition and why is not None:
             raise SettingError(
                 f"pattern {compiled.name} cannot run in {key_groups} key groups: it {why}\n"
@@ -92,72 +92,93 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
                 "and all scopes"
             )
     key = _job_key(program)
-    shares = [compiled.name for compiled in program.compiled if key and _partition(compiled) == key]
+    shares = [
+        compiled.name for compiled in program.compiled if key and _partition_key(compiled) == key
+    ]
     others = [compiled.name for compiled in program.compiled if compiled.name not in shares]
-    out = [Family(_part(program, others), (), 0, 1)] if others else []
+    out = [Family(_subprogram(program, others), (), 0, 1)] if others else []
     if shares:
-        out.append(Family(_part(program, shares), key, len(out), key_groups))
+        out.append(Family(_subprogram(program, shares), key, len(out), key_groups))
     return tuple(out)
 
 
-def _partition(compiled: CompiledPattern) -> PartitionKey:
-    """Return what a pattern is partitioned by, in canonical order."""
-    return tuple(sorted(compiled.pattern.partition, key=_named))
+def _partition_key(compiled: CompiledPattern) -> PartitionKey:
+    """Return the partition key of a pattern, in canonical order."""
+    return tuple(sorted(compiled.pattern.partition, key=_attribute_name))
 
 
 def _job_key(program: Program) -> PartitionKey:
-    """Return the partition of most patterns; empty where none is partitioned."""
-    counts = Counter(filter(None, map(_partition, program.compiled)))
-    return min(counts, key=lambda of: (-counts[of], *map(_named, of)), default=())
+    """Return the partition key of most patterns; empty if no pattern is partitioned."""
+    counts = Counter(filter(None, map(_partition_key, program.compiled)))
+    return min(counts, key=lambda key: (-counts[key], *map(_attribute_name, key)), default=())
 
 
-def _named(of: syntax.Attribute | syntax.Field) -> str:
-    """Return the canonical name of one part of a partition."""
-    if isinstance(of, syntax.Field):
-        return of.name
-    keys = [key if key.isidentifier() else json.dumps(key) for key in of.path]
+def _attribute_name(attribute: syntax.Attribute | syntax.Field) -> str:
+    """Return the canonical name of one attribute of a partition key."""
+    if isinstance(attribute, syntax.Field):
+        return attribute.name
+    keys = [key if key.isidentifier() else json.dumps(key) for key in attribute.path]
     own = keys[0] in syntax.EVENT_FIELDS or len(keys) > 1
     return ".".join(("data", *keys) if own else keys)
 
 
-def paths_of(of: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]) -> tuple[Path, ...]:
-    """Return the paths of a part of a partition in a message; the first that exists counts."""
-    if isinstance(of, syntax.Field):
-        return (paths[of.name],)
-    if of.path == (INCARNATION,) and INCARNATION in paths:
+def attribute_paths(
+    attribute: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]
+) -> tuple[Path, ...]:
+    """Return the paths where a message may have an attribute of a partition key.
+
+    The first path that exists in the message counts.
+    """
+    if isinstance(attribute, syntax.Field):
+        return (paths[attribute.name],)
+    if attribute.path == (INCARNATION,) and INCARNATION in paths:
         return (paths[INCARNATION],)
     data = paths.get("data")
-    return (of.path,) if data is None or data[0] == KAFKA else ((*data, *of.path), of.path)
+    return (
+        (attribute.path,)
+        if data is None or data[0] == KAFKA
+        else ((*data, *attribute.path), attribute.path)
+    )
 
 
-def by_key(partition: PartitionKey, source: Source) -> syntax.Attribute | syntax.Field | None:
-    """Return the part of a partition that keys messages, if one does: their key is hashed then."""
-    for of in partition:
-        if source.keyed_by == of.last_name:
-            return of
+def keying_attribute(
+    partition: PartitionKey, source: Source
+) -> syntax.Attribute | syntax.Field | None:
+    """Return the attribute of a partition key that keys messages; None if none does.
+
+    If there is one, the key of a message is hashed instead of its value.
+    """
+    for attribute in partition:
+        if source.keyed_by == attribute.last_name:
+            return attribute
     return None
 
 
 def placement(families: Sequence[Family], source: Source) -> dict[str, str]:
-    """Return what is hashed to a message's group, in words, for each partition of a family.
+    """Describe, for each partition key of a family, what part of a message is hashed to its group.
 
-    If it changes, or the number of groups or `HASHING`, then scopes would lose their state.
+    If that changes, or the number of groups, or `HASHING`, scopes would lose their state.
     """
     paths = Shape(source, kafka=True).paths
     out: dict[str, str] = {}
     for family in families:
         if family.partition:
-            where = [" or ".join(map(_written, paths_of(of, paths))) for of in family.partition]
-            keyed = by_key(family.partition, source) is not None
-            names = ", ".join(map(_named, family.partition))
+            where = [
+                " or ".join(map(_path_text, attribute_paths(attribute, paths)))
+                for attribute in family.partition
+            ]
+            keyed = keying_attribute(family.partition, source) is not None
+            names = ", ".join(map(_attribute_name, family.partition))
             out[names] = "the messages' key" if keyed else ", ".join(where)
     return out
 
 
-def placed(families: Sequence[Family], source: Source | None) -> tuple[str, ...]:
-    """Return for each family, in words, how a row's group is computed."""
+def row_placements(families: Sequence[Family], source: Source | None) -> tuple[str, ...]:
+    """Describe for each family how the group of a row is computed."""
     where = {} if source is None else placement(families, source)
-    named = ((family.groups, ", ".join(map(_named, family.partition))) for family in families)
+    named = (
+        (family.groups, ", ".join(map(_attribute_name, family.partition))) for family in families
+    )
     return tuple(
         f"{groups} key groups by {where.get(names, f'the columns {names}')} (hashing {HASHING})"
         if names
@@ -166,20 +187,20 @@ def placed(families: Sequence[Family], source: Source | None) -> tuple[str, ...]
     )
 
 
-def _written(path: Path) -> str:
+def _path_text(path: Path) -> str:
     return ".".join(("kafka", *path[1:]) if path[0] == KAFKA else path)
 
 
-def _part(program: Program, names: list[str]) -> Program:
+def _subprogram(program: Program, names: list[str]) -> Program:
     compiled = tuple(c for c in program.compiled if c.name in names)
     return Program(compiled, program.file, ())
 
 
-def shared(limits: Limits, groups: int) -> Limits:
-    """Return the limits of one of so many groups: a share of those that are about all events.
+def group_limits(limits: Limits, groups: int) -> Limits:
+    """Return the limits of one group: limits that bound what all groups keep are divided.
 
-    A group sees its share of every node's counters, so that otherwise the state would be multiplied
-    by the number of groups. Values of `keyed_by` are divided among the groups.
+    Each group keeps counters and dots of every node, so with undivided limits the state could grow
+    with the number of groups. The values of `keyed_by` are divided among the groups.
     """
     return replace(
         limits,
@@ -190,7 +211,7 @@ def shared(limits: Limits, groups: int) -> Limits:
 
 
 def warnings(program: Program, key_groups: int) -> Iterator[str]:
-    """Yield a warning for each pattern that runs in one task, and how it would use several."""
+    """Yield a warning for each pattern that runs in a single task, with a way to use several."""
     if key_groups == 1:
         if any(compiled.partition for compiled in program.compiled):
             yield "key_groups = 1: one task does all the work"
@@ -198,9 +219,11 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
     key = _job_key(program)
     for compiled in program.compiled:
         if not compiled.partition:
-            why = f"{unfit(compiled)}; until then"
-        elif _partition(compiled) != key:
-            own, others = (", ".join(map(_named, of)) for of in (_partition(compiled), key))
+            why = f"{unsplittable_reason(compiled)}; until then"
+        elif _partition_key(compiled) != key:
+            own, others = (
+                ", ".join(map(_attribute_name, one)) for one in (_partition_key(compiled), key)
+            )
             why = f"is partitioned by {own}, and the job by {others}; until it is a job of its own"
         else:
             continue
@@ -208,11 +231,11 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
 
 
 def findings_of_groups(families: Iterable[Family], groups: Iterable[Mapping[str, Any]]) -> Findings:
-    """Return the lists `vacuous` and `unknown` of the patterns that have one.
+    """Return the findings `vacuous` and `unknown` of the patterns that have some.
 
     `groups` are the last figures of each group.
     """
-    met = {of["group"]: msgspec.convert(of["met"], MetEvents) for of in groups}
+    met = {figures["group"]: msgspec.convert(figures["met"], MetEvents) for figures in groups}
     out: Findings = {}
     for family in families:
         numbers = range(family.first, family.first + family.groups)

@@ -1,12 +1,12 @@
-"""One key group: the part of the execution that it is offered, and its state.
+"""One key group: its share of the execution, and its state.
 
-A group is one `Execution`, and the partitions that have ended, their marks, and counts. Rows of
-control events (`ketal.*`) go to every group, and one of the copies is counted. A malformed message
+A group has an `Execution`, the partitions that have ended, their marks, and counts. A row of a
+control event (`ketal.*`) goes to every group, and one of the copies is counted. A malformed message
 goes to one group of each family, and the first family reports the rejection.
 
-An event goes to one group of each family. Each of these decides for the whole program whether the
-event is late or refused, and the first family reports that; and also a contradiction, since the
-first family is offered all events if there is a second family.
+An event goes to one group of each family. Each of these groups decides for the whole program
+whether the event is late or refused, and the first family reports that. The first family also
+reports contradictions: if there is a second family, the first gets all events.
 
 The one rule: a group depends on its state and its rows; every row is reported or counted by one
 group.
@@ -34,12 +34,12 @@ from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
 from ketal.runtime.queues.reports import BEHIND_WATERMARK
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.spark.families import Family
-from ketal.streaming.spark.rows.keyed import Places
+from ketal.streaming.spark.rows.keyed import KeyGroupCheck
 from ketal.streaming.spark.rows.row_reader import (
     ALONE,
     COPY,
     HOME,
-    PLACED,
+    SAMPLE,
     Row,
     RowReader,
     RowShape,
@@ -47,12 +47,12 @@ from ketal.streaming.spark.rows.row_reader import (
 )
 
 FIGURES = "ketal.figures"
-"""The kind of a row of figures, in the place of a verdict's; for jobs only."""
+"""The value of the column `verdict` in a row of figures; in jobs only."""
 COUNTED = "ketal.counted"
-"""The kind of a row of counts, in the place of a verdict's; for `detect` only."""
+"""The value of the column `verdict` in a row of counts; with `detect` only."""
 COLUMNS = ("verdict", "pattern", "id", "execution", "scope", "json")
 LINE = "line"
-"""A further column of a job: the verdict as a line for people."""
+"""An additional column in jobs: the verdict as a line for people."""
 _CODEC, _LEVEL = "zstd", 1
 
 
@@ -61,28 +61,28 @@ class Work:
     """The work of the executors, pickled once."""
 
     families: tuple[Family, ...]
-    """Those of the program."""
+    """The families of the program."""
     limits: Limits
-    """Those of one group."""
+    """The limits of one group."""
     shape: RowShape
-    """That of their rows."""
+    """The shape of the groups' rows."""
     partitions: int | None
-    """How many partitions must end before the execution has; None if that is not known."""
+    """How many partitions must end before the execution ends; None if that is not known."""
     timed: bool
-    """Whether watermarks matter."""
+    """Whether the program uses watermarks."""
     figures: bool
     counts: bool
-    """Whether each group returns a row of figures, of counts, for each batch."""
-    placed: tuple[str, ...]
-    """For each family, how the driver computes a row's group, in words."""
+    """Whether each group returns a row of figures, or of counts, in each batch."""
+    placements: tuple[str, ...]
+    """For each family, a description of how the driver computes the group of a row."""
 
     @property
     def output(self) -> list[str]:
-        """The columns of the rows that are returned."""
+        """The columns of the rows that groups return."""
         return [*COLUMNS, LINE] if self.figures else list(COLUMNS)
 
-    def row(self, verdict: Verdict) -> tuple[str | None, ...]:
-        """Return a verdict as columns."""
+    def verdict_row(self, verdict: Verdict) -> tuple[str | None, ...]:
+        """Return a verdict as a row."""
         name, text = verdict.written()
         pattern, scope = None, None
         if not isinstance(verdict, Rejected):
@@ -90,12 +90,12 @@ class Work:
         row = (verdict.kind, pattern, name, verdict.execution or None, scope, text.decode())
         return (*row, str(verdict)) if self.figures else row
 
-    def family(self, group: int) -> int:
+    def family_index(self, group: int) -> int:
         """Return the index of a group's family."""
         return [n for n, one in enumerate(self.families) if one.first <= group][-1]
 
     def execution(self, family: int, held: Mapping[bytes, bytes] | None) -> Execution:
-        """Return the execution of one of a family's groups, restored from its records."""
+        """Return the execution of a group of a family, new or restored from its records."""
         program = self.families[family].program
         others = (other for n, other in enumerate(self.families) if n != family)
         beside = [compiled for other in others for compiled in other.program.compiled]
@@ -105,11 +105,11 @@ class Work:
 
 
 class GroupState(msgspec.Struct, kw_only=True):
-    """The state of a group; by default that of a group without one.
+    """The state of a group; the defaults are the state of a new group.
 
-    It is packed as one binary value: msgpack, compressed. Spark passes it to the group's worker
-    with every batch of Arrow, so for a group with many rows many times, and the JVM copies it each
-    time: its size matters more than the time to encode it.
+    The state is packed as one binary value: compressed msgpack. Spark passes it to the group's
+    worker with every Arrow batch, many times if the group has many rows, and the JVM copies it each
+    time. So its size matters more than the time to encode it.
     """
 
     counts: tuple[int, int, bool] = (0, 0, False)
@@ -119,19 +119,19 @@ class GroupState(msgspec.Struct, kw_only=True):
     placed: str
     places: list[tuple[str, str, int, str]] = []
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """Return the state as bytes."""
         import pyarrow
 
         plain = msgspec.msgpack.encode(self)
         codec = pyarrow.Codec(_CODEC, compression_level=_LEVEL)
         compressed = codec.compress(plain, asbytes=True)
-        check = _check(len(plain), compressed)
+        check = _checksum(len(plain), compressed)
         return msgspec.msgpack.encode((FORMAT, check, len(plain), compressed))
 
     @classmethod
-    def unpacked(cls, held: bytes) -> GroupState:
-        """Return the state that was packed; a StateError if it is damaged or of another format."""
+    def unpack(cls, held: bytes) -> GroupState:
+        """Return the state from its bytes; a StateError if it is damaged or of another format."""
         import pyarrow
 
         try:
@@ -142,7 +142,7 @@ class GroupState(msgspec.Struct, kw_only=True):
                     f"{FORMAT}: begin a new checkpoint, or go on with the ketal that wrote it"
                 )
             _, check, size, compressed = known
-            if check != _check(size, compressed):
+            if check != _checksum(size, compressed):
                 raise ValueError("its checksum does not fit")
             plain = pyarrow.Codec(_CODEC).decompress(compressed, size, asbytes=True)
             return msgspec.msgpack.decode(plain, type=cls)
@@ -150,59 +150,59 @@ class GroupState(msgspec.Struct, kw_only=True):
             raise StateError(f"the state of a key group is damaged: {why}") from None
 
 
-def _check(size: int, compressed: bytes) -> int:
+def _checksum(size: int, compressed: bytes) -> int:
     return zlib.crc32(compressed, zlib.crc32(b"%d" % size))
 
 
 class Group:
-    """The part of the execution that one key group is offered; `held` is the state that it gave.
+    """One key group; `held` is the state that `state` returned, None for a new group.
 
     Raises
     ------
     StateError
-        If the state is damaged, or of another program.
+        If the state is damaged, of another program, or of rows that are hashed in another way.
     """
 
     def __init__(self, work: Work, number: int, held: bytes | None) -> None:
         self.number = number
         self._work = work
-        self._family = work.family(number)
+        self._family = work.family_index(number)
         self._reports = self._family == 0
         self._rows = RowReader(work.shape, work.limits)
         keyed_by = (work.shape.source or Source()).keyed_by or ""
-        self._value_of = dict(work.families[self._family].program.compiled[0].partition).get(
+        self._key_value = dict(work.families[self._family].program.compiled[0].partition).get(
             keyed_by
         )
-        self._placed = work.placed[self._family]
-        known = GroupState(placed=self._placed) if held is None else GroupState.unpacked(held)
-        if known.placed != self._placed:
+        self._placement = work.placements[self._family]
+        known = GroupState(placed=self._placement) if held is None else GroupState.unpack(held)
+        if known.placed != self._placement:
             raise StateError(
                 f"the checkpoint is of rows that go to {known.placed}, and they go to "
-                f"{self._placed} now, so that keys would leave their state: a checkpoint keeps "
+                f"{self._placement} now, so that keys would leave their state: a checkpoint keeps "
                 "its key_groups, its keyed_by and the fields of `partition by`; begin a new one"
             )
-        self._places = Places(keyed_by, work.limits.placed_max, known.places)
+        self._places = KeyGroupCheck(keyed_by, work.limits.placed_max, known.places)
         self.messages, self.control, self._closed = known.counts
         self._ended = set(known.ended)
         self._marks_s = dict(known.marks)
         self._held = dict(known.monitor)
         self.execution = work.execution(self._family, None if held is None else self._held)
-        self._counted = self._counts() if work.counts and held is not None else {}
-        """The sums that rows of counts have carried so far."""
+        self._counted = self._current_counts() if work.counts and held is not None else {}
+        """The counts up to the last row of counts, which the next row is the difference to."""
 
     def state(self) -> bytes:
-        """Return the state: `Group(work, number, blob)` goes on from it."""
+        """Return the state as bytes, from which `Group(work, number, held)` continues."""
         return GroupState(
             counts=(self.messages, self.control, self._closed),
             ended=sorted(self._ended, key=repr),
             marks=sorted(self._marks_s.items(), key=repr),
             monitor=sorted(self._records().items()),
-            placed=self._placed,
+            placed=self._placement,
             places=self._places.state(),
-        ).packed()
+        ).pack()
 
     def _records(self) -> dict[bytes, bytes]:
-        """Return the execution's records: those of the last call, with the changes applied."""
+        """Return the execution's records: those of the last call with the changes since then."""
         for name, record in self.execution.state.changes().items():
             if record is None:
                 self._held.pop(name, None)
@@ -211,42 +211,42 @@ class Group:
         return self._held
 
     @property
-    def waits(self) -> bool:
-        """Whether a higher watermark may still bring verdicts."""
+    def awaits_watermark(self) -> bool:
+        """Whether a higher watermark may still lead to verdicts."""
         if self._closed:
             return False
         return self.execution.counts.live_runs > 0 or self.execution.counts.tally.held_back > 0
 
     def advance(self, mark_ms: int) -> list[Verdict]:
-        """Advance to Spark's watermark, which is 0 until there is one."""
+        """Advance to Spark's watermark, which is 0 until there is one; return the verdicts."""
         return [] if mark_ms <= 0 or self._closed else self.execution.advance_time(mark_ms / 1e3)
 
-    def take(self, rows: Iterable[Row]) -> Iterator[Verdict]:
-        """Process rows in turn; yield their verdicts."""
+    def process(self, rows: Iterable[Row]) -> Iterator[Verdict]:
+        """Process rows in their order; yield their verdicts."""
         if not self._rows.has_offsets:
             rows = self._rows.in_canonical_order(list(rows))
         rows = iter(rows)
         while batch := list(itertools.islice(rows, BATCH_EVENTS)):
-            if samples := [row for row in batch if row[0] == PLACED]:
+            if samples := [row for row in batch if row[0] == SAMPLE]:
                 self._check_samples(samples)
-                batch = [row for row in batch if row[0] != PLACED]
-            yield from self._process(batch)
+                batch = [row for row in batch if row[0] != SAMPLE]
+            yield from self._process_batch(batch)
 
-    def _process(self, batch: Sequence[Row]) -> Iterator[Verdict]:
+    def _process_batch(self, batch: Sequence[Row]) -> Iterator[Verdict]:
         """Process rows; yield the verdicts that no other group reports."""
         items, rows = self._items(batch)
         for _, verdicts in self.execution.process(items, lambda at: self._rows.place(rows[at])):
-            yield from filter(self._is_own, verdicts)
+            yield from filter(self._reports_verdict, verdicts)
 
     def _check_samples(self, samples: Sequence[Row]) -> None:
-        """Check the values of sampled messages, which other groups process."""
-        groups, rows = zip(*map(self._rows.sampled, samples), strict=True)
+        """Check the keys of sampled messages, which other groups process."""
+        groups, rows = zip(*map(self._rows.split_sample, samples), strict=True)
         for group, row, item in zip(groups, rows, self._rows.items(rows), strict=True):
-            if isinstance(item, Event) and self._value_of is not None:
-                self._places.check(self._value_of(item), group, self._rows.place(row))
+            if isinstance(item, Event) and self._key_value is not None:
+                self._places.check(self._key_value(item), group, self._rows.place(row))
 
     def _items(self, batch: Sequence[Row]) -> tuple[list[Item], list[Row]]:
-        """Return the items of rows that this group judges or reports, and the row of each."""
+        """Return the items of rows that this group processes or reports, and the row of each."""
         items: list[Item] = []
         sources: list[Row] = []
         for row, item in zip(batch, self._rows.items(batch), strict=True):
@@ -254,30 +254,30 @@ class Group:
             reports = self._reports and copy != COPY
             self.messages += reports
             if self._ended and self._rows.partition(row) in self._ended:
-                item = self._rows.rejected(row, "its partition has ended (ketal.end)")
+                item = self._rows.rejection(row, "its partition has ended (ketal.end)")
             elif isinstance(item, Event) is not (copy == ALONE) and not isinstance(item, Rejected):
-                item = self._rows.rejected(row, "its type cannot be told: the record has several")
+                item = self._rows.rejection(row, "its type cannot be told: the record has several")
             own: Item | None = item
             if isinstance(item, Rejected):
                 own = item if reports else None
             elif isinstance(item, Control):
                 self.control += self._reports and copy == HOME
-                own = self._control(self._rows.partition(row), item)
+                own = self._apply_control(self._rows.partition(row), item)
             if own is not None:
                 items.append(own)
                 sources.append(row)
         return items, sources
 
-    def _is_own(self, verdict: Verdict) -> bool:
-        """Return whether no other group reports a verdict."""
+    def _reports_verdict(self, verdict: Verdict) -> bool:
+        """Return whether this group reports a verdict, and no other group does."""
         if self._reports:
             return True
-        # The first family reports what is rejected, and what is late by the watermark.
+        # The first family reports rejections, and events that are late by the watermark.
         is_behind = isinstance(verdict, Late) and verdict.reason == BEHIND_WATERMARK
         return not (is_behind or isinstance(verdict, Rejected))
 
-    def _control(self, one: SourcePartition, control: Control) -> Control | None:
-        """Return what a control event of a partition is to the execution, if anything."""
+    def _apply_control(self, one: SourcePartition, control: Control) -> Control | None:
+        """Apply a control event to its partition; return the one for the execution, if any."""
         known = self._work.partitions
         if control.kind == "watermark":
             assert control.time is not None
@@ -291,7 +291,7 @@ class Group:
         return control
 
     def _least_mark(self) -> Control | None:
-        """Return the least `ketal.watermark`, once each partition that goes on has one."""
+        """Return the least mark as a watermark, once each partition has a mark or has ended."""
         known = self._work.partitions
         marks = [
             mark for one, mark in self._marks_s.items() if one is None or one not in self._ended
@@ -301,8 +301,10 @@ class Group:
             return None
         return Control("watermark", time=min(marks))
 
-    def figures(self, verdicts: Counter[tuple[str | None, str | None]]) -> tuple[str | None, ...]:
-        """Return the row of figures: counts since the beginning; `verdicts` are of this batch."""
+    def figures_row(
+        self, verdicts: Counter[tuple[str | None, str | None]]
+    ) -> tuple[str | None, ...]:
+        """Return the row of figures: counts since the beginning, and `verdicts` of this batch."""
         figures = {
             "verdicts": [(kind, pattern, count) for (kind, pattern), count in verdicts.items()],
             "group": self.number,
@@ -317,15 +319,15 @@ class Group:
         text = msgspec.json.encode(figures).decode()
         return FIGURES, None, str(self.number), None, None, text, None
 
-    def counted(self) -> tuple[str | None, ...]:
-        """Return the row of counts: those since the last such row."""
-        counts = self._counts()
+    def counts_row(self) -> tuple[str | None, ...]:
+        """Return the row of counts: the differences to the previous row of counts."""
+        counts = self._current_counts()
         added = {name: count - self._counted.get(name, 0) for name, count in counts.items()}
         self._counted = counts
         return COUNTED, None, None, None, None, msgspec.json.encode(added).decode()
 
-    def _counts(self) -> dict[str, int]:
-        """Return the counts since the beginning; of events, only if this group reports them."""
+    def _current_counts(self) -> dict[str, int]:
+        """Return the counts since the beginning; of events only if this group reports them."""
         summary = self.execution.counts.numbers
         out = dict(summary["events"]) if self._reports else {}
         out["gaps"] = summary["gaps"]

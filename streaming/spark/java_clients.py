@@ -1,9 +1,9 @@
 """Kafka's Java clients, through which Spark reads and writes: their properties, and their topics.
 
-One file describes a job for either engine, so `[kafka.properties]` are kafka-python's for Spark
-too; those with another name in Java's clients are renamed here. A name with a dot is Java's.
+A job file is the same for both engines, so `[kafka.properties]` has kafka-python's names for Spark
+too; they are translated here to the names of Java's clients. A name with a dot is Java's already.
 
-The one rule: what a Java client would refuse is refused before a query is started.
+The one rule: a property that a Java client would refuse is refused before a query is started.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _SASL = {
 _RENAMED = ("client_id", "fetch_max_bytes", "fetch_max_wait_ms", "fetch_min_bytes",
             "max_partition_fetch_bytes", "request_timeout_ms", "sasl_mechanism",
             "security_protocol")  # fmt: skip
-"""What Java's clients have too, with `.` for `_`."""
+"""Properties that Java's clients have under the same name, with `.` for `_`."""
 
 
 def kafka_options(job: Job) -> dict[str, str]:
-    """Return how Spark's connector reaches Kafka, and after how long a call is given up.
+    """Return the options of Spark's connector: the servers, the job's properties, and timeouts.
 
-    It holds what the properties hold; a timeout among them counts.
+    The options may hold passwords, as the properties do. A timeout among the properties overrides
+    that of the job.
 
     Raises
     ------
@@ -48,9 +49,10 @@ def kafka_options(job: Job) -> dict[str, str]:
         if mechanism not in _SASL:
             raise SettingError(f"[kafka.properties] sasl_mechanism {mechanism} takes no password")
         out["sasl.jaas.config"] = (
-            f"{_SASL[mechanism]} required username={_java(user)} password={_java(password)};"
+            f"{_SASL[mechanism]} required username={_jaas_string(user)} "
+            f"password={_jaas_string(password)};"
         )
-    out |= _certificates(given)
+    out |= _pop_certificates(given)
     for name, value in given.items():
         if "." not in name and name not in _RENAMED:
             raise SettingError(
@@ -59,18 +61,18 @@ def kafka_options(job: Job) -> dict[str, str]:
                 "ssl_cafile, ssl_certfile and ssl_keyfile, and Java's own names, those with a dot"
             )
         java = name.replace("_", ".") if name in _RENAMED else name
-        out[java] = _text(value)
+        out[java] = _property_text(value)
     request_ms = out.setdefault("request.timeout.ms", str(min(job.call_timeout_ms, REQUEST_MS_MAX)))
-    # A call is made of requests, and Java's clients refuse one that is over before its request is.
-    # What is no number is left for them to refuse.
+    # A call consists of requests, and Java's clients refuse a timeout of calls that is shorter than
+    # that of requests. A value that is no number is left for them to refuse.
     least_ms = int(request_ms) if request_ms.isdecimal() else 0
     call_ms = str(max(job.call_timeout_ms, least_ms))
     out = {"default.api.timeout.ms": call_ms, "max.block.ms": call_ms, **out}
     return {f"kafka.{name}": value for name, value in out.items()}
 
 
-def _certificates(given: dict[str, Any]) -> dict[str, str]:
-    """Remove the files of certificates from properties; return Java's properties for them."""
+def _pop_certificates(given: dict[str, Any]) -> dict[str, str]:
+    """Remove the files of certificates from `given`; return Java's properties for them."""
     out: dict[str, str] = {}
     if "ssl_cafile" in given:
         out |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": given.pop("ssl_cafile")}
@@ -90,26 +92,26 @@ def _certificates(given: dict[str, Any]) -> dict[str, str]:
     return out
 
 
-def _java(text: Any) -> str:
-    """Return a text as a string of a JAAS configuration."""
+def _jaas_string(text: Any) -> str:
+    """Return a text as a quoted string of a JAAS configuration."""
     return '"' + str(text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _text(value: Any) -> str:
+def _property_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -> dict[str, int]:
-    """Return how many partitions each topic of a job has, outputs included.
+def partition_counts(session: SparkSession, job: Job, options: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of partitions of each topic of a job, including its outputs.
 
-    Asked of Kafka's own client, in Spark's JVM.
+    It calls Kafka's own client in Spark's JVM.
 
     Raises
     ------
     SettingError
-        If a topic is not there.
+        If a topic does not exist, or a property is wrong.
     LostError
-        If Kafka does not answer.
+        If Kafka does not answer, or Spark has no Kafka connector.
     """
     from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -121,7 +123,7 @@ def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -
         given.setProperty(name.removeprefix("kafka."), value)
     out: dict[str, int] = {}
     try:
-        admin = _admin(context, given)
+        admin = _admin_client(context, given)
         try:
             described = admin.describeTopics(jvm.java.util.ArrayList(topics)).topicNameValues()
             for topic in topics:
@@ -142,8 +144,8 @@ def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -
     return out
 
 
-def _admin(context: Any, given: Any) -> Any:
-    """Return a client of Kafka; the connector's classes are known to the thread's loader alone."""
+def _admin_client(context: Any, given: Any) -> Any:
+    """Return an admin client of Kafka, loaded by the thread's loader, which has the connector."""
     jvm = context._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     kind = loader.loadClass("org.apache.kafka.clients.admin.Admin")

@@ -1,8 +1,8 @@
-"""The folder of a job on Spark: on this machine, or on a file system that Spark knows.
+"""The folder of a job on Spark: on this machine, or on another file system that Hadoop supports.
 
-A folder on this machine is locked as long as a job runs in it. Other file systems (`hdfs://`,
-`s3a://`, whatever Hadoop has a class for) have no locks that all of them share. There the job that
-begins last writes its name into the folder, and one that finds another name before it writes ends.
+A folder on this machine is locked as long as a job runs in it. The other file systems (`hdfs://`,
+`s3a://` and so on) have no common kind of lock. There a job that begins writes its own name into
+the folder; before each write it checks that name, and ends if a later job has replaced it.
 
 The one rule: a file appears whole under its name, and is written by one process alone.
 """
@@ -27,7 +27,7 @@ OWNER = "owner"
 
 
 class LocalFolder:
-    """A folder of this machine, for this process alone; made if it is not there."""
+    """A folder on this machine, locked for this process; made if it does not exist."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,31 +46,32 @@ class LocalFolder:
 
     @property
     def address(self) -> str:
-        """The folder as a URI: a path alone would be one of the cluster's file system."""
+        """The folder as a URI: Spark would look for a bare path on the cluster's file system."""
         return f"file://{self._path.absolute()}"
 
     def read(self, name: str) -> bytes:
-        """Return a file's content."""
+        """Return the content of a file."""
         return (self._path / name).read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file whole; it is on the disk when this returns."""
+        """Write a whole file; it is on the disk when this returns."""
         replace_file(self._path / name, content, durable=True)
 
     def names(self, name: str = "") -> list[str]:
-        """Return the names in a folder; none if it does not exist."""
+        """Return the names in a subfolder, by default in this one; empty if it does not exist."""
         folder = self._path / name
         return [one.name for one in folder.iterdir()] if folder.is_dir() else []
 
     def close(self) -> None:
-        """Release the folder."""
+        """Release the lock."""
         self._lock.close()
 
 
 class HadoopFolder:
-    """A folder of a file system that Hadoop knows; made if it is not there, and taken over.
+    """A folder on a file system of Hadoop; made if it does not exist, and taken over if it does.
 
-    It goes through Hadoop's `FileContext`, as Spark's own checkpoint does, with its settings.
+    It is accessed through Hadoop's `FileContext` with the settings of the session, as Spark's own
+    checkpoint is.
     """
 
     def __init__(self, session: SparkSession, address: str) -> None:
@@ -85,7 +86,7 @@ class HadoopFolder:
                 uri = self._jvm.java.net.URI(self.address)
                 self._files = self._hadoop.FileContext.getFileContext(uri, state.newHadoopConf())
                 self._files.mkdir(self._path(), None, True)
-            self._put(OWNER, self._owner)
+            self._replace_file(OWNER, self._owner)
 
     def __str__(self) -> str:
         return self.address
@@ -94,7 +95,7 @@ class HadoopFolder:
         return self._hadoop.Path(f"{self.address}/{name}")
 
     def read(self, name: str) -> bytes:
-        """Return a file's content."""
+        """Return the content of a file."""
         with _as_os_error():
             stream = self._files.open(self._path(name))
             try:
@@ -103,13 +104,13 @@ class HadoopFolder:
                 stream.close()
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file whole; raise a SettingError if another process has taken the folder over."""
+        """Write a whole file; raise a SettingError if another process has taken the folder over."""
         if self.read(OWNER) != self._owner:
             raise SettingError(f"another process runs the job of {self}, and began later")
-        self._put(name, content)
+        self._replace_file(name, content)
 
-    def _put(self, name: str, content: bytes) -> None:
-        """Write a temporary file, and rename it over one that may exist."""
+    def _replace_file(self, name: str, content: bytes) -> None:
+        """Write a temporary file, and rename it to `name`, which replaces an existing file."""
         flags = self._hadoop.CreateFlag
         create = self._jvm.java.util.EnumSet.of(flags.CREATE, flags.OVERWRITE)
         rename = getattr(self._hadoop, "Options$Rename")
@@ -127,7 +128,7 @@ class HadoopFolder:
             self._files.rename(beside, self._path(name), over)
 
     def names(self, name: str = "") -> list[str]:
-        """Return the names in a folder; none if it does not exist."""
+        """Return the names in a subfolder, by default in this one; empty if it does not exist."""
         try:
             with _as_os_error():
                 statuses = self._files.util().listStatus(self._path(name))
@@ -136,12 +137,12 @@ class HadoopFolder:
             return []
 
     def close(self) -> None:
-        """Do nothing: the process that begins next takes the folder over."""
+        """Do nothing: the next process takes the folder over."""
 
 
 @contextlib.contextmanager
 def _as_os_error() -> Iterator[None]:
-    """Raise what Hadoop throws as an OSError."""
+    """Convert exceptions of Hadoop to an OSError."""
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -1,16 +1,16 @@
-"""The operator: the functions that Spark calls on the executors with a key group's rows.
+"""The operator: the functions that Spark calls on the executors with the rows of a key group.
 
-A group's state is one binary value: the execution's records, the partitions that have ended, and
-the counts. Spark passes the columns of the group's new rows; the operator advances to the
+The state of a group is one binary value: the execution's records, the partitions that have ended,
+and the counts. Spark passes the columns of the group's new rows; the operator advances to the
 watermark, sorts the rows by topic, partition and offset, processes them, and returns verdicts as
 columns.
 
-Spark's watermark in a batch is that of the batches before it, and each call has it. It is applied
-before the rows: applied after them, a group would use the watermark of the last batch in which it
-was called, which is old where the group was quiet and had no timer.
+In each call Spark passes the watermark of the batches before the current one. The operator applies
+it before the rows. If it applied it after them, the rows would be judged by the watermark of the
+group's previous call, which may be long ago if the group had no rows and no timer.
 
 The one rule: a group's verdicts do not depend on the worker, nor on the batches in which it had no
-rows. A worker caches the program, and a group, which is used only if its state is the one that
+rows. A worker caches programs and groups; a cached group is used only if its state is the one that
 Spark passes.
 """
 
@@ -33,47 +33,48 @@ from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.rows.row_reader import Row
 
 ROWS_MAX = 10_000
-"""So many verdicts are returned at once."""
+"""How many verdicts are returned in one frame."""
 COLLECT_AFTER = 500_000
-"""Objects made between two collections of garbage cycles."""
+"""How many objects are made between two collections of garbage cycles."""
 
 FREE_BYTES = 64 << 20
-"""So much free memory at the end of its heap a worker keeps for the next batch."""
+"""How much free memory at the end of its heap a worker keeps for the next batch."""
 _MAPPED_BYTES = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 FROZEN_MAX = 256
-"""So many calls in turn leave the cached groups out of garbage collection."""
+"""After how many calls the cached groups are included in garbage collection once."""
 
-_loaded: dict[bytes, Work] = {}
-_groups: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
-_LOADED_MAX, _GROUPS_MAX = 8, 1_024
+_cached_work: dict[bytes, Work] = {}
+_cached_groups: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
+_CACHED_WORK_MAX, _CACHED_GROUPS_MAX = 8, 1_024
 _calls = itertools.count(1)
 
 
-def _work(shipped: bytes, digest: bytes) -> Work:
-    """Return the work that was pickled; a worker loads it once."""
-    work = _loaded.get(digest)
+def _load_work(pickled: bytes, digest: bytes) -> Work:
+    """Return the unpickled work; a worker unpickles it once."""
+    work = _cached_work.get(digest)
     if work is None:
-        if len(_loaded) >= _LOADED_MAX:
-            _loaded.clear()
-            _groups.clear()
-        work = _loaded[digest] = pickle.loads(shipped)
+        if len(_cached_work) >= _CACHED_WORK_MAX:
+            _cached_work.clear()
+            _cached_groups.clear()
+        work = _cached_work[digest] = pickle.loads(pickled)
         settle_worker()
     _drop_importers()
     return work
 
 
 def settle_worker() -> None:
-    """Have a worker collect garbage cycles less often, and keep memory between batches.
+    """Make a worker collect garbage cycles less often, and keep memory between batches.
 
-    The columns of a batch, and arrays made of them, are larger than what the C library of Linux
-    keeps by itself: it would free and map each again, a page fault for every 4 kB.
+    The columns of a batch, and the arrays made from them, are larger than the blocks that the C
+    library of Linux keeps by default: it would unmap and map each again, with a page fault for
+    every 4 kB.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 50)
-    # Other systems, and other C libraries, have no such function.
+    # Other systems and C libraries have no mallopt.
     with contextlib.suppress(ImportError, OSError, TypeError, AttributeError):
         import ctypes
 
@@ -86,9 +87,9 @@ def _drop_importers() -> None:
     """Drop the cached importers of archives that do not change: pyspark's, ketal's and Spark's jar.
 
     At the start of each task pyspark invalidates the caches of all importers, and each importer of
-    an archive reads its directory again: 1,700 names of pyspark.zip for each of 13 packages, and
-    thrice those of the jar, which Spark puts on Python's path; 0.13 s of processor time. What
-    imports from an archive later makes a new importer.
+    an archive reads the archive's directory again: the 1,700 names of pyspark.zip for each of 13
+    packages, and three times those of the jar, which Spark puts on Python's path. That takes 0.13 s
+    of processor time. A later import from an archive makes a new importer.
     """
     loaders = [getattr(sys.modules.get(name), "__loader__", None) for name in ("pyspark", "ketal")]
     archives = {one.archive for one in loaders if isinstance(one, zipimport.zipimporter)}
@@ -102,9 +103,9 @@ def _drop_importers() -> None:
 def _exempt_groups() -> None:
     """Exempt the cached groups from garbage collection.
 
-    After each task pyspark's daemon has a worker collect garbage among all objects; those of the
-    groups are many. Frozen objects are freed by their reference counts, but not in cycles, so now
-    and then all are collected.
+    After each task pyspark's daemon makes a worker collect garbage among all objects, and groups
+    have many. Frozen objects are still freed by reference counting, but not if they are in cycles,
+    so every `FROZEN_MAX` calls all objects are collected.
     """
     if next(_calls) % FROZEN_MAX == 0:
         gc.unfreeze()
@@ -113,52 +114,54 @@ def _exempt_groups() -> None:
 
 
 class Operator:
-    """The functions that Spark calls.
+    """The functions that Spark calls on the executors.
 
-    A pickled `Work` has the compiled tables, so that executors need no compiler.
+    `pickled` is a pickled `Work`, which has the compiled tables, so executors need no compiler.
     """
 
-    def __init__(self, shipped: bytes) -> None:
-        self.shipped = shipped
-        self.digest = hashlib.blake2b(shipped, digest_size=16).digest()
+    def __init__(self, pickled: bytes) -> None:
+        self.pickled = pickled
+        self.digest = hashlib.blake2b(pickled, digest_size=16).digest()
 
-    def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
-        """Process a batch's rows of one group: the function of `applyInPandasWithState`."""
+    def process_stream(
+        self, key: tuple[Any, ...], frames: Iterable[Any], state: Any
+    ) -> Iterator[Any]:
+        """Process the rows of one group in a batch: the function for `applyInPandasWithState`."""
         import pandas
 
-        work = _work(self.shipped, self.digest)
-        group = self._group(work, int(key[0]), state.get[0] if state.exists else None)
+        work = _load_work(self.pickled, self.digest)
+        group = self._restored_group(work, int(key[0]), state.get[0] if state.exists else None)
         out: list[tuple[str | None, ...]] = []
         mark_ms = state.getCurrentWatermarkMs() if work.timed else 0
-        out += map(work.row, group.advance(mark_ms))
+        out += map(work.verdict_row, group.advance(mark_ms))
         if not state.hasTimedOut:
-            out += map(work.row, group.take(_ordered(frames, work.shape.columns)))
-        if work.timed and group.waits:
+            out += map(work.verdict_row, group.process(_sorted_rows(frames, work.shape.columns)))
+        if work.timed and group.awaits_watermark:
             state.setTimeoutTimestamp(max(0, mark_ms) + 1)
-        out += _beside(group, work, Counter((row[0], row[1]) for row in out))
+        out += _extra_rows(group, work, Counter((row[0], row[1]) for row in out))
         blob = group.state()
         state.update((blob,))
-        self._keep(group, blob)
+        self._cache_group(group, blob)
         _exempt_groups()
         for start in range(0, len(out), ROWS_MAX):
             yield pandas.DataFrame(out[start : start + ROWS_MAX], columns=work.output)
 
-    def _group(self, work: Work, number: int, held: bytes | None) -> Group:
-        cached = _groups.pop((self.digest, number), None)
+    def _restored_group(self, work: Work, number: int, held: bytes | None) -> Group:
+        cached = _cached_groups.pop((self.digest, number), None)
         if cached is not None and held is not None and cached[0] == held:
             return cached[1]
         return Group(work, number, None if held is None else bytes(held))
 
-    def _keep(self, group: Group, blob: bytes) -> None:
-        if len(_groups) < _GROUPS_MAX:
-            _groups[self.digest, group.number] = (blob, group)
+    def _cache_group(self, group: Group, blob: bytes) -> None:
+        if len(_cached_groups) < _CACHED_GROUPS_MAX:
+            _cached_groups[self.digest, group.number] = (blob, group)
 
-    def finite(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Process a partition of a table, its groups one after another, each to its end.
+    def process_table(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Process a partition of a table, one group after another: the function for `mapInArrow`.
 
-        The function of `mapInArrow`; no more than a batch of rows is held.
+        Only one batch of rows is in memory at a time.
         """
-        work = _work(self.shipped, self.digest)
+        work = _load_work(self.pickled, self.digest)
         group: Group | None = None
         out: list[tuple[str | None, ...]] = []
         for batch in batches:
@@ -170,36 +173,36 @@ class Operator:
             numbered = zip(numbers, rows, strict=True)
             for number, some in itertools.groupby(numbered, operator.itemgetter(0)):
                 if group is None or group.number != number:
-                    out += _ended(group, work)
+                    out += _conclude(group, work)
                     group = Group(work, number, None)
-                for verdict in group.take([row for _, row in some]):
-                    out.append(work.row(verdict))
+                for verdict in group.process([row for _, row in some]):
+                    out.append(work.verdict_row(verdict))
                     if len(out) >= ROWS_MAX:
-                        yield _arrow(out, work.output)
+                        yield _record_batch(out, work.output)
                         out = []
-        out += _ended(group, work)
+        out += _conclude(group, work)
         for start in range(0, len(out), ROWS_MAX):
-            yield _arrow(out[start : start + ROWS_MAX], work.output)
+            yield _record_batch(out[start : start + ROWS_MAX], work.output)
 
 
-def _ended(group: Group | None, work: Work) -> list[tuple[str | None, ...]]:
+def _conclude(group: Group | None, work: Work) -> list[tuple[str | None, ...]]:
     if group is None:
         return []
-    out = list(map(work.row, group.execution.conclude()))
-    return [*out, *_beside(group, work, Counter())]
+    out = list(map(work.verdict_row, group.execution.conclude()))
+    return [*out, *_extra_rows(group, work, Counter())]
 
 
-def _beside(
+def _extra_rows(
     group: Group, work: Work, verdicts: Counter[tuple[str | None, str | None]]
 ) -> Iterator[tuple[str | None, ...]]:
-    """Yield the rows of figures and counts of a group."""
+    """Yield the rows of figures and of counts of a group, where the work asks for them."""
     if work.figures:
-        yield group.figures(verdicts)
+        yield group.figures_row(verdicts)
     if work.counts:
-        yield group.counted()
+        yield group.counts_row()
 
 
-def _arrow(out: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
+def _record_batch(out: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
     import pyarrow
 
     columns = zip(*out, strict=True)
@@ -210,8 +213,8 @@ def _arrow(out: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
     return pyarrow.record_batch(named)
 
 
-def _ordered(frames: Iterable[Any], names: Sequence[str]) -> list[Row]:
-    """Return the rows of frames, sorted by topic, partition and offset if they have these."""
+def _sorted_rows(frames: Iterable[Any], names: Sequence[str]) -> list[Row]:
+    """Return the rows of frames, sorted by topic, partition and offset if they have offsets."""
     rows: list[Row] = []
     for frame in frames:
         rows += zip(*(frame[name].tolist() for name in names), strict=True)

@@ -1,11 +1,11 @@
 """The DataFrame that `detect` returns: the rows of key groups as verdicts, and their counts.
 
-A group returns each verdict as JSON, and as text columns. The columns that are not text are decoded
-from that JSON in the JVM, if they are selected.
+A group returns each verdict as JSON and as text columns. Columns of other types are decoded from
+the JSON in the JVM, if a query selects them.
 
-Counts are in rows of their own (`Group.counted`), each the difference to the group's last one, so
-that their sum is the count of all groups. `DataFrame.observe` makes that sum beside the rows of a
-query, and the rows of counts are filtered out.
+Counts are in separate rows (`Group.counts_row`), each with the difference to the group's previous
+counts, so that their sum is the count over all groups. `DataFrame.observe` computes that sum while
+a query runs, and the rows of counts are filtered out.
 
 The one rule: a column beside the JSON has the value that the JSON has.
 """
@@ -27,15 +27,15 @@ from ketal.streaming.spark.rows.text import ANY_JSON
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
-_READ = "time string, events array<string>, bindings map<string, array<string>>"
+_DECODED = "time string, events array<string>, bindings map<string, array<string>>"
 
 _COLLECTED = ("0001-01-03T00:00:00Z", "9999-12-29T00:00:00Z")
-"""Between these Python has a datetime in every time zone; of another one `collect` would fail."""
+"""Python has a datetime for times between these in every time zone; `collect` fails for others."""
 
 
-def shown(rows: DataFrame) -> DataFrame:
-    """Return the rows of key groups as verdicts, with the columns that `detect` documents."""
-    read = F.from_json("json", _READ, ANY_JSON)
+def verdict_rows(rows: DataFrame) -> DataFrame:
+    """Return the verdicts of key groups with the columns that `detect` documents."""
+    read = F.from_json("json", _DECODED, ANY_JSON)
     at = read["time"].try_cast("timestamp")
     first, last = (F.lit(one).cast("timestamp") for one in _COLLECTED)
     return rows.select(
@@ -47,8 +47,8 @@ def shown(rows: DataFrame) -> DataFrame:
     )
 
 
-def observed(rows: DataFrame, program: Program, counts: Observation | str) -> DataFrame:
-    """Return the rows that are verdicts; Spark observes the sums of the rows of counts.
+def observe_counts(rows: DataFrame, program: Program, counts: Observation | str) -> DataFrame:
+    """Return the rows of verdicts only, with `counts` observing the sums of the rows of counts.
 
     Raises
     ------
@@ -62,13 +62,13 @@ def observed(rows: DataFrame, program: Program, counts: Observation | str) -> Da
     numbers = F.from_json(F.when(is_counted, F.col("json")), "map<string, bigint>")
     sums = [
         F.coalesce(F.sum(F.try_element_at(numbers, F.lit(name))), F.lit(0)).alias(name)
-        for name in _names(program)
+        for name in _count_names(program)
     ]
     return rows.observe(counts, *sums).where(~is_counted)
 
 
-def _names(program: Program) -> list[str]:
-    """Return the names of the counts, as in `Group.counted`."""
+def _count_names(program: Program) -> list[str]:
+    """Return the names of the counts in `Group.counts_row`."""
     of_pattern = [item.name for item in fields(Counts) if item.name != "listed"]
     of_patterns = [f"{pattern}.{name}" for pattern in program.names for name in of_pattern]
     return [*Tally().to_dict(), "gaps", *of_patterns]

@@ -1,10 +1,10 @@
-"""The Spark that a job runs on.
+"""The Spark session that a job runs on.
 
-Under `spark-submit`, or where a program has a session already, that Spark is used as it is, with
-settings of the job's own for streaming. Otherwise one is started in this process: all cores, the
-Kafka connector of the installed pyspark, the Java that `ketal.streaming.jvm.java` finds. The jars
-are downloaded as the broker's are, and not by Spark, which logs a hundred lines of it at each
-start; its log level is error.
+Under `spark-submit`, or if the process has a Spark already, the job uses that Spark, in its own
+session with its own settings for streaming. Otherwise it starts a Spark in this process, with all
+cores, the Kafka connector for the installed pyspark, the Java that `ketal.streaming.jvm.java`
+finds, and the log level error. The jars are downloaded like those of the broker, and not by Spark,
+which would log a hundred lines about them at each start.
 
 The one rule: nothing of a user's session is changed.
 """
@@ -23,7 +23,7 @@ from ketal.errors import LostError, SettingError
 from ketal.files.file_replacement import replace_file
 from ketal.files.user_folders import cache_folder
 from ketal.streaming.job.file import Job
-from ketal.streaming.jvm.artifacts import jars_of, spark_connector
+from ketal.streaming.jvm.artifacts import fetch_jars, spark_connector
 from ketal.streaming.jvm.java import Java, find_java, newest_for_spark, spark_home
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Of the batches before the last one a job never has need; Spark would keep 100.
+    # A job needs the last batches only; Spark would keep 100.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.session.timeZone": "UTC",
 }
-_OF_OWN = {
+_OWN_SPARK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -50,15 +50,15 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
-# Without a level of its own it would set another one, and write that it did.
+# Without this the gateway would set its own log level, and print that it did.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"
 
 
 def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession, bool]:
-    """Return a session for a job, and whether it was started for it.
+    """Return a session for a job, and whether its Spark was started for the job.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession
     ArtifactsError
         If the Kafka connector cannot be downloaded.
     LostError
-        If it does not start.
+        If Spark does not start.
     """
     try:
         from py4j.protocol import Py4JError
@@ -79,28 +79,30 @@ def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession
         if missing.name not in ("py4j", "pyspark"):
             raise
         raise SettingError("pyspark is not installed: pip install 'ketal[spark]'") from None
-    # A session is active in one thread only; a process has one context.
-    own = SparkContext._active_spark_context is None and _SUBMITTED not in os.environ
+    # Not the active session, which belongs to a thread: a process has one context.
+    own = SparkContext._active_spark_context is None and _SUBMIT_VARIABLE not in os.environ
     try:
-        session = _started(job, notify) if own else SparkSession.builder.getOrCreate().newSession()
+        session = (
+            _start_spark(job, notify) if own else SparkSession.builder.getOrCreate().newSession()
+        )
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
         tasks = session.sparkContext.defaultParallelism
-        # A checkpoint keeps the number that it began with.
+        # A query with a checkpoint keeps the number of its first start.
         session.conf.set("spark.sql.shuffle.partitions", str(tasks))
     except (Py4JError, ConnectionError) as fault:
-        # Its JVM may be gone before it has answered once.
+        # The JVM may end before it has answered the first call.
         raise LostError(f"Spark did not start: {fault or type(fault).__name__}") from None
     return session, own
 
 
 def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -> str:
-    """Return the Kafka connector of the installed pyspark as `spark.jars` takes it."""
-    folder = jars_of(spark_connector(version("pyspark")), java, notify=notify)
+    """Return the jars of the Kafka connector for the installed pyspark, as for `spark.jars`."""
+    folder = fetch_jars(spark_connector(version("pyspark")), java, notify=notify)
     return ",".join(map(str, sorted(folder.glob("*.jar"))))
 
 
-def _started(job: Job, notify: Callable[[str], None]) -> SparkSession:
+def _start_spark(job: Job, notify: Callable[[str], None]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -111,9 +113,9 @@ def _started(job: Job, notify: Callable[[str], None]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"ketal {job.group_id}").master("local[*]")
     settings = {
-        **_OF_OWN,
+        **_OWN_SPARK,
         "spark.jars": ",".join(map(str, job.jars)) or connector_jars(java, notify),
-        # Before the options that are the user's.
+        # The default options come before the user's own, which so override them.
         "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
     }
     for name, value in settings.items():
@@ -129,8 +131,8 @@ def _started(job: Job, notify: Callable[[str], None]) -> SparkSession:
 def remove_artifacts(session: SparkSession) -> None:
     """Remove the folder for artifacts that Spark 4.0.0 makes in the working directory.
 
-    No setting moves it (SPARK-52396; later versions have it among the temporary files), and it
-    stays when the driver ends. It is empty, and made anew where an artifact comes.
+    No setting moves the folder (SPARK-52396; later versions make it among the temporary files), and
+    it stays when the driver ends. It is empty, and Spark makes it again when it needs it.
     """
     from py4j.protocol import Py4JError
 
@@ -139,7 +141,7 @@ def remove_artifacts(session: SparkSession) -> None:
         manager = getattr(jvm.org.apache.spark.sql.artifact, "ArtifactManager$")
         folder = Path(getattr(manager, "MODULE$").artifactRootDirectory().toString())
     except (Py4JError, TypeError):
-        return  # A Spark that keeps them elsewhere.
+        return  # Another version of Spark, which has the folder elsewhere.
     if folder.parent == Path("artifacts").absolute():
         with contextlib.suppress(OSError):
             folder.rmdir()

@@ -1,17 +1,17 @@
-"""The sink of a batch's verdicts: the function of `foreachBatch`.
+"""The sink of the verdicts of a batch: the function for `foreachBatch`.
 
-Spark replays a batch after a crash before its commit; the operator returns the same verdicts, with
-the same ids. The number and offsets of the last batch that was written are stored beside the
-checkpoint, so a replay of that batch runs for its state alone. A batch that a crash left half
-written is written again, and so are batches that a checkpoint has lost: at least once.
+After a crash before its commit Spark replays a batch, and the operator returns the same verdicts
+with the same ids. The number and the offsets of the last batch that was written are stored beside
+the checkpoint, so a replay of that batch only updates the state. A batch that a crash left
+half-written is written again, and so are batches that a checkpoint has lost: at least once.
 
-A batch is computed once, by all tasks, and cached by the executors, while its rows of figures go
-to the driver, one for each key group that was called. They hold sums since the beginning, so they
-are idempotent, and the counts of the batch's verdicts by kind. Only where there are verdicts the
-batch is read again, once for each kind of output: those for a topic are sent by the executors,
-those for a file or standard output go to the driver in pieces.
+A batch is computed once, by all tasks, and cached by the executors. In the same pass its rows of
+figures go to the driver, one for each key group that was called. They have sums since the
+beginning, so they are idempotent, and the counts of the batch's verdicts by kind. Only if there are
+verdicts, the batch is read again, once for each kind of output: verdicts for a topic are sent by
+the executors, verdicts for a file or standard output go to the driver in pieces.
 
-The one rule: a batch that returns from here is written, to the disk or to Kafka.
+The one rule: when `Sink.write` returns, the batch is written, to the disk or to Kafka.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RenderedVerdict:
-    """A verdict of an executor, as the columns of its row have it."""
+    """A verdict that an executor has rendered, as the columns of its row."""
 
     kind: str
     id: str | None
-    """A rejection has none."""
+    """The id of the verdict; None for a rejection."""
     json: str
     line: str
-    """The verdict for people."""
+    """The verdict as a line for people."""
 
     def to_dict(self) -> Any:
         """Return the verdict as a JSON object."""
@@ -56,7 +56,10 @@ class RenderedVerdict:
 
 @dataclass(frozen=True)
 class Sink:
-    """Writes batches, stores which was the last, and counts verdicts of a kind, of a pattern."""
+    """Writes batches, records the last one in the checkpoint, and counts verdicts.
+
+    `count` is called with a kind, a pattern, and the number of verdicts.
+    """
 
     job: Job
     options: Mapping[str, str]
@@ -65,17 +68,17 @@ class Sink:
     count: Callable[[str, str | None, int], None]
 
     def write(self, batch: DataFrame, number: int) -> None:
-        """Write a batch. It is computed in any case, and once, since that updates the state."""
+        """Write a batch, unless it was written before; compute it anyway, to update the state."""
         if self.checkpoint.has_written(number):
             batch.write.format("noop").mode("overwrite").save()
             return
         batch = batch.persist()
         try:
-            self._written(batch, number)
+            self._write_batch(batch, number)
         finally:
             batch.unpersist()
 
-    def _written(self, batch: DataFrame, number: int) -> None:
+    def _write_batch(self, batch: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
         is_figures = F.col("verdict") == FIGURES
@@ -86,29 +89,29 @@ class Sink:
             for kind, pattern, count in figures.pop("verdicts"):
                 counts[kind, pattern] += count
         targets = {self.job.output_of(kind).kind for kind, _ in counts}
-        verdicts = batch.where(~is_figures).withColumn("topic", self._topic())
+        verdicts = batch.where(~is_figures).withColumn("topic", self._topic_column())
         if "kafka" in targets:
             self._send(verdicts.where(F.col("topic").isNotNull()))
         if targets - {"kafka"}:
             self._write_local(verdicts.where(F.col("topic").isNull()))
         for (kind, pattern), count in counts.items():
             self.count(kind, pattern, count)
-        self.checkpoint.wrote(number, groups)
+        self.checkpoint.record_written(number, groups)
 
     def _write_local(self, verdicts: DataFrame) -> None:
         for row in verdicts.select("verdict", "id", "json", "line").toLocalIterator():
             verdict: Any = RenderedVerdict(*row)
             self.outputs.add(verdict)
-            if self.outputs.bytes >= PENDING_BYTES_MAX:
-                self._write_out()
-        self._write_out()
+            if self.outputs.pending_bytes >= PENDING_BYTES_MAX:
+                self._flush_outputs()
+        self._flush_outputs()
 
-    def _write_out(self) -> None:
+    def _flush_outputs(self) -> None:
         self.outputs.write()
         self.outputs.clear()
 
-    def _topic(self) -> Column:
-        """Return the topic of a verdict; null for one of another output."""
+    def _topic_column(self) -> Column:
+        """Return a column with the topic of a verdict; null if its output is no topic."""
         from pyspark.sql import functions as F
 
         rejected, verdicts = (
@@ -121,13 +124,13 @@ class Sink:
         from pyspark.sql import functions as F
 
         fits = F.octet_length("json") <= self.job.limits.message_bytes_max
-        value = F.when(fits, F.col("json")).otherwise(_too_large())
+        value = F.when(fits, F.col("json")).otherwise(_overflow_json())
         writer = rows.select("topic", F.col("id").alias("key"), value.alias("value")).write
         writer.format("kafka").options(**self.options).save()
 
 
-def _too_large() -> Column:
-    """Return the overflow verdict that replaces one too large for a message."""
+def _overflow_json() -> Column:
+    """Return a column with the overflow verdict that replaces a verdict too large for a message."""
     from pyspark.sql import functions as F
 
     given_up = F.concat(F.lit("the content of a "), F.col("verdict"), F.lit(" verdict of "),

@@ -1,9 +1,9 @@
 """The Spark engine of `ketal stream`: a query from topics through key groups to the outputs.
 
-Spark commits state and offsets to its checkpoint, batch by batch; the engine starts the query,
-passes each batch to the sink, and reports figures. A query ends of itself by a fault of the
-settings, by saved state that does not fit, or when Kafka is away: then the query is restarted on
-its checkpoint, until Kafka has been away for `lost_after_ms`.
+Spark commits state and offsets to its checkpoint, batch by batch. The engine starts the query,
+passes each batch to the sink, and reports figures. A fault of the settings and saved state that
+does not fit end the query and the job. An outage of Kafka ends the query only, which is then
+restarted on its checkpoint, until the outage has lasted for `lost_after_ms`.
 
 The one rule: a batch is finished, or processed again from the checkpoint.
 """
@@ -27,13 +27,13 @@ from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
-from ketal.streaming.job.messages import Outside
+from ketal.streaming.job.messages import MessageMetadata
 from ketal.streaming.job.metrics import Hooks
-from ketal.streaming.job.outputs import ClosedPipeError, Outputs, refused_as_too_large
+from ketal.streaming.job.outputs import ClosedPipeError, Outputs, too_large_error
 from ketal.streaming.spark import families as grouping
-from ketal.streaming.spark import verdicts
+from ketal.streaming.spark import group_rows
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
-from ketal.streaming.spark.java_clients import kafka_options, partitions_of
+from ketal.streaming.spark.java_clients import kafka_options, partition_counts
 from ketal.streaming.spark.session import spark_session
 from ketal.streaming.spark.sink import Sink
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 WAIT_S = 0.2
-LOOK_S = 1.0
+CHECK_S = 1.0
 RETRY_S = 3.0
-_OURS = re.compile(r"ketal\.errors\.(\w+): (.*)")
+_KETAL_ERROR = re.compile(r"ketal\.errors\.(\w+): (.*)")
 _WORKER = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([\w.]+): (.*)")
-_PASSING = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connection", "BrokenPipe",
+_TRANSIENT = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connection", "BrokenPipe",
             "Timeout", "Blocking", "Interrupted")  # fmt: skip
-"""How exceptions of a worker begin that a retry may not raise."""
-_GONE = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
+"""Prefixes of the names of those exceptions of a worker after which a retry may succeed."""
+_DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
 _NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
 _TOO_LARGE = re.compile(r"RecordTooLargeException")
 _NOT_ALLOWED = re.compile(r"\w+(?:Authentication|Authorization)Exception")
@@ -70,14 +70,14 @@ class SparkEngine(JobEngine):
         self.families = grouping.families(program, job.key_groups)
         self._options = kafka_options(job)
         self._failure: BaseException | None = None
-        self._looked_s = 0.0
-        self._leaving = False
-        """Whether the query is in a batch that is not to run."""
+        self._checked_s = 0.0
+        self._is_waiting_for_stop = False
+        """Whether the query waits in `_wait_for_stop`, in a batch that must not run."""
 
     def run(self) -> None:
-        """Run batches; the one that runs at the end is finished."""
+        """Run batches until the job must end; finish the batch that runs then."""
         with contextlib.ExitStack() as stack:
-            # Spark takes a while to start: a folder of this machine is checked before.
+            # Spark takes a while to start, so a folder of this machine is checked first.
             session = self._session(stack) if self.job.store.is_remote else None
             checkpoint = Checkpoint(self.job, self.program, session, self.hooks.notify)
             stack.callback(checkpoint.close)
@@ -91,31 +91,31 @@ class SparkEngine(JobEngine):
             self._run(session or self._session(stack), checkpoint, outputs)
 
     def _session(self, stack: contextlib.ExitStack) -> SparkSession:
-        """Return a session, which ends with the stack where it is the job's own."""
+        """Return a session; if its Spark was started for the job, it ends with the stack."""
         session, own = spark_session(self.job, self.hooks.notify)
         if own:
-            stack.callback(_end, session)
+            stack.callback(_stop_spark, session)
         return session
 
     def _run(self, session: SparkSession, checkpoint: Checkpoint, outputs: Outputs) -> None:
         from py4j.protocol import Py4JNetworkError
 
-        sink = Sink(self.job, self._options, outputs, checkpoint, self.figures.verdict)
+        sink = Sink(self.job, self._options, outputs, checkpoint, self.figures.count_verdicts)
         try:
             while not self.stopping:
                 try:
-                    counts = partitions_of(session, self.job, self._options)
+                    counts = partition_counts(session, self.job, self._options)
                     starting = checkpoint.begin(counts)
-                    rows = self._verdicts(session, counts, starting)
-                    query = self._started(session, checkpoint, sink, rows)
-                    self._live(query, checkpoint)
+                    rows = self._group_rows(session, counts, starting)
+                    query = self._start_query(session, checkpoint, sink, rows)
+                    self._follow(query, checkpoint)
                     break
                 except LostError as lost:
                     outputs.clear()
-                    self.failed(str(lost), "lost", lost)
+                    self.report_failure(str(lost), "lost", lost)
                     self.wait(RETRY_S)
         except (Py4JNetworkError, ConnectionError) as fault:
-            # A signal to the whole group of processes ends Spark as well.
+            # A signal to the whole process group ends Spark as well, so then this is no fault.
             if not self.stopping:
                 raise LostError(f"Spark is lost: {fault or type(fault).__name__}") from None
         finally:
@@ -124,10 +124,12 @@ class SparkEngine(JobEngine):
 
     # --- a query ---
 
-    def _verdicts(self, session: SparkSession, counts: dict[str, int], starting: str) -> DataFrame:
-        """Return the rows of the key groups for the messages of the topics."""
+    def _group_rows(
+        self, session: SparkSession, counts: dict[str, int], starting: str
+    ) -> DataFrame:
+        """Return a stream of the rows that the key groups emit for the messages of the topics."""
         job = self.job
-        wants_headers = bool(Outside(Shape(job.source, kafka=True).paths).headers)
+        wants_headers = bool(MessageMetadata(Shape(job.source, kafka=True).paths).headers)
         events = (
             session.readStream.format("kafka")
             .options(**self._options)
@@ -138,7 +140,7 @@ class SparkEngine(JobEngine):
             .option("includeHeaders", str(wants_headers).lower())
             .load()
         )
-        return verdicts(
+        return group_rows(
             self.program,
             events,
             key_groups=job.key_groups,
@@ -149,22 +151,22 @@ class SparkEngine(JobEngine):
             figures=True,
         )
 
-    def _started(
+    def _start_query(
         self, session: SparkSession, checkpoint: Checkpoint, sink: Sink, rows: DataFrame
     ) -> StreamingQuery:
-        """Return a query that writes rows to the sink, on the checkpoint."""
+        """Start a query that writes rows to the sink, with the checkpoint."""
         from pyspark.errors import PySparkException
 
         def write(batch: Any, number: int) -> None:
             if self.stopping:
-                self._leave(session)
+                self._wait_for_stop(session)
             began_s = time.monotonic()
             try:
                 sink.write(batch, number)
             except BaseException as fault:
                 self._failure = fault
                 raise
-            self.figures.committed(time.monotonic() - began_s)
+            self.figures.count_commit(time.monotonic() - began_s)
             self.failing_since_s = None
             if self._all_ended(checkpoint):
                 self.stopping = True
@@ -178,72 +180,75 @@ class SparkEngine(JobEngine):
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{self.job.trigger_ms} milliseconds")
-        self._failure, self._leaving = None, False
+        self._failure, self._is_waiting_for_stop = None, False
         try:
             return writer.start()
         except PySparkException as fault:
-            raise self._fault_of(str(fault)) from None
+            raise self._classified_fault(str(fault)) from None
 
-    def _leave(self, session: SparkSession) -> None:
-        """Wait in a batch that is not to run, until its query is stopped.
+    def _wait_for_stop(self, session: SparkSession) -> None:
+        """Wait in a batch that must not run, until its query is stopped.
 
-        An exception would end the query too, and Spark logs two screens of each. Stopping a query
-        interrupts the thread that sleeps here, which Spark does not log as a failure.
+        An exception would end the query too, but Spark logs two screens of text about it. Stopping
+        a query interrupts the thread that sleeps here, which Spark does not log as a failure.
         """
         from py4j.protocol import Py4JJavaError
 
-        self._leaving = True
+        self._is_waiting_for_stop = True
         context: Any = session.sparkContext
         try:
             context._jvm.java.lang.Thread.sleep(sys.maxsize)
         except Py4JJavaError as interrupt:
-            # Spark matches it by a regular expression, whose recursion a long text overflows.
+            # Spark matches the stack trace with a regular expression, which overflows the stack
+            # if the text is long.
             none = context._gateway.new_array(context._jvm.java.lang.StackTraceElement, 0)
             interrupt.java_exception.setStackTrace(none)
             raise
 
-    def _live(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
-        """Wait until a query ends; end it where it is to stop, between two batches."""
+    def _follow(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
+        """Wait until a query ends; stop it between two batches when the job must end."""
         from pyspark.errors import PySparkException
 
         try:
             while not query.awaitTermination(WAIT_S):  # type: ignore[arg-type]
-                self._look(query, checkpoint)
-                if self.stopping and (self._leaving or not query.status["isTriggerActive"]):
+                self._update_figures(query, checkpoint)
+                if self.stopping and (
+                    self._is_waiting_for_stop or not query.status["isTriggerActive"]
+                ):
                     query.stop()
-            self._look(query, checkpoint, now=True)
+            self._update_figures(query, checkpoint, now=True)
         except PySparkException as fault:
             if self.stopping and self._failure is None:
                 return
-            raise self._fault_of(str(fault)) from None
+            raise self._classified_fault(str(fault)) from None
         finally:
             if query.isActive:
                 query.stop()
 
-    def _fault_of(self, text: str) -> BaseException:
-        """Return the fault that ended a query, of which Spark's message is the text."""
+    def _classified_fault(self, text: str) -> BaseException:
+        """Return the fault that ended a query; `text` is Spark's message."""
         failure = self._failure
         if isinstance(failure, KetalError | OSError | ClosedPipeError):
             return failure
         if failure is not None:
-            # It came from Spark, and only its text has the cause.
+            # An exception of Spark, whose text alone has the cause.
             text = f"{text}\n{failure}"
-        if (worker := _of_worker(text)) is not None:
+        if (worker := _worker_fault(text)) is not None:
             return worker
-        if _GONE.search(text):
+        if _DATA_LOSS.search(text):
             return StateError(
                 "the messages that the checkpoint is to go on with are no longer in the topic; "
                 "take another [state] store to start anew"
             )
         if _NO_TOPIC.search(text):
-            return SettingError(f"a topic is not there any more: {_brief(text)}")
+            return SettingError(f"a topic is not there any more: {_last_cause(text)}")
         if _TOO_LARGE.search(text):
             topics = ", ".join(one.name for one in self.job.outputs if one.kind == "kafka")
-            return refused_as_too_large(self.job, f"{_brief(text)} (topic {topics})")
+            return too_large_error(self.job, f"{_last_cause(text)} (topic {topics})")
         if _NOT_ALLOWED.search(text):
-            return SettingError(f"[kafka.properties] {_brief(text)}")
+            return SettingError(f"[kafka.properties] {_last_cause(text)}")
         what = "Kafka" if _KAFKA.search(text) else "Spark"
-        return LostError(f"{what} failed: {_brief(text)}")
+        return LostError(f"{what} failed: {_last_cause(text)}")
 
     # --- figures ---
 
@@ -252,11 +257,13 @@ class SparkEngine(JobEngine):
         count = sum(family.groups for family in self.families)
         return len(groups) == count and all(of["ended"] for of in groups.values())
 
-    def _look(self, query: StreamingQuery, checkpoint: Checkpoint, now: bool = False) -> None:
+    def _update_figures(
+        self, query: StreamingQuery, checkpoint: Checkpoint, now: bool = False
+    ) -> None:
         now_s = time.monotonic()
-        if not now and now_s - self._looked_s < LOOK_S:
+        if not now and now_s - self._checked_s < CHECK_S:
             return
-        self._looked_s = now_s
+        self._checked_s = now_s
         progress: Any = query.lastProgress
         groups = list(checkpoint.written.groups.values())
         reporting = [of for of in groups if of["tells"]]
@@ -269,7 +276,7 @@ class SparkEngine(JobEngine):
             live_runs=sum(of["live_runs"] for of in groups),
             watermark_s=_watermark_s(progress),
         )
-        self.vacuity_watch.look(now_s, lambda: grouping.findings_of_groups(self.families, groups))
+        self.vacuity_watch.update(now_s, lambda: grouping.findings_of_groups(self.families, groups))
         self.hooks.report(self.figures)
 
     def _summary(self, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -284,14 +291,14 @@ class SparkEngine(JobEngine):
             "events": total(of["events"] for of in reporting) or Tally().to_dict(),
             "patterns": patterns,
             "gaps": sum(of["gaps"] for of in groups),
-            # A part sees the counters of every node with holes; a group that sees all knows them.
+            # In one of several groups counters have holes; only a group with all events can tell.
             "holes": sum(of["holes"] for of in reporting) if whole else 0,
             "kafka": {name: sum(of[name] for of in reporting) for name in ("messages", "control")},
         }
 
 
 def _lag(progress: Any) -> dict[str, int]:
-    """Return how many messages of each partition no batch has read yet."""
+    """Return for each partition the number of messages that no batch has read yet."""
     out: dict[str, int] = {}
     for source in progress.get("sources", ()) if progress else ():
         latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
@@ -303,41 +310,41 @@ def _lag(progress: Any) -> dict[str, int]:
 
 
 def _watermark_s(progress: Any) -> float | None:
-    """Return Spark's watermark; None as long as it is the epoch, where it begins."""
+    """Return Spark's watermark; None as long as it is at the epoch, its initial value."""
     mark = progress["eventTime"].get("watermark") if progress else None
     return (seconds(mark) or None) if mark else None
 
 
 def _offsets(value: Any) -> dict[str, dict[str, int]]:
-    # A source that was not polled yet has None, of which pyspark makes a text.
+    # A source that was not polled yet has None, which pyspark converts to text.
     read = json.loads(value) if isinstance(value, str) and value.startswith("{") else value
     return read if isinstance(read, dict) else {}
 
 
-def _of_worker(text: str) -> BaseException | None:
-    """Return what an executor's Python raised, if a retry would raise it again."""
-    if ours := _OURS.search(text):
+def _worker_fault(text: str) -> BaseException | None:
+    """Return the exception of an executor's Python, if a retry would raise it again; else None."""
+    if ours := _KETAL_ERROR.search(text):
         if issubclass(getattr(errors, ours[1], KetalError), StateError):
             return StateError(f"{ours[2]}\n{HINT}")
         return SettingError(ours[2])
     for name, what in _WORKER.findall(text):
         if name in ("ImportError", "ModuleNotFoundError"):
             return SettingError(f"the executors cannot import what they need: {what}")
-        if not name.startswith(_PASSING):
+        if not name.startswith(_TRANSIENT):
             return RuntimeError(f"an executor failed: {name}: {what}")
     return None
 
 
-def _brief(text: str) -> str:
-    """Return the last cause in a message of Spark's; without one, its first line."""
+def _last_cause(text: str) -> str:
+    """Return the last cause in a message of Spark; the first line if it has no cause."""
     lines = [line.strip() for line in text.splitlines()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     cause = causes[-1] if causes else next((line for line in lines if line), text)
     return cause.removeprefix("Caused by: ")[:300]
 
 
-def _end(session: SparkSession) -> None:
-    """Stop a Spark that was started for the job, unless it has ended already."""
+def _stop_spark(session: SparkSession) -> None:
+    """Stop the Spark that was started for the job, unless it has ended already."""
     from py4j.protocol import Py4JError
 
     with contextlib.suppress(Py4JError, ConnectionError, OSError):

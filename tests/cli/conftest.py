@@ -36,8 +36,8 @@ PHASES = """pattern Phases {
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a command said, and its exit code."""
+class CommandResult:
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
@@ -56,7 +56,7 @@ class Said:
         return self.objects[-1]["summary"]
 
 
-Ketal = Callable[..., Said]
+Ketal = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -66,13 +66,13 @@ def ketal(
     """Return a function that runs `ketal` with these words, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*words: str | Path, stdin: str | bytes = b"") -> Said:
+    def call(*words: str | Path, stdin: str | bytes = b"") -> CommandResult:
         raw = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
         capfd.readouterr()
         code = main([str(word) for word in words])
         captured = capfd.readouterr()
-        return Said(code, captured.out, captured.err)
+        return CommandResult(code, captured.out, captured.err)
 
     return call
 

@@ -24,14 +24,14 @@ TWO_WORDS = [
 
 
 def test_a_person_is_shown_the_numbers(ketal: Ketal, write: Write) -> None:
-    said = ketal("cuts", write("run.jsonl", RUN))
-    assert (said.code, said.out, said.err) == (0, SHOWN, "")
+    result = ketal("cuts", write("run.jsonl", RUN))
+    assert (result.code, result.out, result.err) == (0, SHOWN, "")
 
 
 def test_json_is_one_object_with_whole_numbers(ketal: Ketal, write: Write) -> None:
-    said = ketal("cuts", "--output", "json", write("run.jsonl", RUN + "torn\n"))
-    assert said.code == 0
-    assert said.objects == [
+    result = ketal("cuts", "--output", "json", write("run.jsonl", RUN + "torn\n"))
+    assert result.code == 0
+    assert result.objects == [
         {
             "cuts": {
                 "executions": [
@@ -55,18 +55,18 @@ def test_json_is_one_object_with_whole_numbers(ketal: Ketal, write: Write) -> No
 
 def test_json_has_every_digit(ketal: Ketal, write: Write) -> None:
     lines = [event(f"n{n}", "x", {f"n{n}": c}) for n in range(3) for c in range(1, 4_001)]
-    said = ketal("cuts", "--output", "json", write("wide.jsonl", "".join(lines)))
-    assert said.code == 0
-    text = said.out.split('"linear_extensions":')[1].split(",")[0]
+    result = ketal("cuts", "--output", "json", write("wide.jsonl", "".join(lines)))
+    assert result.code == 0
+    text = result.out.split('"linear_extensions":')[1].split(",")[0]
     assert text.isdigit()
     assert len(text) > 5_000
-    assert f'"cuts":{4_001**3},' in said.out
+    assert f'"cuts":{4_001**3},' in result.out
 
 
 def test_each_execution_is_named_and_one_can_be_picked(ketal: Ketal, write: Write) -> None:
     log = write("two.log", TWO)
-    said = ketal("cuts", *TWO_WORDS, log)
-    assert said.out == (
+    result = ketal("cuts", *TWO_WORDS, log)
+    assert result.out == (
         "execution          one\nevents             1, nodes 1\n"
         "consistent cuts    2\nlinear extensions  1\n\n"
         "execution          two\nevents             2, nodes 2\n"
@@ -87,10 +87,10 @@ def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:
         event("b", "x", {"b": 1}),
         event("b", "x", {"a": 1, "b": 2}),
     ]
-    said = ketal("cuts", "--limit", "counted_cuts_max=3", write("n.jsonl", "".join(lines)))
-    assert said.code == 0
-    assert "more than 4 (limit counted_cuts_max)" in said.lines[1]
-    assert said.lines[2].startswith("linear extensions  at least ")
+    result = ketal("cuts", "--limit", "counted_cuts_max=3", write("n.jsonl", "".join(lines)))
+    assert result.code == 0
+    assert "more than 4 (limit counted_cuts_max)" in result.lines[1]
+    assert result.lines[2].startswith("linear extensions  at least ")
 
 
 # --- pictures -----------------------------------------------------------------
@@ -120,9 +120,9 @@ def test_a_name_says_what_is_drawn_and_to_says_it_too(ketal: Ketal, write: Write
 def test_what_cannot_be_drawn_is_an_error(
     words: list[str], reason: str, ketal: Ketal, write: Write
 ) -> None:
-    said = ketal("cuts", *words, write("run.jsonl", RUN))
-    assert (said.code, said.out) == (2, "")
-    assert reason in said.err
+    result = ketal("cuts", *words, write("run.jsonl", RUN))
+    assert (result.code, result.out) == (2, "")
+    assert reason in result.err
     assert not Path("lattice.png").exists()
 
 
@@ -140,9 +140,9 @@ def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> 
 
 def test_clocks_of_no_execution_name_the_auditor(ketal: Ketal, write: Write) -> None:
     lines = [event("a", "x", {"a": 1, "c": 9}), event("b", "x", {"a": 1, "b": 1})]
-    said = ketal("cuts", write("bad.jsonl", "".join(lines)))
-    assert (said.code, said.out) == (2, "")
-    assert "`ketal audit` says what is wrong" in said.err
+    result = ketal("cuts", write("bad.jsonl", "".join(lines)))
+    assert (result.code, result.out) == (2, "")
+    assert "`ketal audit` says what is wrong" in result.err
 
 
 def test_ctrl_c_ends_with_its_exit_code(
@@ -152,9 +152,9 @@ def test_ctrl_c_ends_with_its_exit_code(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ketal.explanation.cuts.cut_report.count_cuts", interrupted)
-    said = ketal("cuts", write("run.jsonl", RUN))
-    assert (said.code, said.out) == (INTERRUPTED, "")
-    assert said.err == "ketal: interrupted: the cuts were not counted to their end\n"
+    result = ketal("cuts", write("run.jsonl", RUN))
+    assert (result.code, result.out) == (INTERRUPTED, "")
+    assert result.err == "ketal: interrupted: the cuts were not counted to their end\n"
 
 
 def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:

@@ -24,11 +24,11 @@ def demo(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("bug", ["applies-when-off", "stale-copy"])
 def test_a_bug_is_found_drawn_and_explained(bug: str, tmp_path: Path) -> None:
-    said = demo("--bug", bug, "--shuffles", "20", "--folder", str(tmp_path))
-    assert (said.returncode, said.stderr) == (0, "")
-    lines = said.stdout.splitlines()
+    result = demo("--bug", bug, "--shuffles", "20", "--folder", str(tmp_path))
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80 or str(tmp_path) in max(lines, key=len)
-    assert "\x1b" not in said.stdout
+    assert "\x1b" not in result.stdout
     assert any(line.startswith("  !! ") for line in lines)
     assert "Why:" in lines
     drawn = lines.index("The events around it, a column for each node, time downwards:")
@@ -47,9 +47,9 @@ def test_a_bug_is_found_drawn_and_explained(bug: str, tmp_path: Path) -> None:
 
 
 def test_the_events_may_go_by_way_of_kafka(tmp_path: Path) -> None:
-    said = demo("--kafka", "--bug", "stale-copy", "--shuffles", "3", "--folder", str(tmp_path))
-    assert said.returncode == 0, said.stderr
-    lines = said.stdout.splitlines()
+    result = demo("--kafka", "--bug", "stale-copy", "--shuffles", "3", "--folder", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
     assert lines[0] == "A Kafka broker is started."
     logs = sorted(Path(lines[-2].strip()).glob("*.jsonl"))
     events = sum(len(log.read_bytes().splitlines()) for log in logs)
@@ -71,12 +71,12 @@ def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
 
 
 def test_a_number_of_shuffles_that_cannot_be() -> None:
-    said = demo("--shuffles", "-1")
-    assert (said.returncode, said.stdout) == (2, "")
-    assert "--shuffles is how many orders are tried, not -1" in said.stderr
+    result = demo("--shuffles", "-1")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "--shuffles is how many orders are tried, not -1" in result.stderr
 
 
 def test_a_bug_that_there_is_not() -> None:
-    said = demo("--bug", "none")
-    assert said.returncode == 2
-    assert "invalid choice: 'none'" in said.stderr
+    result = demo("--bug", "none")
+    assert result.returncode == 2
+    assert "invalid choice: 'none'" in result.stderr

@@ -20,8 +20,8 @@ def files(write: Write) -> None:
 
 
 def test_in_place(ketal: Ketal, tmp_path: Path) -> None:
-    said = ketal("fmt", "ugly.ketal", "good.ketal")
-    assert (said.code, said.out) == (0, "formatted ugly.ketal\n")
+    result = ketal("fmt", "ugly.ketal", "good.ketal")
+    assert (result.code, result.out) == (0, "formatted ugly.ketal\n")
     assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT
     assert (tmp_path / "good.ketal").read_text() == CONFLICT
     assert ketal("fmt", "ugly.ketal").out == ""
@@ -38,17 +38,17 @@ def test_the_mode_and_a_link_are_kept(ketal: Ketal, tmp_path: Path) -> None:
 
 
 def test_check(ketal: Ketal, tmp_path: Path) -> None:
-    said = ketal("fmt", "--check", "ugly.ketal", "good.ketal")
-    assert (said.code, said.out) == (1, "would format ugly.ketal\n")
+    result = ketal("fmt", "--check", "ugly.ketal", "good.ketal")
+    assert (result.code, result.out) == (1, "would format ugly.ketal\n")
     assert (tmp_path / "ugly.ketal").read_text() == UGLY
     assert ketal("fmt", "--check", "good.ketal").code == 0
 
 
 def test_diff(ketal: Ketal, tmp_path: Path, write: Write) -> None:
-    said = ketal("fmt", "--diff", "ugly.ketal")
-    assert said.code == 0
-    assert said.lines[:2] == ["--- ugly.ketal", "+++ ugly.ketal"]
-    assert "+    check (Open Close)*;" in said.lines
+    result = ketal("fmt", "--diff", "ugly.ketal")
+    assert result.code == 0
+    assert result.lines[:2] == ["--- ugly.ketal", "+++ ugly.ketal"]
+    assert "+    check (Open Close)*;" in result.lines
     assert (tmp_path / "ugly.ketal").read_text() == UGLY
     assert ketal("fmt", "--diff", "good.ketal").out == ""
     write("end.ketal", CONFLICT[:-1])
@@ -57,8 +57,8 @@ def test_diff(ketal: Ketal, tmp_path: Path, write: Write) -> None:
 
 
 def test_a_filter(ketal: Ketal) -> None:
-    said = ketal("fmt", "-", stdin=UGLY)
-    assert (said.code, said.out) == (0, LAID_OUT)
+    result = ketal("fmt", "-", stdin=UGLY)
+    assert (result.code, result.out) == (0, LAID_OUT)
     assert ketal("fmt", "-", stdin=CONFLICT).out == CONFLICT
     assert ketal("fmt", "--check", "-", stdin=UGLY).out == "would format <stdin>\n"
 
@@ -67,9 +67,9 @@ def test_a_file_that_does_not_parse_is_left_as_it_is(
     ketal: Ketal, tmp_path: Path, write: Write
 ) -> None:
     write("bad.ketal", "pattern P { check ; }")
-    said = ketal("fmt", "bad.ketal", "none.ketal", "ugly.ketal")
-    assert said.code == 2
-    assert said.err.startswith("bad.ketal:1:")
-    assert "none.ketal: No such file" in said.err
+    result = ketal("fmt", "bad.ketal", "none.ketal", "ugly.ketal")
+    assert result.code == 2
+    assert result.err.startswith("bad.ketal:1:")
+    assert "none.ketal: No such file" in result.err
     assert (tmp_path / "bad.ketal").read_text() == "pattern P { check ; }"
     assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT

@@ -46,8 +46,8 @@ def test_under_standard_output(
 ) -> None:
     with open(FULL, "w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        said = ketal(*words)
-    assert (said.code, said.err) == (2, f"ketal: cannot write <stdout>: {WHY}\n")
+        result = ketal(*words)
+    assert (result.code, result.err) == (2, f"ketal: cannot write <stdout>: {WHY}\n")
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_under_standard_output(
     ids=" ".join,
 )
 def test_under_a_file(ketal: Ketal, words: tuple[str, ...]) -> None:
-    said = ketal(*words, "--write", FULL)
-    assert (said.code, said.out, said.err) == (2, "", f"ketal: cannot write {FULL}: {WHY}\n")
+    result = ketal(*words, "--write", FULL)
+    assert (result.code, result.out, result.err) == (2, "", f"ketal: cannot write {FULL}: {WHY}\n")

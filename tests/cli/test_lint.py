@@ -21,33 +21,33 @@ def files(write: Write) -> None:
 
 
 def test_a_clean_file(ketal: Ketal) -> None:
-    said = ketal("lint", "good.ketal")
-    assert (said.code, said.out) == (0, "no errors and no warnings in 1 file\n")
+    result = ketal("lint", "good.ketal")
+    assert (result.code, result.out) == (0, "no errors and no warnings in 1 file\n")
 
 
 def test_an_error_has_place_line_caret_and_hint(ketal: Ketal) -> None:
-    said = ketal("lint", "bad.ketal", "good.ketal")
-    assert said.code == 1
-    at = said.lines.index("      check (Open Clsoe)*;")
-    assert said.lines[at - 1].startswith("bad.ketal:4:17: error[K")
-    assert said.lines[at + 1] == "                  ^^^^^"
-    assert "did you mean `Close`?" in said.lines[at + 2]
-    assert said.lines[-1].startswith("1 error, ")
-    assert said.lines[-1].endswith(" in 2 files")
+    result = ketal("lint", "bad.ketal", "good.ketal")
+    assert result.code == 1
+    at = result.lines.index("      check (Open Clsoe)*;")
+    assert result.lines[at - 1].startswith("bad.ketal:4:17: error[K")
+    assert result.lines[at + 1] == "                  ^^^^^"
+    assert "did you mean `Close`?" in result.lines[at + 2]
+    assert result.lines[-1].startswith("1 error, ")
+    assert result.lines[-1].endswith(" in 2 files")
 
 
 def test_a_warning_exits_with_zero(ketal: Ketal) -> None:
-    said = ketal("lint", "unused.ketal")
-    assert said.code == 0
-    assert "warning[K" in said.out
-    assert said.lines[-1] == "0 errors, 1 warning in 1 file"
+    result = ketal("lint", "unused.ketal")
+    assert result.code == 0
+    assert "warning[K" in result.out
+    assert result.lines[-1] == "0 errors, 1 warning in 1 file"
 
 
 def test_json_is_a_finding_a_line(ketal: Ketal) -> None:
-    said = ketal("lint", "--output", "json", "bad.ketal", "unused.ketal")
-    assert said.code == 1
-    assert {finding["file"] for finding in said.objects} == {"bad.ketal", "unused.ketal"}
-    (error,) = [finding for finding in said.objects if finding["severity"] == "error"]
+    result = ketal("lint", "--output", "json", "bad.ketal", "unused.ketal")
+    assert result.code == 1
+    assert {finding["file"] for finding in result.objects} == {"bad.ketal", "unused.ketal"}
+    (error,) = [finding for finding in result.objects if finding["severity"] == "error"]
     assert list(error) == [
         "file", "line", "column", "end_line", "end_column",
         "severity", "code", "pattern", "message", "hint",
@@ -58,10 +58,10 @@ def test_json_is_a_finding_a_line(ketal: Ketal) -> None:
 
 
 def test_the_cost_of_a_pattern(ketal: Ketal) -> None:
-    said = ketal("lint", "--explain-cost", "good.ketal", "bad.ketal")
-    assert said.code == 1
-    at = said.lines.index("good.ketal:6:14: Conflict: search: any event may come last")
-    assert said.lines[at + 1 : -1] == [
+    result = ketal("lint", "--explain-cost", "good.ketal", "bad.ketal")
+    assert result.code == 1
+    at = result.lines.index("good.ketal:6:14: Conflict: search: any event may come last")
+    assert result.lines[at + 1 : -1] == [
         "  an event    O(P^2 log n)",
         "  a match     O(k P log n), for each of its mirror images",
         "  decided by  `Conc(Write)`: it does not ask its event to be after the one before it",
@@ -69,13 +69,13 @@ def test_the_cost_of_a_pattern(ketal: Ketal) -> None:
         "first",
         "  --count     lists matches to count them: any event of a match may come last",
     ]
-    assert said.lines[-1] == "n: events kept in a scope, P: nodes, k: events of a match"
+    assert result.lines[-1] == "n: events kept in a scope, P: nodes, k: events of a match"
 
 
 def test_the_cost_as_json_is_a_pattern_a_line_after_the_findings(ketal: Ketal) -> None:
-    said = ketal("lint", "--explain-cost", "--output", "json", "unused.ketal", "good.ketal")
-    assert said.code == 0
-    *findings, first, second = said.objects
+    result = ketal("lint", "--explain-cost", "--output", "json", "unused.ketal", "good.ketal")
+    assert result.code == 0
+    *findings, first, second = result.objects
     assert all("severity" in finding for finding in findings)
     assert list(second) == [
         "file", "line", "column", "end_line", "end_column", "pattern", "cost", "event", "match",
@@ -88,9 +88,9 @@ def test_the_cost_as_json_is_a_pattern_a_line_after_the_findings(ketal: Ketal) -
 
 @pytest.mark.parametrize("form", ["github", "sarif"])
 def test_the_cost_has_no_form_for_other_tools(ketal: Ketal, form: str) -> None:
-    said = ketal("lint", "--explain-cost", "--output", form, "good.ketal")
-    assert said.code == 2
-    assert "--explain-cost has no form" in said.err
+    result = ketal("lint", "--explain-cost", "--output", form, "good.ketal")
+    assert result.code == 2
+    assert "--explain-cost has no form" in result.err
 
 
 def test_json_of_a_clean_file_is_empty(ketal: Ketal) -> None:
@@ -99,20 +99,20 @@ def test_json_of_a_clean_file_is_empty(ketal: Ketal) -> None:
 
 def test_github_escapes(ketal: Ketal, write: Write) -> None:
     write("a,b:c%.ketal", BAD)
-    said = ketal("lint", "--output", "github", "a,b:c%.ketal")
-    (line,) = [line for line in said.lines if line.startswith("::error ")]
+    result = ketal("lint", "--output", "github", "a,b:c%.ketal")
+    (line,) = [line for line in result.lines if line.startswith("::error ")]
     assert line.startswith(
         "::error file=a%2Cb%3Ac%25.ketal,line=4,endLine=4,col=17,endColumn=21,title=ketal K"
     )
     assert "%0Ahint: did you mean `Close`?" in line
-    assert said.code == 1
+    assert result.code == 1
 
 
 def test_sarif(ketal: Ketal, tmp_path: Path, write: Write) -> None:
     write("a b.ketal", BAD)
-    said = ketal("lint", "--output", "sarif", "a b.ketal", tmp_path / "unused.ketal")
-    assert said.code == 1
-    document = json.loads(said.out)
+    cli_result = ketal("lint", "--output", "sarif", "a b.ketal", tmp_path / "unused.ketal")
+    assert cli_result.code == 1
+    document = json.loads(cli_result.out)
     assert document["version"] == "2.1.0"
     assert document["$schema"].endswith("sarif-schema-2.1.0.json")
     (run,) = document["runs"]
@@ -131,35 +131,35 @@ def test_sarif(ketal: Ketal, tmp_path: Path, write: Write) -> None:
 
 
 def test_sarif_of_a_clean_file_has_no_results(ketal: Ketal) -> None:
-    said = ketal("lint", "--output", "sarif", "good.ketal")
-    assert json.loads(said.out)["runs"][0]["results"] == []
-    assert said.code == 0
+    result = ketal("lint", "--output", "sarif", "good.ketal")
+    assert json.loads(result.out)["runs"][0]["results"] == []
+    assert result.code == 0
 
 
 def test_write(ketal: Ketal, tmp_path: Path) -> None:
-    said = ketal("lint", "--output", "sarif", "--write", "out.sarif", "bad.ketal")
-    assert (said.code, said.out) == (1, "")
+    result = ketal("lint", "--output", "sarif", "--write", "out.sarif", "bad.ketal")
+    assert (result.code, result.out) == (1, "")
     assert json.loads((tmp_path / "out.sarif").read_text())["version"] == "2.1.0"
 
 
 def test_standard_input(ketal: Ketal) -> None:
-    said = ketal("lint", "-", stdin=BAD)
-    assert said.code == 1
-    assert any(line.startswith("<stdin>:4:17: error") for line in said.lines)
+    result = ketal("lint", "-", stdin=BAD)
+    assert result.code == 1
+    assert any(line.startswith("<stdin>:4:17: error") for line in result.lines)
 
 
 def test_a_file_that_is_not_there_does_not_hide_the_others(ketal: Ketal) -> None:
-    said = ketal("lint", "none.ketal", "bad.ketal")
-    assert said.code == 2
-    assert said.err == ("ketal: cannot read pattern file none.ketal: No such file or directory\n")
-    assert "bad.ketal:4:17" in said.out
-    assert said.lines[-1].endswith(" in 1 file")
+    result = ketal("lint", "none.ketal", "bad.ketal")
+    assert result.code == 2
+    assert result.err == ("ketal: cannot read pattern file none.ketal: No such file or directory\n")
+    assert "bad.ketal:4:17" in result.out
+    assert result.lines[-1].endswith(" in 1 file")
 
 
 def test_limit(ketal: Ketal) -> None:
-    said = ketal("lint", "good.ketal", "--limit", "pattern_bytes_max=10")
-    assert said.code == 2
-    assert "pattern_bytes_max" in said.err
+    result = ketal("lint", "good.ketal", "--limit", "pattern_bytes_max=10")
+    assert result.code == 2
+    assert "pattern_bytes_max" in result.err
 
 
 # --- against a log ------------------------------------------------------------------
@@ -177,29 +177,29 @@ def log(write: Write) -> Path:
 def test_a_name_that_no_event_of_the_log_has(ketal: Ketal, log: Path) -> None:
     assert ketal("lint", "conflict.ketal").code == 0
     assert "K301" not in ketal("lint", "conflict.ketal").out
-    said = ketal("lint", "conflict.ketal", "--log", log)
+    result = ketal("lint", "conflict.ketal", "--log", log)
     page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
     shown = page.split("```\n$ ketal lint conflict.ketal --log run.jsonl\n")[1].split("```")[0]
-    assert (said.code, said.out, said.err) == (0, shown, "")
+    assert (result.code, result.out, result.err) == (0, shown, "")
 
 
 @pytest.mark.parametrize("form", ["json", "github", "sarif"])
 def test_it_is_a_finding_in_every_form(ketal: Ketal, log: Path, form: str) -> None:
-    said = ketal("lint", "--output", form, "--log", log, "conflict.ketal", "good.ketal")
-    assert said.out.count("did you mean `write` (2 events)?") == 1
+    result = ketal("lint", "--output", form, "--log", log, "conflict.ketal", "good.ketal")
+    assert result.out.count("did you mean `write` (2 events)?") == 1
     if form == "json":
-        (finding,) = said.objects
+        (finding,) = result.objects
         assert (finding["code"], finding["line"], finding["column"]) == ("K301", 4, 19)
         assert (finding["severity"], finding["pattern"]) == ("warning", "Conflict")
 
 
 def test_findings_of_the_log_stand_among_the_others(ketal: Ketal, log: Path, write: Write) -> None:
     write("both.ketal", UNUSED.replace("find any", "return k = First.kye; find any"))
-    said = ketal("lint", "--output", "json", "both.ketal", "--log", log)
-    assert [finding["code"] for finding in said.objects] == ["K107", "K302"]
-    said = ketal("lint", "--output", "json", "bad.ketal", "--log", log)
-    assert said.code == 1
-    assert [finding["code"][:2] for finding in said.objects] == ["K1"] * len(said.objects)
+    result = ketal("lint", "--output", "json", "both.ketal", "--log", log)
+    assert [finding["code"] for finding in result.objects] == ["K107", "K302"]
+    result = ketal("lint", "--output", "json", "bad.ketal", "--log", log)
+    assert result.code == 1
+    assert [finding["code"][:2] for finding in result.objects] == ["K1"] * len(result.objects)
 
 
 def test_several_logs_are_read_together_and_as_the_options_say(ketal: Ketal, write: Write) -> None:
@@ -214,9 +214,9 @@ def test_several_logs_are_read_together_and_as_the_options_say(ketal: Ketal, wri
 
 
 def test_a_log_without_an_event_says_nothing_of_names(ketal: Ketal, write: Write) -> None:
-    said = ketal("lint", "good.ketal", "--log", write("empty.jsonl", ""))
-    assert (said.code, said.out) == (2, "no errors and no warnings in 1 file\n")
-    assert said.err == "ketal: no event was read: there is none in empty.jsonl\n"
+    result = ketal("lint", "good.ketal", "--log", write("empty.jsonl", ""))
+    assert (result.code, result.out) == (2, "no errors and no warnings in 1 file\n")
+    assert result.err == "ketal: no event was read: there is none in empty.jsonl\n"
     assert ketal("lint", "good.ketal", "--log", "nowhere.jsonl").code == 2
 
 
@@ -224,15 +224,15 @@ def test_what_of_the_log_was_not_looked_at_is_said(ketal: Ketal, log: Path, writ
     more = write("more.jsonl", event("a", "top", {"a": 2}, key=1) + "no event\n")
     words = ["lint", "conflict.ketal", "--log", log, "--log", more]
     assert "ketal: --log: 1 record was rejected; the first is more.jsonl:2: " in ketal(*words).err
-    said = ketal(*words, "--limit", "stats_types_max=1")
-    assert said.out == "no errors and no warnings in 1 file\n"
-    assert "(limit stats_types_max = 1), so no type is said to be absent" in said.err
+    result = ketal(*words, "--limit", "stats_types_max=1")
+    assert result.out == "no errors and no warnings in 1 file\n"
+    assert "(limit stats_types_max = 1), so no type is said to be absent" in result.err
 
 
 def test_an_option_of_reading_without_a_log_is_refused(ketal: Ketal, write: Write) -> None:
-    said = ketal("lint", "good.ketal", "--format", "csv")
-    assert (said.code, said.out) == (2, "")
-    assert said.err == "ketal: --format says how a log is read, and there is none: --log LOG\n"
+    result = ketal("lint", "good.ketal", "--format", "csv")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "ketal: --format says how a log is read, and there is none: --log LOG\n"
     for option, value in [
         ("--field", "node=n"),
         ("--time-unit", "ms"),
@@ -245,5 +245,5 @@ def test_an_option_of_reading_without_a_log_is_refused(ketal: Ketal, write: Writ
 
 
 def test_the_log_is_not_written_over(ketal: Ketal, log: Path) -> None:
-    said = ketal("lint", "good.ketal", "--log", log, "--write", log)
-    assert (said.code, "would write over what is read" in said.err) == (2, True)
+    result = ketal("lint", "good.ketal", "--log", log, "--write", log)
+    assert (result.code, "would write over what is read" in result.err) == (2, True)

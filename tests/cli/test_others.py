@@ -29,10 +29,10 @@ from tests.cli.conftest import CONFLICT, PHASES, ROOT, Ketal, Write, event
 )
 def test_graph(ketal: Ketal, write: Write, form: str, head: str) -> None:
     write("conflict.ketal", CONFLICT)
-    said = ketal("graph", "conflict.ketal", "--to", form)
-    assert (said.code, said.err) == (0, "")
-    assert said.out.startswith(head)
-    assert "Conc(Write)" in said.out
+    result = ketal("graph", "conflict.ketal", "--to", form)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(head)
+    assert "Conc(Write)" in result.out
 
 
 def test_graph_is_dot_unless_the_file_says_otherwise(
@@ -50,24 +50,26 @@ def test_graph_is_dot_unless_the_file_says_otherwise(
 
 def test_a_picture_that_is_not_drawn(ketal: Ketal, write: Write, tmp_path: Path) -> None:
     write("conflict.ketal", CONFLICT)
-    said = ketal("graph", "--write", "x.PNG", "conflict.ketal")
-    assert said.code == 2
-    assert said.err.startswith("ketal: pictures are not written as .png; write an .svg, or a .dot")
+    result = ketal("graph", "--write", "x.PNG", "conflict.ketal")
+    assert result.code == 2
+    assert result.err.startswith(
+        "ketal: pictures are not written as .png; write an .svg, or a .dot"
+    )
     assert not (tmp_path / "x.PNG").exists()
     assert ketal("graph", "--write", "x.PNG", "--to", "dot", "conflict.ketal").code == 0
 
 
 @pytest.mark.parametrize("command", ["lint", "fmt"])
 def test_standard_input_is_read_once(ketal: Ketal, command: str) -> None:
-    said = ketal(command, "-", "-", stdin=CONFLICT)
-    assert (said.code, said.out) == (2, "")
-    assert said.err == "ketal: standard input (-) is given twice, and can be read only once\n"
+    result = ketal(command, "-", "-", stdin=CONFLICT)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "ketal: standard input (-) is given twice, and can be read only once\n"
 
 
 def test_graph_of_one_of_several(ketal: Ketal, write: Write) -> None:
     write("both.ketal", CONFLICT + PHASES)
-    said = ketal("graph", "both.ketal")
-    assert (said.code, said.err) == (
+    result = ketal("graph", "both.ketal")
+    assert (result.code, result.err) == (
         2,
         "ketal: both.ketal holds several patterns: Conflict, Phases; --pattern picks one\n",
     )
@@ -75,25 +77,25 @@ def test_graph_of_one_of_several(ketal: Ketal, write: Write) -> None:
 
 
 def test_graph_of_a_pattern_with_an_error(ketal: Ketal) -> None:
-    said = ketal("graph", "-", stdin="pattern P { check A; }")
-    assert said.code == 2
-    assert said.err.startswith("<stdin>:1:9: error[K")
+    result = ketal("graph", "-", stdin="pattern P { check A; }")
+    assert result.code == 2
+    assert result.err.startswith("<stdin>:1:9: error[K")
 
 
 def test_graph_with_a_parameter(ketal: Ketal) -> None:
     text = PHASES.replace('"open"', "kind").replace("{", '{ param kind = "open";', 1)
-    said = ketal("graph", "-", "--set", "kind=begin", stdin=text)
-    assert said.code == 0
+    result = ketal("graph", "-", "--set", "kind=begin", stdin=text)
+    assert result.code == 0
 
 
 # --- limits ---------------------------------------------------------------------------
 
 
 def test_limits_lists_every_limit(ketal: Ketal) -> None:
-    said = ketal("limits")
-    assert said.code == 0
-    assert [line.split()[0] for line in said.lines[1:]] == [f.name for f in fields(Limits)]
-    row = next(line for line in said.lines if line.startswith("held_back_max "))
+    result = ketal("limits")
+    assert result.code == 0
+    assert [line.split()[0] for line in result.lines[1:]] == [f.name for f in fields(Limits)]
+    row = next(line for line in result.lines if line.startswith("held_back_max "))
     assert row.split(maxsplit=3) == [
         "held_back_max", "100,000", "events", "events held back until they are ready"
     ]  # fmt: skip
@@ -111,8 +113,8 @@ def test_limits_as_json(ketal: Ketal) -> None:
 
 
 def test_version(ketal: Ketal) -> None:
-    said = ketal("--version")
-    assert (said.code, said.out) == (0, f"ketal {package.__version__}\n")
+    result = ketal("--version")
+    assert (result.code, result.out) == (0, f"ketal {package.__version__}\n")
 
 
 def test_the_version_of_a_compiled_ketal_says_so(
@@ -126,9 +128,9 @@ def test_the_version_of_a_compiled_ketal_says_so(
 
 
 def test_help_names_the_commands_that_exist(ketal: Ketal) -> None:
-    said = ketal("--help")
-    assert said.code == 0
-    listed = said.out.split("commands:\n")[1].split("\n\n")[0]
+    result = ketal("--help")
+    assert result.code == 0
+    listed = result.out.split("commands:\n")[1].split("\n\n")[0]
     assert [line.split()[0] for line in listed.splitlines()] == list(COMMANDS)
     assert list(COMMANDS) == [
         "run", "lint", "fmt", "explain", "view", "graph", "stats", "audit", "cuts", "clocks",
@@ -138,11 +140,11 @@ def test_help_names_the_commands_that_exist(ketal: Ketal) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_shows_an_example(ketal: Ketal, command: str) -> None:
-    said = ketal(command, "--help")
-    assert said.code == 0
-    assert "example" in said.out
-    assert f"  ketal {command}" in said.out.split("example")[1]
-    assert max(map(len, said.lines)) <= 100
+    result = ketal(command, "--help")
+    assert result.code == 0
+    assert "example" in result.out
+    assert f"  ketal {command}" in result.out.split("example")[1]
+    assert max(map(len, result.lines)) <= 100
 
 
 def test_the_help_shows_how_a_file_of_options_is_given(ketal: Ketal) -> None:
@@ -156,15 +158,15 @@ def test_the_help_of_a_command_begins_with_a_sentence(ketal: Ketal, command: str
 
 
 def test_no_command(ketal: Ketal) -> None:
-    said = ketal()
-    assert (said.code, said.out) == (2, "")
-    assert "commands:" in said.err
+    result = ketal()
+    assert (result.code, result.out) == (2, "")
+    assert "commands:" in result.err
 
 
 def test_a_command_that_does_not_exist(ketal: Ketal) -> None:
-    said = ketal("rn", "a.ketal")
-    assert said.code == 2
-    assert "there is no command 'rn'; did you mean run?" in said.err
+    result = ketal("rn", "a.ketal")
+    assert result.code == 2
+    assert "there is no command 'rn'; did you mean run?" in result.err
     assert "there are run, lint" in ketal("zzz").err
     assert ketal("--verbose").code == 2
 
@@ -178,15 +180,15 @@ def test_a_command_that_does_not_exist(ketal: Ketal) -> None:
     ],
 )
 def test_a_misspelt_option_is_named_with_what_was_meant(ketal: Ketal, word: str, hint: str) -> None:
-    said = ketal("run", word, "p.ketal", "run.jsonl")
-    assert said.code == 2
-    assert said.err.startswith(f"ketal run: error: unrecognized arguments: {word}{hint}\n")
+    result = ketal("run", word, "p.ketal", "run.jsonl")
+    assert result.code == 2
+    assert result.err.startswith(f"ketal run: error: unrecognized arguments: {word}{hint}\n")
 
 
 def test_a_misspelt_option_without_a_command_is_named_too(ketal: Ketal) -> None:
-    said = ketal("--verison")
-    assert (said.code, said.out) == (2, "")
-    assert said.err.startswith(
+    result = ketal("--verison")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(
         "ketal: error: unrecognized arguments: --verison; did you mean --version?\n"
     )
 
@@ -276,5 +278,8 @@ def test_ctrl_c_while_a_pattern_compiles_is_said(
 
     monkeypatch.setattr("ketal.programs.compiling._compile_with_diagnostics", interrupted)
     words = [write("p.ketal", CONFLICT), *([] if command == "lint" else ["-"])]
-    said = ketal(command, *words)
-    assert (said.code, said.err) == (INTERRUPTED, "ketal: interrupted: p.ketal was not compiled\n")
+    result = ketal(command, *words)
+    assert (result.code, result.err) == (
+        INTERRUPTED,
+        "ketal: interrupted: p.ketal was not compiled\n",
+    )

@@ -119,9 +119,9 @@ def test_a_streaming_job_that_is_stopped_before_it_begins_ends_as_one_that_runs(
 ) -> None:
     """Its pattern compiles, or Spark is imported: what supervises it need not know."""
     before = signal.getsignal(number)
-    monkeypatch.setattr(options, "program_of", lambda *_, **__: signal.raise_signal(number))
-    said = ketal("stream", "conflict.ketal", "--input", "events")
-    assert (said.code, said.out, said.err) == (code, "", "")
+    monkeypatch.setattr(options, "load_program", lambda *_, **__: signal.raise_signal(number))
+    result = ketal("stream", "conflict.ketal", "--input", "events")
+    assert (result.code, result.out, result.err) == (code, "", "")
     assert signal.getsignal(number) is before
 
 
@@ -130,17 +130,17 @@ def test_a_signal_that_python_ignores_ends_a_streaming_job(
     ketal: Ketal, monkeypatch: pytest.MonkeyPatch, write: Write, number: signal.Signals, code: int
 ) -> None:
     """What a handler raises in the callback of a weak reference is lost; imports have such ones."""
-    program_of = options.program_of
+    program_of = options.load_program
 
     def signalled(*args: Any, **words: Any) -> Any:
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(number)
         return program_of(*args, **words)
 
-    monkeypatch.setattr(options, "program_of", signalled)
+    monkeypatch.setattr(options, "load_program", signalled)
     write("job.toml", '[source]\ntopics = ["t"]\n[kafka]\nlost_after_ms = 0\ngroup_id = "g"\n')
-    said = ketal("stream", "conflict.ketal", "--config", "job.toml", "-b", "127.0.0.1:1")
-    assert (said.code, said.out) == (code, "")
+    result = ketal("stream", "conflict.ketal", "--config", "job.toml", "-b", "127.0.0.1:1")
+    assert (result.code, result.out) == (code, "")
 
 
 @pytest.mark.parametrize(

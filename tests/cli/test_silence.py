@@ -17,12 +17,12 @@ from tests.cli.conftest import Ketal, Write
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "silence.md"
 ROWS = {
-    wrong: (re.findall(r'"([^"]+)"', said), int(code))
-    for wrong, said, code in re.findall(
+    wrong: (re.findall(r'"([^"]+)"', messages), int(code))
+    for wrong, messages, code in re.findall(
         r"^\| ([^|]+) \| ([^|]+) \| (\d) \|$", PAGE.read_text(encoding="utf-8"), re.M
     )
 }
-"""What is wrong → (what must be said, the exit code)."""
+"""Situation → (texts that standard error must have, exit code)."""
 
 SESSION = """\
 event Login = call(* Server.login(..)) && code == 200;
@@ -248,7 +248,8 @@ def test_nothing_is_wrong_in_silence(ketal: Ketal, write: Write, case: Case) -> 
     ended = ketal(*case.words)
     text = ended.out + ended.err
     assert expected
-    assert ([said for said in expected if said not in text], ended.code) == ([], code), text
+    missing = [message for message in expected if message not in text]
+    assert (missing, ended.code) == ([], code), text
 
 
 @pytest.mark.parametrize(

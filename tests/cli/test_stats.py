@@ -49,16 +49,16 @@ immediately before the second, which is of another node
 
 
 def test_a_person_is_shown_what_there_is(ketal: Ketal, write: Write) -> None:
-    said = ketal("stats", write("shop.jsonl", SHOP))
-    assert said.out == SHOWN
-    assert (said.code, said.err) == (0, "")
+    result = ketal("stats", write("shop.jsonl", SHOP))
+    assert result.out == SHOWN
+    assert (result.code, result.err) == (0, "")
 
 
 def test_json_is_one_object(ketal: Ketal, write: Write) -> None:
-    said = ketal("stats", "--output", "json", write("shop.jsonl", SHOP))
-    assert said.code == 0
-    ((key, stats),) = said.objects[0].items()
-    assert (key, len(said.objects)) == ("stats", 1)
+    result = ketal("stats", "--output", "json", write("shop.jsonl", SHOP))
+    assert result.code == 0
+    ((key, stats),) = result.objects[0].items()
+    assert (key, len(result.objects)) == ("stats", 1)
     assert stats["types"][0]["type"] == "Cart.take"
     assert stats["types"][0]["attributes"][0] == {
         "attribute": "item",
@@ -88,8 +88,8 @@ def test_the_rows_of_a_table_can_be_more_or_fewer(ketal: Ketal, write: Write) ->
 
 def test_the_options_of_reading_apply(ketal: Ketal, write: Write) -> None:
     log = write("pair.log", 'alice {"alice":1}\nhello\nbob {"alice":1,"bob":1}\nhello too\n')
-    said = ketal("stats", "--regex", r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)", log)
-    assert '         1  "hello" → "hello too"' in said.lines
+    result = ketal("stats", "--regex", r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)", log)
+    assert '         1  "hello" → "hello too"' in result.lines
     moved = write("moved.jsonl", json.dumps({"pkt": {"n": "a", "vc": {"a": 1}}, "what": "x"}))
     fields = ["--field", "node=pkt.n", "--field", "clock=pkt.vc", "--field", "type=what"]
     assert ketal("stats", *fields, moved).lines[0] == "1 record = 1 event"
@@ -99,33 +99,33 @@ def test_several_logs_are_one_execution_and_standard_input_is_one(
     ketal: Ketal, write: Write
 ) -> None:
     first, *others = RUN.splitlines(keepends=True)
-    said = ketal("stats", write("a.jsonl", first), "-", stdin="".join(others))
-    assert said.lines[0] == "3 records = 3 events"
+    result = ketal("stats", write("a.jsonl", first), "-", stdin="".join(others))
+    assert result.lines[0] == "3 records = 3 events"
 
 
 def test_several_executions_are_counted(ketal: Ketal, write: Write) -> None:
     text = '== one\na {"a":1}\nx\n== two\na {"a":1}\nx\n'
     words = ["--regex", r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)", "--delimiter", "^== .*$"]
-    said = ketal("stats", *words, write("two.log", text))
-    assert "executions  2" in said.lines
-    assert said.lines[0] == "2 records = 2 events"
+    result = ketal("stats", *words, write("two.log", text))
+    assert "executions  2" in result.lines
+    assert result.lines[0] == "2 records = 2 events"
 
 
 def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:
-    said = ketal("stats", "--limit", "stats_types_max=2", write("shop.jsonl", SHOP))
-    assert said.lines[-1] == "left out: 2 events of other types (limit stats_types_max = 2)"
-    assert said.code == 0
+    result = ketal("stats", "--limit", "stats_types_max=2", write("shop.jsonl", SHOP))
+    assert result.lines[-1] == "left out: 2 events of other types (limit stats_types_max = 2)"
+    assert result.code == 0
 
 
 def test_a_path_at_which_no_event_has_a_field_is_named(ketal: Ketal, write: Write) -> None:
     log = write("plain.jsonl", event("a", "add", {"a": 1}, time=1.0))
-    said = ketal("stats", "--field", "time=ts", log)
-    assert said.lines[1].startswith("time        no event has one at ts (--field time=PATH says ")
+    result = ketal("stats", "--field", "time=ts", log)
+    assert result.lines[1].startswith("time        no event has one at ts (--field time=PATH says ")
     bare = write("bare.jsonl", '{"node": "a", "type": "add", "clock": {"a": 1}}\n')
-    said = ketal("stats", "--field", "data=of.it", bare)
+    result = ketal("stats", "--field", "data=of.it", bare)
     none = "attributes: no event has one at of.it (--field data=PATH says where they are)"
-    assert none in said.lines
-    assert said.lines[1] == "time        no event has one (--field time=PATH says where it is)"
+    assert none in result.lines
+    assert result.lines[1] == "time        no event has one (--field time=PATH says where it is)"
 
 
 def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> None:

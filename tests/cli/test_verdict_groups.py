@@ -7,7 +7,7 @@ import json
 import pytest
 
 import ketal as library
-from ketal.cli.output.verdict_lines import CAUSES_MAX, SINGLY, VerdictGroups
+from ketal.cli.output.verdict_lines import CAUSES_MAX, OWN_LINES_MAX, VerdictGroups
 from ketal.explanation.verdict_places import RECORDS_MAX, VerdictPlaces
 from ketal.model.events.dot import Dot
 from ketal.model.log_arguments import RecordBatch
@@ -57,9 +57,9 @@ def test_violations_of_one_cause_are_told_together(run: Ketal, write: Write, ord
 
 
 def test_few_have_a_line_each_and_no_count(run: Ketal, write: Write) -> None:
-    write("run.jsonl", reads(SINGLY))
+    write("run.jsonl", reads(OWN_LINES_MAX))
     assert [line[:9] for line in run().out.splitlines()] == [
-        *["violation"] * SINGLY, "3 read = ", "Session: ",
+        *["violation"] * OWN_LINES_MAX, "3 read = ", "Session: ",
     ]  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_rejections_of_one_reason_are_told_together(run: Ketal, write: Write) ->
     write("run.jsonl", reads(1) + "{}\n" * 40)
     lines = run().out.splitlines()
     told = [line for line in lines if line.startswith("rejected")]
-    assert len(told) == SINGLY + 1
+    assert len(told) == OWN_LINES_MAX + 1
     assert told[-1].endswith(": 40 times, first run.jsonl:2")
 
 
@@ -99,8 +99,8 @@ def violation(number: int, type: str = "read", why: str = "") -> Violation:
 def test_causes_beyond_the_limit_have_a_line_for_each_verdict() -> None:
     groups = VerdictGroups(lambda _: "")
     for number in range(CAUSES_MAX):
-        assert groups.shows(violation(1, f"t{number}"))
-    assert all(groups.shows(violation(number, "other")) for number in range(1, 10))
+        assert groups.has_own_lines(violation(1, f"t{number}"))
+    assert all(groups.has_own_lines(violation(number, "other")) for number in range(1, 10))
     assert list(groups.lines()) == []
 
 
@@ -108,14 +108,14 @@ def test_what_a_step_lacked_is_no_cause_of_its_own() -> None:
     groups = VerdictGroups(lambda _: "")
     for number in range(1, 6):
         why = f"; no A: it is not causally after B (m@{number})"
-        groups.shows(violation(number, why=why))
+        groups.has_own_lines(violation(number, why=why))
     assert list(groups.lines()) == ["violation P: read: expected A: 5 times, first n@1"]
 
 
 def test_a_rejection_without_a_place_is_grouped_too() -> None:
     groups = VerdictGroups(lambda _: "")
-    shown = [groups.shows(Rejected(place="", reason="no type")) for _ in range(5)]
-    assert shown == [True] * SINGLY + [False] * 2
+    shown = [groups.has_own_lines(Rejected(place="", reason="no type")) for _ in range(5)]
+    assert shown == [True] * OWN_LINES_MAX + [False] * 2
     assert list(groups.lines()) == ["rejected no type: 5 times"]
 
 

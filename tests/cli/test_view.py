@@ -18,8 +18,8 @@ LOG = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key
 def test_the_page_is_beside_and_its_name_is_printed(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
-    said = ketal("view", write("run.jsonl", LOG))
-    assert (said.code, said.out, said.err) == (0, "run.jsonl.html\n", "")
+    result = ketal("view", write("run.jsonl", LOG))
+    assert (result.code, result.out, result.err) == (0, "run.jsonl.html\n", "")
     assert "<title>run.jsonl</title>" in (tmp_path / "run.jsonl.html").read_text()
 
 
@@ -27,11 +27,11 @@ def test_the_name_of_a_file_or_an_option_says_the_form(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     log, pattern = write("run.jsonl", LOG), write("p.ketal", CONFLICT)
-    said = ketal("view", "--pattern", pattern, "--write", "run.svg", log)
-    assert (said.code, said.out) == (0, "")
+    result = ketal("view", "--pattern", pattern, "--write", "run.svg", log)
+    assert (result.code, result.out) == (0, "")
     assert (tmp_path / "run.svg").read_text().count('class="match"') == 2
-    said = ketal("view", "--to", "perfetto", log)
-    assert said.out == "run.jsonl.json\n"
+    result = ketal("view", "--to", "perfetto", log)
+    assert result.out == "run.jsonl.json\n"
     trace = json.loads((tmp_path / "run.jsonl.json").read_text())
     assert sum(x["ph"] == "X" for x in trace["traceEvents"]) == 2
     assert ketal("view", "--write", "-", log).out.startswith("<!doctype html>")
@@ -44,9 +44,11 @@ def test_a_picture_in_a_form_that_is_not_drawn_is_refused(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     log = write("run.jsonl", LOG)
-    said = ketal("view", "--write", "x.PNG", log)
-    assert said.code == 2
-    assert said.err == "ketal: pictures are not written as .png; write an .svg, or an .html page\n"
+    result = ketal("view", "--write", "x.PNG", log)
+    assert result.code == 2
+    assert (
+        result.err == "ketal: pictures are not written as .png; write an .svg, or an .html page\n"
+    )
     with pytest.raises(SettingError, match=r"pictures are not written as \.pdf"):
         view([Event(node="a", type="t", clock={"a": 1})]).write(tmp_path / "x.pdf")
     assert not [one for one in tmp_path.iterdir() if one.suffix in (".PNG", ".pdf")]
@@ -74,19 +76,19 @@ def test_what_shiviz_reads_is_judged_the_same(ketal: Ketal, write: Write) -> Non
 
 
 def test_a_log_without_events_is_not_shown(ketal: Ketal, write: Write, tmp_path: Path) -> None:
-    said = ketal("view", write("run.jsonl", "nonsense\n"))
-    assert (said.code, said.out) == (2, "")
+    result = ketal("view", write("run.jsonl", "nonsense\n"))
+    assert (result.code, result.out) == (2, "")
     assert not (tmp_path / "run.jsonl.html").exists()
-    said = ketal("view", write("some.jsonl", LOG + "nonsense\n"))
-    assert said.code == 0
-    assert "1 record was rejected" in said.err
+    result = ketal("view", write("some.jsonl", LOG + "nonsense\n"))
+    assert result.code == 0
+    assert "1 record was rejected" in result.err
 
 
 def test_a_record_that_is_no_event_of_the_execution_is_named(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", event("a", "x", {"a": 2}) + event("a", "y", {"a": 2}))
-    said = ketal("view", log)
-    assert said.code == 0
-    assert said.err.startswith(
+    result = ketal("view", log)
+    assert result.code == 0
+    assert result.err.startswith(
         "ketal: 1 record was rejected; the first is run.jsonl:2: a@2 was read"
     )
 
@@ -104,9 +106,9 @@ def test_what_clocks_do_not_decide_is_not_claimed(
             )
         ),
     )
-    said = ketal("view", "--clock", "lamport", "--to", "shiviz", log)
-    assert (said.code, said.out) == (2, "")
-    assert "lamport clocks do not tell which events happened before which" in said.err
+    result = ketal("view", "--clock", "lamport", "--to", "shiviz", log)
+    assert (result.code, result.out) == (2, "")
+    assert "lamport clocks do not tell which events happened before which" in result.err
     assert ketal("view", "--clock", "lamport", log).code == 0
     for form in ("svg", "perfetto"):
         drawn = ketal("view", "--clock", "lamport", "--to", form, "--write", "-", log)
@@ -122,8 +124,8 @@ def test_the_logs_of_one_run_are_compared_with_those_of_another(
         for node in "ab":
             write(f"{run}/{node}.jsonl", event(node, "write", {node: 1}))
     words = ("--compare", "passed/a.jsonl", "--compare", "passed/b.jsonl")
-    said = ketal("view", *words, "failed/a.jsonl", "failed/b.jsonl")
-    assert (said.code, said.out, said.err) == (0, "a.jsonl.html\n", "")
+    result = ketal("view", *words, "failed/a.jsonl", "failed/b.jsonl")
+    assert (result.code, result.out, result.err) == (0, "a.jsonl.html\n", "")
     data = (tmp_path / "a.jsonl.html").read_text().partition('id="data">')[2]
     runs = json.loads(data.partition("</script>")[0])["executions"]
     assert [(run["name"], run["nodes"]) for run in runs] == [
@@ -137,15 +139,15 @@ def test_a_picture_that_cannot_be_drawn_leaves_what_was_there(
 ) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 1_002)))
     write("run.jsonl.svg", "the picture of yesterday")
-    said = ketal("view", "--to", "svg", log)
-    assert (said.code, said.out) == (2, "")
+    result = ketal("view", "--to", "svg", log)
+    assert (result.code, result.out) == (2, "")
     assert (tmp_path / "run.jsonl.svg").read_text() == "the picture of yesterday"
 
 
 def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
     log, pattern = write("run\udcff.jsonl", LOG), write("p.ketal", CONFLICT)
-    said = ketal("view", "--pattern", pattern, "--to", "perfetto", "--write", "-", log)
-    events = json.loads(said.out)["traceEvents"]
+    result = ketal("view", "--pattern", pattern, "--to", "perfetto", "--write", "-", log)
+    events = json.loads(result.out)["traceEvents"]
     assert "run\\udcff.jsonl:1" in [x["args"].get("place") for x in events if x["ph"] == "X"]
     for form in ("html", "svg", "shiviz"):
         assert ketal("view", "--pattern", pattern, "--to", form, "--write", "-", log).code == 0
@@ -153,6 +155,6 @@ def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
 
 def test_the_log_is_not_written_over(ketal: Ketal, write: Write) -> None:
     log = write("run.html", LOG)
-    said = ketal("view", "--format", "jsonl", "--write", "run.html", log)
-    assert said.code == 2
+    result = ketal("view", "--format", "jsonl", "--write", "run.html", log)
+    assert result.code == 2
     assert log.read_text() == LOG

@@ -13,7 +13,7 @@ import pytest
 import ketal
 from ketal.analysis.name_resolution import resolve
 from ketal.analysis.registered_guards import RegisteredGuard
-from ketal.errors import Diagnostic, PatternError, PatternText, Span, show
+from ketal.errors import Diagnostic, PatternError, PatternText, Span, diagnostic_text
 from ketal.grammar import complaints, parse
 from ketal.model.limits import Limits
 
@@ -155,7 +155,7 @@ def test_the_caret_stands_below_what_it_points_at(before: str, shown: str, pad: 
 
 def test_a_caret_is_as_wide_as_what_it_points_at_is_shown() -> None:
     source = PatternText('pattern P { event E = "\x01漢\u0301"; }')
-    shown = show(Diagnostic("K001", "error", "m", Span(1, 23, 1, 28)), source)
+    shown = diagnostic_text(Diagnostic("K001", "error", "m", Span(1, 23, 1, 28)), source)
     assert shown.split("\n")[1:] == [
         '  pattern P { event E = "\\x01漢\u0301"; }',
         " " * 24 + "^" * 8,
@@ -234,4 +234,7 @@ def test_a_long_flat_body_is_not_nested(body: str) -> None:
 
 
 def test_show_of_a_finding_without_a_place() -> None:
-    assert show(Diagnostic("K101", "error", "m", None, "h"), None) == "error[K101]: m\n  hint: h"
+    assert (
+        diagnostic_text(Diagnostic("K101", "error", "m", None, "h"), None)
+        == "error[K101]: m\n  hint: h"
+    )

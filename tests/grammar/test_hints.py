@@ -11,11 +11,11 @@ HEAD = 'pattern P { order CausalOrder; event E = type == "e"; event F = type == 
 
 def told(text: str) -> dict[str, str]:
     """Return the hint of each finding, by its code."""
-    return {said.code: said.hint for said in ketal.lint(text)}
+    return {diagnostic.code: diagnostic.hint for diagnostic in ketal.lint(text)}
 
 
 def errors(text: str) -> list[str]:
-    return [said.code for said in ketal.lint(text) if said.severity == "error"]
+    return [diagnostic.code for diagnostic in ketal.lint(text) if diagnostic.severity == "error"]
 
 
 @pytest.mark.parametrize(

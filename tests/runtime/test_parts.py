@@ -19,7 +19,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.runtime.state.records import decode_record, encode_record
-from ketal.streaming.job.distribution import unfit
+from ketal.streaming.job.distribution import unsplittable_reason
 from tests.cases import e
 from tests.property.executions import execution
 from tests.sampling import chances, drawn, examples
@@ -77,7 +77,7 @@ def delayed(rng: random.Random) -> list[Any]:
 def test_parts_are_in_doubt_where_the_whole_is() -> None:
     for compiled in PROGRAM.compiled:
         assert compiled.order_independent
-        assert unfit(compiled) is None
+        assert unsplittable_reason(compiled) is None
     doubted = certain = 0
 
     @drawn(27, 1_000)

@@ -25,7 +25,7 @@ import pytest
 from ketal.errors import KetalError
 from ketal.files.user_folders import cache_folder
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.jvm.artifacts import KAFKA, jars_of
+from ketal.streaming.jvm.artifacts import KAFKA, fetch_jars
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark.session import connector_jars, remove_artifacts
 from tests.sampling import sample
@@ -147,7 +147,7 @@ def required(what: str, *faults: type[Exception]) -> Iterator[None]:
 def jars() -> Path:
     """Return the folder of Kafka's jars; downloads them the first time."""
     with required("Kafka"):
-        return jars_of(KAFKA, find_java())
+        return fetch_jars(KAFKA, find_java())
 
 
 @pytest.fixture(scope="session")

@@ -36,8 +36,8 @@ from ketal.model.summaries import total
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.runtime.silence.vacuity import add_findings
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job.distribution import unfit
-from ketal.streaming.spark import verdicts as spark_verdicts
+from ketal.streaming.job.distribution import unsplittable_reason
+from ketal.streaming.spark import group_rows
 from ketal.streaming.spark.families import families, findings_of_groups
 from ketal.streaming.spark.group import FIGURES
 from tests.sampling import sample
@@ -410,12 +410,12 @@ def by_spark_table(
 def key_groups(program: ketal.Program) -> int:
     """Return in how many groups a program may run: one where a partitioned pattern must wait."""
     divided = [compiled for compiled in program.compiled if compiled.partition]
-    return 1 if any(unfit(compiled) for compiled in divided) else KEY_GROUPS
+    return 1 if any(unsplittable_reason(compiled) for compiled in divided) else KEY_GROUPS
 
 
 def _judged(execution: Execution, events: DataFrame) -> DataFrame:
     # `detect`, with the rows that say what became of the messages.
-    return spark_verdicts(
+    return group_rows(
         execution.program,
         events,
         key_groups=key_groups(execution.program),

@@ -1,5 +1,5 @@
-"""The commands by what they are about, a module each.
+"""The commands, one module each, in folders by subject.
 
-The one rule: a command is two functions, `add_arguments(parser)` and `execute(args)`, and the
-text `EXAMPLE` below its `--help`.
+The one rule: a command is two functions, `add_arguments(parser)` and `execute(args)`, and the text
+`EXAMPLE`, which is the end of its `--help`.
 """

@@ -1,1 +1,1 @@
-"""What commands print: verdicts, summaries, annotations, progress."""
+"""The output of commands: verdicts, summaries, annotations, progress."""

@@ -1,8 +1,8 @@
-"""Findings where people work: annotations of GitHub's, and SARIF for code-scanning tools.
+"""Findings in the formats of other tools: annotations of GitHub Actions, and SARIF.
 
-What lint finds in a pattern, and what a run finds in a log, are written by the same rules.
+Findings of lint about a pattern, and of a run about a log, are written in the same way.
 
-The one rule: a finding is about a place in a file, or about none.
+The one rule: a finding has a place in a file, or no place.
 """
 
 from __future__ import annotations
@@ -26,55 +26,57 @@ class FilePlace(NamedTuple):
     line: int = 0
     """The line, from 1; 0 for the whole file."""
     span: Span | None = None
-    """The columns too, where they are known."""
+    """The lines and columns, if they are known."""
 
 
 class Annotation(NamedTuple):
     """A finding."""
 
     rule: str
-    """What kind of finding it is: a code of lint, or a kind of verdict."""
+    """The kind of the finding: a diagnostic code of lint, or a kind of verdict."""
     level: str
     """`error` or `warning`."""
     message: str
-    """What is found; lines end with a newline."""
+    """The text of the finding; it may have several lines."""
     place: FilePlace
     pattern: str = ""
-    """The pattern that it is about, or that found it; empty for none."""
+    """The pattern that the finding is about, or that reported it; empty for none."""
     related: tuple[tuple[FilePlace, str], ...] = ()
-    """Other places, each with what is there."""
+    """Other places, each with a description."""
     id: str = ""
-    """The same in every run that finds it; empty for none."""
+    """An id that is the same in every run with this finding; empty for none."""
 
 
 def github_line(annotation: Annotation) -> str:
-    """Return a workflow command of GitHub Actions that shows a finding."""
+    """Return a finding as a workflow command of GitHub Actions."""
     file, line, span = annotation.place
     properties = {"file": file} if file else {}
     if span is not None:
         properties |= {"line": str(span.line), "endLine": str(span.end_line)}
         if span.line == span.end_line:
-            # GitHub knows columns within one line only; its last one is inside.
+            # GitHub takes columns only within a line; its last column is inclusive.
             last = max(span.column, span.end_column - 1)
             properties |= {"col": str(span.column), "endColumn": str(last)}
     elif line:
         properties["line"] = str(line)
     properties["title"] = f"ketal {annotation.rule}"
-    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    properties_text = ",".join(
+        f"{name}={_escaped_property(value)}" for name, value in properties.items()
+    )
     message = "\n".join(map(printable, annotation.message.split("\n")))
-    return f"::{annotation.level} {written}::{_data(message)}"
+    return f"::{annotation.level} {properties_text}::{_escaped_data(message)}"
 
 
-def _data(text: str) -> str:
+def _escaped_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escaped_property(text: str) -> str:
+    return _escaped_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def sarif(annotations: Sequence[Annotation], **properties: Any) -> str:
-    """Return a SARIF log of one run, on one line; properties are those of the run as a whole."""
+    """Return a SARIF log of one run, as one line; `properties` are those of the run."""
     from ketal import __version__
 
     rules = sorted({one.rule for one in annotations})

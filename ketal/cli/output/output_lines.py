@@ -1,11 +1,10 @@
-"""The output of a command: where its lines go, and how they look.
+"""The output of a command: its destination and its colours.
 
-An `OutputLines` is standard output or a file. Text is plain; a terminal adds colour,
-and progress on standard error, unless `NO_COLOR` is set. `rich`, which draws both, is
-imported for a terminal only.
+An `OutputLines` is standard output or a file. Text is plain; on a terminal it has colours, unless
+`NO_COLOR` is set. `rich`, which writes colours, is imported for a terminal only.
 
-The one rule: one item is one line. Text of a log or a pattern file cannot break a line
-or control a terminal: characters that do not print are shown as escapes.
+The one rule: one item is one line. Text of a log or a pattern file cannot break a line or control a
+terminal, since unprintable characters are written as escapes.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ def as_json(value: object) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        # A file's name may hold bytes that are no text.
+        # The name of a file may have bytes that are not UTF-8.
         return msgspec.json.encode(_escaped(value)).decode()
 
 
 def _escaped(value: Any) -> Any:
-    """Return plain data in which each text is JSON already, in ASCII."""
+    """Return plain data with each text replaced by its JSON in ASCII, which is encoded as it is."""
     if isinstance(value, str):
         return msgspec.Raw(json.dumps(value).encode())
     if isinstance(value, Mapping):
@@ -70,12 +69,12 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 class OutputLines:
-    """Lines of output; `name` is what messages call the stream.
+    """Lines of output to a stream; `name` is the name of the stream in messages.
 
     Raises
     ------
     SettingError
-        From every method, if it cannot be written: the disk is full.
+        From every method, if the stream cannot be written, for example because the disk is full.
     """
 
     def __init__(self, stream: TextIO, name: str, *, colour: bool = False) -> None:
@@ -103,42 +102,42 @@ class OutputLines:
             styled.stylize(STYLES[severity[1]], *severity.span(1))
         if _CARETS.fullmatch(text):
             styled.stylize(STYLES["caret"])
-        with self._reported():
+        with self._write_errors():
             self._console.print(styled)
 
     def lines(self, texts: Iterable[str]) -> None:
-        """Write texts, each on a line; what does not print is written as an escape."""
+        """Write texts, each on a line, with escapes for unprintable characters."""
         for text in texts:
             self.line(printable(text))
 
     def text(self, text: str) -> None:
         """Write text as it is."""
-        # Each verdict has a line, and entering `_reported` costs more than writing one.
+        # This is called for each verdict; entering `_write_errors` would cost more than the write.
         try:
             self._stream.write(text)
         except OSError as fault:
-            raise unwritten(self._name, fault) from None
+            raise write_error(self._name, fault) from None
 
     def flush(self) -> None:
         """Flush the stream."""
-        with self._reported():
+        with self._write_errors():
             self._stream.flush()
 
     def close(self) -> None:
         """Flush the stream, and close the file."""
-        with self._reported():
+        with self._write_errors():
             self._stream.close()
 
     @contextmanager
-    def _reported(self) -> Iterator[None]:
+    def _write_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as fault:
-            raise unwritten(self._name, fault) from None
+            raise write_error(self._name, fault) from None
 
 
-def unwritten(name: str, fault: OSError) -> Exception:
-    """Return the error of a file that cannot be written; a closed pipe is no such fault."""
+def write_error(name: str, fault: OSError) -> Exception:
+    """Return the error for a file that cannot be written; for a closed pipe, `fault` itself."""
     if isinstance(fault, BrokenPipeError):
         return fault
     return SettingError(f"cannot write {name}: {fault.strerror or fault}")
@@ -147,15 +146,16 @@ def unwritten(name: str, fault: OSError) -> Exception:
 def picture_form(
     to: str | None, path: str | None, suffixes: Mapping[str, str], *, output: str = "human"
 ) -> str | None:
-    """Return the form of a picture: what `--to` says, else what FILE's name does, else None.
+    """Return the form of a picture, from `--to` or the suffix of FILE; None if neither has one.
 
-    `suffixes` maps the suffixes of FILE's name to forms; `output` is the `--output` of a command
-    that writes numbers or a picture.
+    `suffixes` maps suffixes to forms; `output` is the `--output` of a command that writes either
+    numbers or a picture.
 
     Raises
     ------
     SettingError
-        If FILE's name is that of a picture in another form, or numbers are asked for too.
+        If FILE has the suffix of a form that the command does not write, or both a picture and JSON
+        are requested.
     """
     suffix = os.path.splitext(path or "")[1].lower()
     if to is None:
@@ -169,15 +169,15 @@ def picture_form(
 
 
 @contextmanager
-def opened(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLines]:
-    """Open where output goes: a file, or standard output.
+def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLines]:
+    """Open the output of a command: a file, or standard output.
 
     Parameters
     ----------
     path : str or None
         The `--write` of a command; None and `-` are standard output.
     inputs : iterable of str
-        Files that are read, and so must not be written over.
+        Files that the command reads, and so must not overwrite.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def opened(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLi
         If the file cannot be written, or is one of the inputs.
     """
     if path is None or path == "-":
-        # Text is UTF-8 whatever the locale.
+        # UTF-8 in every locale.
         reconfigure = getattr(sys.stdout, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -200,7 +200,7 @@ def opened(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLi
     try:
         file = open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
     except OSError as fault:
-        raise unwritten(path, fault) from None
+        raise write_error(path, fault) from None
     sink = OutputLines(file, path)
     try:
         yield sink
@@ -218,5 +218,5 @@ def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
         "--output",
         choices=formats,
         default=formats[0],
-        help=f"how results are written (default {formats[0]})",
+        help=f"the form of the results (default {formats[0]})",
     )

@@ -1,7 +1,7 @@
-"""How far a command is with a log, on the terminal of standard error.
+"""The progress of a command with a log, on the terminal of standard error.
 
-The one rule: what is shown is asked for when it is drawn, some times a second; reading and judging
-do no more than they would without it.
+The one rule: the text is computed only when it is drawn, a few times a second, so that progress
+costs reading and judging nothing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from ketal.model.log_arguments import RecordBatch
 
 SETTLED_S = 2.0
-"""After so long a rate says how long the rest takes."""
+"""How long a phase runs before its rate is shown and the time left is estimated."""
 
 
 class StatusLine:
-    """A line on the terminal of standard error that is drawn over itself; none elsewhere."""
+    """A line on the terminal of standard error that is redrawn in place; none elsewhere."""
 
     def __init__(self) -> None:
         self._status: Any = None
 
     def show(self, what: object) -> None:
-        """Draw text as it is, or what rich asks for its text some times a second."""
+        """Draw a text, or an object whose `__rich__` returns the text each time it is redrawn."""
         if not is_terminal(sys.stderr):
             return
         from rich.text import Text
@@ -40,27 +40,27 @@ class StatusLine:
         self._status.update(Text(what) if isinstance(what, str) else what)
 
     def give_way(self) -> None:
-        """Erase the line before another one is written to the same terminal."""
+        """Erase the line before another line is written to the same terminal."""
         if self._status is not None and sys.stdout.isatty():
             self.stop()
 
     def stop(self) -> None:
-        """Erase the line; `show` begins another one."""
+        """Erase the line; the next `show` begins a new line."""
         if self._status is not None:
             self._status.stop()
             self._status = None
 
 
 class ProgressLine(StatusLine):
-    """A line that says how much was read, then judged: per cent, rate, time left.
+    """A line that shows how much was read, and then how much was judged: share, rate, time left.
 
     Parameters
     ----------
     read : callable
-        Returns the share of the log that was read; None where that is not known.
+        Returns the share of the log that was read; None if that is not known.
     judged : callable
-        Returns the share of the events that was judged since all was read; None where they are
-        judged as they are read.
+        Returns the share of the events that was judged after the whole log was read; None if events
+        are judged while the log is read.
     """
 
     def __init__(
@@ -74,25 +74,25 @@ class ProgressLine(StatusLine):
         self._records = 0
         super().__init__()
 
-    def counted(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    def count_records(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield batches of records, counting the records."""
         self.show(self)
-        self._begin("read")
+        self._begin_phase("read")
         for batch in batches:
             self._records += len(batch.items)
             yield batch
-        self._begin("judged")
+        self._begin_phase("judged")
 
-    def _begin(self, phase: str) -> None:
+    def _begin_phase(self, phase: str) -> None:
         self._phase = phase
         self._began_s = time.monotonic()
 
     def __rich__(self) -> str:
-        """Return what a terminal shows."""
+        """Return the text of the line, for rich."""
         return self.text(time.monotonic() - self._began_s)
 
     def text(self, elapsed_s: float) -> str:
-        """Return the line after so many seconds of reading, or of judging."""
+        """Return the text of the line, `elapsed_s` after the present phase began."""
         share, records = self._shares[self._phase](), self._records
         if self._phase == "judged":
             if share is None:

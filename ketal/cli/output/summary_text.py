@@ -1,7 +1,7 @@
-"""The summary of a run, for a person.
+"""The summary of a run as text.
 
-The one rule: it adds up. The first line is an equation, `read` on its left and
-everything that became of a record on its right.
+The one rule: it adds up. The first line is an equation: on the left the number of records read, on
+the right what became of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _RECORDS = {
     "held_back": ("held back", "held back"),
     "overflow": ("over a limit", "over a limit"),
 }
-# Count → its noun and its sentence where it is not zero.
-_OF_PATTERN = {
+# Count → its noun, and its sentence if it is not zero.
+_PATTERN_SENTENCES = {
     "unscoped": ("event", "not judged: {} without the key of `partition by`"),
     "untimed": ("event", "not judged: {} without the time that `within` needs"),
     "halted": (
@@ -59,7 +59,7 @@ _OF_PATTERN = {
         "and None (the log of `ketal` says which)",
     ),
 }
-_OF_EXECUTION = {
+_EXECUTION_SENTENCES = {
     "gaps": ("gap", "{}: events that were declared lost"),
     "holes": ("hole", "{}: events that clocks speak of and the log does not hold"),
     "restarts": (
@@ -87,8 +87,8 @@ _OF_EXECUTION = {
 
 
 def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | None) -> Iterator[str]:
-    """Yield the lines of a summary; `rejected` is the first rejection, if none was listed."""
-    yield records(summary["events"])
+    """Yield the lines of a summary; `rejected` is the first rejection, or None if it was listed."""
+    yield records_equation(summary["events"])
     if rejected is not None:
         yield f"first {rejected}"
     if summary["events"]["held_back"]:
@@ -97,23 +97,24 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
     for name, counts in summary["patterns"].items():
         vacuous = counts.get("vacuous", [])
         warnings = vacuity.warnings(kinds[name], vacuous)
-        # What is rare may not have happened: then it is why nothing was found, and no warning.
+        # A vacuous find may be right, if its events are rare. So its vacuity is no warning, but the
+        # reason given for a result without verdicts.
         verdicts = counts.get("violations" if kinds[name] == "check" else "matches")
-        why = f": {vacuous[0]['message']}" if vacuous and not (warnings or verdicts) else ""
-        yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{why}"
+        reason = f": {vacuous[0]['message']}" if vacuous and not (warnings or verdicts) else ""
+        yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{reason}"
         for warning in warnings:
             yield f"{name}: {warning}"
         for warning in unknown_comparisons.warnings(counts.get("unknown", [])):
             yield f"{name}: {warning}"
-        for sentence in _sentences_of(_OF_PATTERN, counts):
+        for sentence in _count_sentences(_PATTERN_SENTENCES, counts):
             yield f"{name}: {sentence}"
     for name, drained in summary.get("draining", {}).items():
         verdicts = _verdict_counts("find", drained, ())
         yield f"{name}: draining: {verdicts}, said by the pattern that it was before"
-    yield from _sentences_of(_OF_EXECUTION, summary)
+    yield from _count_sentences(_EXECUTION_SENTENCES, summary)
 
 
-def _sentences_of(
+def _count_sentences(
     sentences: dict[str, tuple[str, str]], counts: Mapping[str, Any]
 ) -> Iterator[str]:
     for key, (noun, sentence) in sentences.items():
@@ -121,8 +122,8 @@ def _sentences_of(
             yield sentence.format(counted(counts[key], noun))
 
 
-def records(events: dict[str, int]) -> str:
-    """Return the equation of what was read and what became of it."""
+def records_equation(events: dict[str, int]) -> str:
+    """Return the equation of the records read and what became of them."""
     parts = {key: events[key] for key in _RECORDS if events[key]} or {"accepted": 0}
     terms = [counted(number, *_RECORDS[key]) for key, number in parts.items()]
     return f"{events['read']:,} read = {' + '.join(terms)}"
@@ -132,10 +133,10 @@ def _verdict_counts(
     kind: str, counts: Mapping[str, int], vacuous: Sequence[Mapping[str, Any]]
 ) -> str:
     parts = {key: counts[key] for key in COUNTED if counts.get(key)}
-    sought = "violations" if kind == "check" else "matches"
+    main_count = "violations" if kind == "check" else "matches"
     terms = [counted(number, *COUNTED[key]) for key, number in parts.items()]
     if kind == "check" and vacuity.judged_nothing(vacuous):
         terms.insert(0, "no event judged")
-    elif sought not in parts:
-        terms.insert(0, f"no {COUNTED[sought][0]}")
+    elif main_count not in parts:
+        terms.insert(0, f"no {COUNTED[main_count][0]}")
     return ", ".join(terms)

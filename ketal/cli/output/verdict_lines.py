@@ -1,8 +1,8 @@
 """The lines of a run's verdicts and of its summary, in the form that `--output` names.
 
-For people the first verdicts of one cause have a line each, and the others are a count. The cause
-of a violation is the type of its event and what was expected; of an overflow it is the limit and
-what was given up, of a rejection the reason.
+In human output only the first verdicts of each cause have their own lines, and the others are
+counted. The cause of a violation is the type of its event and the expected types; the cause of an
+overflow is the limit and what was given up; the cause of a rejection is its reason.
 
 The one rule: every form has the same verdicts; SARIF, which is one document, has them at the end.
 """
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from ketal.model.verdicts.verdict_kinds import Verdict
     from ketal.programs.program import Program
 
-_OF_VERDICT = ("pattern", "verdict", "scope")
-"""What an explanation says of its verdict, which stands beside it."""
-SINGLY = 3
-"""Verdicts of one cause that have a line of their own."""
+_VERDICT_FIELDS = ("pattern", "verdict", "scope")
+"""The fields of an explanation in JSON that repeat fields of its verdict."""
+OWN_LINES_MAX = 3
+"""How many verdicts of each cause have their own lines."""
 CAUSES_MAX = 1_000
-"""Causes that are counted; each verdict of a further one has a line."""
+"""How many causes are counted; beyond them every verdict has its own line."""
 
 
 class VerdictGroups:
-    """Counts the verdicts of each cause; `place_of` returns where the event of one stands."""
+    """Counts the verdicts of each cause; `place_of` returns the place of a verdict's event."""
 
     def __init__(self, place_of: Callable[[Verdict], str]) -> None:
         self._place_of = place_of
         self._counts: Counter[str] = Counter()
         self._first: dict[str, str] = {}
 
-    def shows(self, verdict: Verdict) -> bool:
-        """Count a verdict; return whether it has a line of its own."""
+    def has_own_lines(self, verdict: Verdict) -> bool:
+        """Count a verdict; return whether it has its own line."""
         cause = _cause(verdict)
         if cause not in self._counts:
             if not cause or len(self._counts) >= CAUSES_MAX:
@@ -61,12 +61,12 @@ class VerdictGroups:
             parts = (str(getattr(verdict, "event", None) or ""), self._place_of(verdict))
             self._first[cause] = " at ".join(filter(None, parts))
         self._counts[cause] += 1
-        return self._counts[cause] <= SINGLY
+        return self._counts[cause] <= OWN_LINES_MAX
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each cause of which not every verdict had one."""
+        """Yield a line for each cause with verdicts that had no line."""
         for cause, count in self._counts.items():
-            if count > SINGLY:
+            if count > OWN_LINES_MAX:
                 first = self._first[cause]
                 yield f"{cause}: {counted(count, 'time')}" + (f", first {first}" if first else "")
 
@@ -87,10 +87,10 @@ def _cause(verdict: Verdict) -> str:
 
 
 class VerdictLines:
-    """What `ketal run` writes of its verdicts, and then of its summary.
+    """Renders the verdicts of `ketal run`, and then its summary.
 
-    `verdicts_max` of the limits bounds the results of a SARIF log; `judged` explains the verdicts
-    under `--explain` and `--show`, else it is None.
+    The limit `verdicts_max` bounds the results of a SARIF log. `judged` is the log that explains
+    the verdicts under `--explain` and `--show`; None without these.
     """
 
     def __init__(
@@ -108,27 +108,27 @@ class VerdictLines:
         self._judged = judged
         self._json = args.output == "json"
         self._annotations: list[Annotation] = []
-        self._unannotated = 0
+        self._omitted_annotations = 0
         self._groups = VerdictGroups(self._places.of)
         self._grouping = args.output == "human" and not (args.live or args.trace)
 
     # --- verdicts ---
 
-    def shows(self, verdict: Verdict) -> bool:
-        """Count a verdict; return whether it has lines of its own."""
-        # Those that --first counts have, and a rejection is none of them.
+    def has_own_lines(self, verdict: Verdict) -> bool:
+        """Count a verdict; return whether it has its own lines."""
+        # Verdicts that --first counts have; it does not count rejections.
         singly = self._args.first is not None and isinstance(verdict, PatternVerdict)
         grouping = self._grouping and not singly
-        return not self._args.count and (not grouping or self._groups.shows(verdict))
+        return not self._args.count and (not grouping or self._groups.has_own_lines(verdict))
 
-    def of_verdict(self, verdict: Verdict) -> list[str]:
-        """Return the lines of a verdict; none yet for SARIF."""
+    def verdict_lines(self, verdict: Verdict) -> list[str]:
+        """Return the lines of a verdict; empty for SARIF, which is written at the end."""
         explanation, drawn = self._explained(verdict)
         if self._json:
             as_data = verdict.to_dict(self._places.of_dots)
             if explanation is not None:
                 reasons = explanation.to_dict().items()
-                as_data["explanation"] = {k: v for k, v in reasons if k not in _OF_VERDICT}
+                as_data["explanation"] = {k: v for k, v in reasons if k not in _VERDICT_FIELDS}
             return [as_json(as_data)]
         if self._args.output != "human":
             return self._annotate(verdict, explanation)
@@ -140,7 +140,10 @@ class VerdictLines:
         return [printable(line) for line in (*lines, *(f"  {line}" for line in drawn))]
 
     def _explained(self, verdict: Verdict) -> tuple[Explanation | None, list[str]]:
-        """Return why a verdict holds, where that is asked for, and the events around it, drawn."""
+        """Return the explanation of a verdict, and the lines that draw the events around it.
+
+        Without `--explain` and `--show` these are None and empty.
+        """
         if self._judged is None:
             return None, []
         from ketal.explanation.explaining import diagram, explanation_of
@@ -151,14 +154,14 @@ class VerdictLines:
         return explanation, diagram(self._judged, explanation)
 
     def _annotate(self, verdict: Verdict, explanation: Explanation | None) -> list[str]:
-        """Return the line that annotates a file with a verdict; none yet for SARIF."""
+        """Return the line of an annotation for a verdict; for SARIF record it, and return none."""
         annotation = self._annotation(verdict, explanation)
         if self._args.output == "github":
             return [github_line(annotation)]
         if len(self._annotations) < self._annotations_max:
             self._annotations.append(annotation)
         else:
-            self._unannotated += 1
+            self._omitted_annotations += 1
         return []
 
     def _annotation(self, verdict: Verdict, explanation: Explanation | None) -> Annotation:
@@ -183,7 +186,7 @@ class VerdictLines:
 
     # --- the summary ---
 
-    def of_summary(
+    def summary_lines(
         self,
         summary: dict[str, Any],
         held: Sequence[tuple[Event, Dot | None]],
@@ -191,8 +194,8 @@ class VerdictLines:
     ) -> Iterator[str]:
         """Yield the lines of a summary.
 
-        Under `--stats` events that are `held` stand with what they wait for; `rejected` is the
-        first rejection.
+        `held` are the held-back events to list under `--stats`, each with a dot that it waits for;
+        `rejected` is the first rejection.
         """
         if self._json:
             report: dict[str, Any] = {"summary": summary}
@@ -204,8 +207,8 @@ class VerdictLines:
             yield as_json(report)
         elif self._args.output == "sarif":
             yield sarif(self._annotations, summary=summary)
-            if self._unannotated:
-                left = counted(self._unannotated, "verdict is", "verdicts are")
+            if self._omitted_annotations:
+                left = counted(self._omitted_annotations, "verdict is", "verdicts are")
                 complain(f"{left} not in the SARIF log (limit verdicts_max)")
         else:
             texts = list(self._groups.lines())

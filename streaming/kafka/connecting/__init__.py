@@ -1,1 +1,1 @@
-"""Clients of Kafka, and what a broker refuses them."""
+"""Kafka's clients: their properties, their workarounds, and the classification of their errors."""

@@ -1,15 +1,15 @@
-"""Access: whether Kafka accepts the connections of a job's clients, and why not.
+"""The check whether Kafka accepts a job's connections, and why it does not.
 
-kafka-python retries whatever fails while it connects, and its clients raise a timeout only. So each
-session begins with a connection of its own, which shows the server's answer: a password, a
-certificate or a SASL mechanism that is refused is a fault of the settings; if no server listens,
-the session is retried.
+While it connects, kafka-python retries every failure, and its clients raise a timeout only. So each
+session begins with a trial connection, which shows the server's answer. If the server refuses a
+password, a certificate or a SASL mechanism, the settings are at fault; if no server listens, the
+session is retried.
 
-A listener drops a connection in another protocol than its own without an answer. Then another
-protocol is tried: with TLS where there was none, without it where there was, and ApiVersions alone,
-which a listener answers before SASL.
+A listener drops a connection in another protocol than its own without an answer. Then the check
+tries another protocol: TLS if the settings have none, no TLS if they have it, and finally a request
+for ApiVersions alone, which a listener answers before SASL.
 
-The one rule: a fault of the settings is one that a server has shown; a server that may be starting
+The one rule: the settings are at fault only if a server has shown it; a server that may be starting
 or stopping is retried.
 """
 
@@ -28,7 +28,7 @@ from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS
 from ketal.streaming.kafka.connecting.client_errors import causes
-from ketal.streaming.kafka.connecting.clients import listens, properties_of
+from ketal.streaming.kafka.connecting.clients import client_properties, is_listening
 from ketal.streaming.kafka.connecting.properties import refused_as_settings
 
 _REFUSED = (
@@ -37,39 +37,42 @@ _REFUSED = (
     faults.SaslAuthenticationFailedError,
     faults.UnsupportedSaslMechanismError,
 )
-_HUNG_UP = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
+_CONNECTION_CLOSED = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
 _TLS = {"PLAINTEXT": False, "SSL": True, "SASL_PLAINTEXT": False, "SASL_SSL": True}
 
 
 def check_access(job: Job) -> None:
-    """Connect to Kafka's servers in turn, until one takes the connection.
+    """Connect to Kafka's servers in turn, until one accepts the connection.
 
     Raises
     ------
     SettingError
-        If none takes it, and one has shown that the settings are why.
+        If no server accepts it, and one has shown that the settings are at fault.
     KafkaError, OSError
-        What the first server failed of, where it may be another time.
+        The failure of the first server, if a retry may succeed.
     """
-    # A proxy is one of them, of which the manager itself has no default.
-    given = properties_of(job, KafkaConsumer)
+    # They include the setting of a proxy, for which the manager itself has no default.
+    given = client_properties(job, KafkaConsumer)
     tried: list[tuple[str, BaseException]] = []
     for server in job.bootstrap_servers.split(","):
-        fault = _fault(job, server, given)
+        fault = _connection_fault(job, server, given)
         if fault is None:
             return
         tried.append((server, fault))
     for server, fault in tried:
-        why = _refusal(fault) or _wrong_protocol(job, server, given)
+        why = _refusal_reason(fault) or _protocol_fault(job, server, given)
         if why is not None:
             raise SettingError(f"Kafka at {server} refuses the connection: {why}") from None
     raise tried[0][1]
 
 
-def _fault(
+def _connection_fault(
     job: Job, server: str, given: Mapping[str, Any], *, greeting_only: bool = False
 ) -> BaseException | None:
-    """Connect once, and request the brokers unless ApiVersions is enough; return what failed."""
+    """Try one connection; return the exception that it failed with, or None.
+
+    The connection includes a request for metadata, or with `greeting_only` just for ApiVersions.
+    """
     with refused_as_settings(job.properties):
         net = NetworkSelector()
         manager = _Manager(net, bootstrap_servers=server, **given)
@@ -91,10 +94,10 @@ def _fault(
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]
-    """Makes connections whose last answer is read before their end.
+    """Makes connections that read the server's last answer before they report their end.
 
-    A broker that refuses a password says so and hangs up; where both come at once, kafka-python
-    drops the answer.
+    A broker that refuses a password answers so and closes the connection. If both arrive at once,
+    kafka-python drops the answer.
     """
 
     async def _build_transport(self, *given: Any, **options: Any) -> Any:
@@ -109,23 +112,23 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         return transport
 
 
-def _refusal(fault: BaseException) -> str | None:
-    """Return the reason, of a server or the TLS library, that settings are wrong; else None."""
-    # An error may have been made of another one.
+def _refusal_reason(fault: BaseException) -> str | None:
+    """Return why the settings are wrong, if a server or the TLS library gives a reason; or None."""
+    # An error may have another error as its cause or as an argument.
     for one in [one for cause in causes(fault) for one in (cause, *cause.args)]:
         if isinstance(one, _REFUSED):
             return f"{one}\n  hint: look at security_protocol and sasl_* in [kafka.properties]"
-        if isinstance(one, ssl.SSLError) and not isinstance(one, _HUNG_UP):
+        if isinstance(one, ssl.SSLError) and not isinstance(one, _CONNECTION_CLOSED):
             return f"TLS: {one}\n  hint: look at ssl_* in [kafka.properties]; ssl_cafile names " + (
                 "the certificate of the authority that signed the broker's"
             )
     return None
 
 
-def _wrong_protocol(job: Job, server: str, given: Mapping[str, Any]) -> str | None:
-    """Return what another protocol shows of a server that dropped the connection."""
+def _protocol_fault(job: Job, server: str, given: Mapping[str, Any]) -> str | None:
+    """Try other protocols on a server that dropped the connection; return the fault, or None."""
     protocol = str(given.get("security_protocol", "PLAINTEXT"))
-    if not listens(server):
+    if not is_listening(server):
         return None
     tls = _TLS[protocol]
     unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -134,10 +137,10 @@ def _wrong_protocol(job: Job, server: str, given: Mapping[str, Any]) -> str | No
     plain = {**given, "security_protocol": "PLAINTEXT"}
     with_tls = {**given, "security_protocol": "SSL", "ssl_context": unverified}
     hint = f"and security_protocol is {protocol}\n  hint: it is one of {', '.join(_TLS)}"
-    if _fault(job, server, plain if tls else with_tls, greeting_only=True) is None:
+    if _connection_fault(job, server, plain if tls else with_tls, greeting_only=True) is None:
         return f"it speaks {'no TLS' if tls else 'TLS'}, {hint}"
     if protocol.startswith("SASL"):
-        return None  # It would have answered which SASL it wants.
-    greeted = _fault(job, server, given, greeting_only=True) is None
-    # One that answers, and drops the same again, was not just going or coming.
-    return f"it wants SASL, {hint}" if greeted and _fault(job, server, given) else None
+        return None  # A listener with SASL would have named its mechanisms.
+    greeted = _connection_fault(job, server, given, greeting_only=True) is None
+    # A server that answers, and drops the connection once more, is not just starting or stopping.
+    return f"it wants SASL, {hint}" if greeted and _connection_fault(job, server, given) else None

@@ -1,6 +1,6 @@
-"""Calls of Kafka's clients, of which some would hang for ever: how long they may take.
+"""Deadlines for calls of Kafka's clients, some of which could hang for ever.
 
-The one rule: whoever calls Kafka goes on when the deadline has passed, or the job is to end.
+The one rule: the caller continues when the deadline has passed, or when the job must end.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from kafka import errors as faults
 T = TypeVar("T")
 
 SLICE_S = 0.1
-"""So often it is looked whether the job is to end."""
+"""How often a waiting caller checks whether the job must end."""
 CLIENT_ERRORS = (faults.KafkaError, OSError, TimeoutError)
-"""What a client raises; a deadline that passed is a TimeoutError."""
+"""The exceptions that a client raises; a deadline that passed is a TimeoutError."""
 
 
 class StoppedError(Exception):
-    """The job was asked to end while it waited for Kafka."""
+    """The job was stopped while it waited for Kafka."""
 
 
-def within(
+def call_with_deadline(
     timeout_s: float,
     what: str,
     call: Callable[..., T],
     *args: Any,
-    enough: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Call a function that may hang; wait for it only so long, and until `enough` returns True.
+    """Call a function that may hang; wait until a deadline, or until `should_stop` returns True.
 
     Raises
     ------
     TimeoutError
-        If it has not returned by then. Its thread is left to itself: the client that it hangs in
-        is to be closed.
+        If it has not returned by the deadline. Its thread goes on; the caller must close the client
+        that the function hangs in.
     StoppedError
-        If it has not returned and `enough` returned True; the same holds.
+        If it has not returned when `should_stop` returns True; the client must be closed then too.
     """
-    result = in_background(what, call, *args)
+    result = run_in_background(what, call, *args)
     until_s = time.monotonic() + timeout_s
     while not result.done():
         left_s = until_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError(f"{what} took more than {timeout_s:g} s")
         wait([result], min(left_s, SLICE_S))
-        if not result.done() and enough():
+        if not result.done() and should_stop():
             raise StoppedError(what)
     return result.result()
 
 
-def in_background(what: str, call: Callable[..., T], *args: Any) -> Future[T]:
-    """Call a function on a thread of its own, for which Python does not wait at its end."""
+def run_in_background(what: str, call: Callable[..., T], *args: Any) -> Future[T]:
+    """Call a function on a daemon thread, for which Python does not wait at exit."""
     result: Future[T] = Future()
 
     def run() -> None:

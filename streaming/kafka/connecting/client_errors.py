@@ -1,8 +1,8 @@
-"""What a client of Kafka raises, and what that is to a job.
+"""Classification of the exceptions of Kafka's clients.
 
-The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
-an offset that the topic no longer has, a StateError; anything else, after which a new session has
-new clients and state.
+The one rule: an exception of a client is one of three: a fault of the settings, which ends the job;
+an offset that the topic no longer has, which is a StateError; or any other, after which a new
+session begins with new clients and state.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from kafka import errors as faults
 
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.outputs import refused_as_too_large
+from ketal.streaming.job.outputs import too_large_error
 from ketal.streaming.kafka.connecting.clients import transactional_id
 
-_OF_SETTINGS = (
+_SETTINGS_FAULTS = (
     faults.IncompatibleBrokerVersion,
     faults.InvalidTopicError,
     faults.KafkaConfigurationError,
@@ -31,7 +31,7 @@ OUT_OF_RANGE = (
     faults.OffsetOutOfRangeError,
 )
 _QUOTED = re.compile(r"'([\w.-]+)'", re.ASCII)
-"""The topics that the text of an error names, as a set of them is written."""
+"""The name of a topic in the text of an error, which has a set of names as Python prints it."""
 _RIGHTS = (
     faults.TopicAuthorizationFailedError,
     faults.GroupAuthorizationFailedError,
@@ -40,21 +40,21 @@ _RIGHTS = (
 )
 
 
-def _lacking(job: Job, error: BaseException) -> str | None:
-    """Return what the user has no right to, if that is what an error says.
+def _missing_right(job: Job, error: BaseException) -> str | None:
+    """Return the resource that the user has no right to, if an error is about that; None if not.
 
-    Where a transaction lacks one, kafka-python raises a KafkaError that names the class; what it
-    refuses after that has the error that came first as an argument.
+    If the right is missing within a transaction, kafka-python raises a KafkaError whose text names
+    the class. Calls after that fail with an error that has the first one as an argument.
     """
     for failed in error.args:
         if isinstance(failed, BaseException):
-            return _lacking(job, failed)
+            return _missing_right(job, failed)
     by_name = str(error) if type(error) is faults.KafkaError else ""
     kind = next((k for k in _RIGHTS if isinstance(error, k) or k.__name__ in by_name), None)
     if kind is None:
         return None
     if kind is faults.TopicAuthorizationFailedError:
-        # One without a name is about the offsets of what is read.
+        # An error that names no topic is about the offsets of the topics that are read.
         named = _QUOTED.findall(by_name) if by_name else error.args[0] if error.args else ()
         topics = named or job.topics
         return f"topic {topics if isinstance(topics, str) else ', '.join(sorted(topics))}"
@@ -65,25 +65,25 @@ def _lacking(job: Job, error: BaseException) -> str | None:
     return f"{type(error).__name__} {error}"
 
 
-def of_settings(job: Job, error: BaseException) -> SettingError | None:
-    """Return the exception to raise for an error that a retry does not help; else None."""
+def settings_error(job: Job, error: BaseException) -> SettingError | None:
+    """Return the SettingError for an error that a retry cannot help; None for any other error."""
     for one in causes(error):
-        if (lacking := _lacking(job, one)) is not None:
+        if (missing_right := _missing_right(job, one)) is not None:
             return SettingError(
-                f"Kafka refuses, as not allowed: {lacking} ({one})\n"
+                f"Kafka refuses, as not allowed: {missing_right} ({one})\n"
                 "  hint: give the user of [kafka.properties] the rights that docs/streaming.md "
                 "lists"
             )
-        if isinstance(one, _OF_SETTINGS):
-            return SettingError(f"Kafka refuses: {described(one)}")
+        if isinstance(one, _SETTINGS_FAULTS):
+            return SettingError(f"Kafka refuses: {describe(one)}")
         if isinstance(one, _TOO_LARGE):
-            return refused_as_too_large(job, described(one))
+            return too_large_error(job, describe(one))
         if isinstance(one, faults.UnsupportedCodecError):
             return SettingError(
                 f"the messages of {', '.join(job.topics)} are compressed, and nothing here "
-                f"decompresses them: {described(one)}\n  hint: pip install lz4, or python-snappy"
+                f"decompresses them: {describe(one)}\n  hint: pip install lz4, or python-snappy"
             )
-        # kafka-python has a class for it, and raises a KafkaError that names it.
+        # kafka-python has a class for it, and yet raises a KafkaError whose text names the class.
         if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
             return SettingError(
                 "[kafka.properties] transaction_timeout_ms: Kafka refuses one that is so long\n"
@@ -93,21 +93,21 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
     return None
 
 
-def of_topic(topic: str, error: BaseException) -> BaseException:
-    """Return the error of a message, which names the topic where Kafka said nothing more."""
+def topic_error(topic: str, error: BaseException) -> BaseException:
+    """Return the error of a message; add the topic's name if the error has no text."""
     if error.args in ((), (None,)):
         error.args = (f"topic {topic}",)
     return error
 
 
-def described(error: BaseException) -> str:
-    """Return the class of an error and what it says; the text of most of Kafka's has the class."""
+def describe(error: BaseException) -> str:
+    """Return the class name and the text of an error; the text alone if it has the class name."""
     name, text = type(error).__name__, str(error)
     return text if name in text else f"{name}: {text}".removesuffix(": ")
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes; a chain of causes may be a cycle."""
+    """Return an error and its chain of causes, which may be a cycle, each once."""
     chain: list[BaseException] = []
     one: BaseException | None = error
     while one is not None and all(one is not seen for seen in chain):

@@ -1,20 +1,20 @@
 """Kafka's clients, and the workarounds that a job needs (kafka-python 3.0.12).
 
-Seven defects, each with its workaround here or in `group_session`:
+kafka-python has seven defects, each with a workaround here or in `group_session`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
-   broker dies inside a transaction: `client_calls.within` gives every such call a deadline.
-2. A producer that was fenced asks for a new epoch on some errors, and thereby aborts the
-   transaction of its successor: `producer_of` makes those errors fatal.
-3. A producer that failed once is of no use: it is discarded with all state.
+   broker dies inside a transaction: `call_with_deadline` bounds every such call.
+2. A producer that was fenced requests a new epoch after some errors, and thereby aborts the
+   transaction of its successor: `make_producer` makes those errors fatal.
+3. A producer cannot be used again after a failure: it is discarded with all state.
 4. Listeners of a consumer run on its own thread: `group_session` makes that safe.
-5. A consumer that rejoins its group because its leader saw other metadata stops joining if `poll`
-   returns meanwhile, and is never assigned anything: `keep_joining` has it go on.
-6. `group_metadata` changes at any time. Once heartbeats find that the group has given the consumer
-   up, it is that of no member, generation -1, and offsets that are sent with it are not fenced:
-   `group_session` commits with the one of the time when partitions were assigned.
-7. `allow_auto_create_topics` does not reach the requests for metadata, so that a client makes a
-   topic again that was deleted, where the broker allows that: `make_no_topics` has it reach them.
+5. A consumer that rejoins its group, because its leader saw other metadata, stops joining if `poll`
+   returns meanwhile, and is never assigned a partition: `keep_joining` makes it continue.
+6. `group_metadata` changes at any time. Once heartbeats find that the group has removed the
+   consumer, it is that of no member, generation -1, and offsets that are sent with it are not
+   fenced: `group_session` commits with the metadata that it recorded with the assignment.
+7. The setting `allow_auto_create_topics` is not applied to requests for metadata, so that a client
+   makes a deleted topic again if the broker allows that: `make_no_topics` applies it.
 
 The one rule: no client makes a topic, and none is used again once it has failed.
 """
@@ -42,27 +42,28 @@ from ketal.streaming.kafka.connecting.tokens import Tokens
 TESTED_VERSION = "3.0.12"
 TRANSACTION_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_S = 2
-LISTENS_S = 1.0
+CONNECT_TIMEOUT_S = 1.0
 POLL_RECORDS_MAX = 4_000
 RECONNECT_MS_MAX = 2_000
-"""A client tries again as often; by default it would wait 30 s once it has tried for long."""
+"""The longest pause between two attempts to connect; the default would become 30 s."""
 METADATA_AGE_MS = 30_000
-"""The topics are compared as often with those of before (`job_session.PARTITIONS_S`)."""
+"""How often a client asks for metadata; the topics are compared as often
+(`job_session.PARTITIONS_S`)."""
 
 
-def properties_of(job: Job, client: Any) -> dict[str, Any]:
-    """Return the properties of the job that a class of kafka-python's has."""
+def client_properties(job: Job, client: Any) -> dict[str, Any]:
+    """Return those properties of the job that a client class of kafka-python has."""
     given = {k: v for k, v in job.properties.items() if k in client.DEFAULT_CONFIG}
     if job.properties.get("sasl_mechanism") == "OAUTHBEARER":
         given["sasl_oauth_token_provider"] = Tokens(job.properties)
     return given
 
 
-def consumer_of(job: Job, *, of_group: bool = True, committed_only: bool = True) -> Any:
-    """Return a consumer; one that is of no group is assigned partitions, and commits nothing.
+def make_consumer(job: Job, *, of_group: bool = True, committed_only: bool = True) -> Any:
+    """Return a consumer; without `of_group` it belongs to no group, and commits nothing.
 
-    The job's group assigns ranges: consumers of topics with equally many partitions have the same
-    numbers of each.
+    The group uses the range assignor: if all topics have equally many partitions, a consumer gets
+    the same partition numbers of each topic.
     """
     given = {
         "bootstrap_timeout_ms": job.call_timeout_ms,
@@ -70,7 +71,7 @@ def consumer_of(job: Job, *, of_group: bool = True, committed_only: bool = True)
         "metrics_enabled": False,
         "max_poll_records": POLL_RECORDS_MAX,
         "reconnect_backoff_max_ms": RECONNECT_MS_MAX,
-        **properties_of(job, KafkaConsumer),
+        **client_properties(job, KafkaConsumer),
     }
     with refused_as_settings(job.properties):
         consumer = KafkaConsumer(
@@ -86,8 +87,8 @@ def consumer_of(job: Job, *, of_group: bool = True, committed_only: bool = True)
     return consumer
 
 
-def _admin_of(job: Job) -> Any:
-    given = properties_of(job, KafkaAdminClient)
+def _make_admin(job: Job) -> Any:
+    given = client_properties(job, KafkaAdminClient)
     return KafkaAdminClient(
         bootstrap_servers=job.bootstrap_servers,
         **{"bootstrap_timeout_ms": job.call_timeout_ms, **given},
@@ -97,41 +98,41 @@ def _admin_of(job: Job) -> Any:
 def topic_setting(job: Job, topic: str, name: str) -> str:
     """Return the value of a topic's setting."""
     resource = ConfigResource("TOPIC", topic, [name])
-    with _admin_of(job) as admin:
+    with _make_admin(job) as admin:
         settings = admin.describe_configs([resource], config_filter="all")["topic"][topic]
-    if name not in settings:  # That it was refused is dropped by kafka-python.
+    if name not in settings:  # Kafka refused the request, and kafka-python drops that error.
         raise faults.TopicAuthorizationFailedError(topic)
     return str(settings[name]["value"])
 
 
 def check_visible(job: Job, topic: str) -> None:
-    """Raise if the user may not see a topic; not if it does not exist."""
-    with _admin_of(job) as admin:
+    """Raise an error if the user has no right to see a topic; do not if it does not exist."""
+    with _make_admin(job) as admin:
         (description,) = admin.describe_topics([topic])
     if faults.for_code(description["error_code"]) is faults.TopicAuthorizationFailedError:
         raise faults.TopicAuthorizationFailedError(topic)
 
 
 def group_offsets(job: Job) -> dict[Any, Any]:
-    """Return the commits of the job's group, of all topics."""
+    """Return the committed offsets of the job's group, in all topics."""
     until_s = time.monotonic() + job.call_timeout_ms / 1e3
-    with _admin_of(job) as admin:
+    with _make_admin(job) as admin:
         while True:
             try:
                 return dict(admin.list_group_offsets({job.group_id: None})[job.group_id])
             except faults.KafkaError as fault:
-                # On a new Kafka the first group makes the topic of offsets come to be.
+                # The first group of a new Kafka has to wait until the offsets topic is made.
                 if not fault.retriable or time.monotonic() > until_s:
                     raise
             time.sleep(SLICE_S)
 
 
-def listens(servers: str) -> bool:
-    """Return whether a server accepts a connection at one of Kafka's addresses."""
+def is_listening(servers: str) -> bool:
+    """Return whether one of Kafka's addresses accepts a TCP connection."""
     for host, port, _ in collect_hosts(servers):
         with (
             contextlib.suppress(OSError),
-            socket.create_connection((host, port), timeout=LISTENS_S),
+            socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S),
         ):
             return True
     return False
@@ -142,8 +143,8 @@ def transactional_id(job: Job) -> str:
     return f"ketal-{job.group_id}"
 
 
-def producer_of(job: Job, transactional_id: str) -> Any:
-    """Return a producer with transactions, begun by `init_transactions`, which fences others."""
+def make_producer(job: Job, transactional_id: str) -> Any:
+    """Return a producer with transactions; `init_transactions`, called here, fences older ones."""
     given = {
         "bootstrap_timeout_ms": job.call_timeout_ms,
         "max_block_ms": job.call_timeout_ms,
@@ -151,14 +152,14 @@ def producer_of(job: Job, transactional_id: str) -> Any:
         "metrics_enabled": False,
         "linger_ms": 5,
         "reconnect_backoff_max_ms": RECONNECT_MS_MAX,
-        **properties_of(job, KafkaProducer),
+        **client_properties(job, KafkaProducer),
     }
     with refused_as_settings(job.properties):
         producer = KafkaProducer(
             bootstrap_servers=job.bootstrap_servers, transactional_id=transactional_id, **given
         )
     try:
-        end_when_fenced(producer)
+        make_fencing_fatal(producer)
         make_no_topics(producer, "_metadata")
         producer.init_transactions()
     except BaseException:
@@ -168,14 +169,17 @@ def producer_of(job: Job, transactional_id: str) -> Any:
 
 
 def transaction_timeout_ms(job: Job) -> int:
-    """Return the time after which Kafka aborts a transaction of the job that does not end."""
+    """Return the time after which Kafka aborts an open transaction of the job."""
     return int(job.properties.get("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS))
 
 
-def end_when_fenced(producer: Any) -> None:
-    """Make errors fatal after which kafka-python would ask for an epoch above its successor's."""
-    manager = _inner(producer, "_transaction_manager")
-    risky, fatal = _inner(manager, "_NEEDS_EPOCH_BUMP_ERRORS"), _inner(manager, "_FATAL_ERRORS")
+def make_fencing_fatal(producer: Any) -> None:
+    """Make those errors fatal after which kafka-python would request a new producer epoch."""
+    manager = _private_attribute(producer, "_transaction_manager")
+    risky, fatal = (
+        _private_attribute(manager, "_NEEDS_EPOCH_BUMP_ERRORS"),
+        _private_attribute(manager, "_FATAL_ERRORS"),
+    )
     if not isinstance(risky, frozenset) or not isinstance(fatal, frozenset):
         raise _unknown_version()
     manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()
@@ -183,43 +187,53 @@ def end_when_fenced(producer: Any) -> None:
 
 
 def make_no_topics(client: Any, cluster: str) -> None:
-    """Have a client's requests for metadata make no topic; `cluster` is its attribute for them."""
-    config = _inner(client, cluster, "config")
+    """Stop a client's metadata requests from making topics.
+
+    `cluster` is the attribute of the client that sends these requests.
+    """
+    config = _private_attribute(client, cluster, "config")
     if "allow_auto_create_topics" not in config:
         raise _unknown_version()
     config["allow_auto_create_topics"] = False
 
 
 def topic_id(consumer: Any, topic: str) -> int:
-    """Return the number by which Kafka tells a topic from another one of its name; 0 if unknown."""
-    known = _inner(consumer, "_cluster", "topic_id")(topic)
+    """Return the id by which Kafka distinguishes topics of the same name; 0 if it is unknown."""
+    known = _private_attribute(consumer, "_cluster", "topic_id")(topic)
     return 0 if known is None else int(known.int)
 
 
 def keep_joining(consumer: Any) -> None:
-    """Have a consumer that has begun to join its group go on with it until it is a member.
+    """Make a consumer that has begun to join its group continue until it is a member.
 
-    Its own flag for that is set only where the group asked for it; where metadata changed, what it
-    compares is equal again as soon as it has been elected leader. A listener calls this whenever
-    partitions are taken away, for that is how joining begins.
+    The consumer's own flag for rejoining is set only if the group requested that. If metadata
+    changed, the consumer compares metadata instead, which are equal again as soon as it has been
+    elected leader. A listener calls this whenever partitions are revoked, since that is how joining
+    begins.
     """
-    _inner(consumer, "_coordinator", "request_rejoin")()
+    _private_attribute(consumer, "_coordinator", "request_rejoin")()
 
 
-def drop_parked(consumer: Any) -> None:
-    """Drop what a consumer fetched of partitions that were paused meanwhile, before they resume.
+def drop_paused_records(consumer: Any) -> None:
+    """Drop the messages that a consumer fetched from paused partitions, before these are resumed.
 
-    It takes that up again only where it has read no other partition since, and fetches nothing of
-    the partition as long as it has it: the partition would stand still for ever.
+    The consumer returns such messages only if it has read no other partition since, and as long as
+    it has them it fetches no more of their partition, which could then stall for ever.
     """
-    parked = _inner(consumer, "_fetcher", "_paused_partition_records")
+    parked = _private_attribute(consumer, "_fetcher", "_paused_partition_records")
     for records in parked.values():
         records.drain()
     parked.clear()
 
 
-def _inner(client: Any, *names: str) -> Any:
-    """Return what a client has under names that are none of kafka-python's interface."""
+def _private_attribute(client: Any, *names: str) -> Any:
+    """Return a private attribute of a client, given by its path of names.
+
+    Raises
+    ------
+    SettingError
+        If there is none, so that this is another version of kafka-python.
+    """
     for name in names:
         client = getattr(client, name, None)
     if client is None:
@@ -239,7 +253,7 @@ def close_producer(producer: Any) -> None:
     sender = producer._sender
     with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
         producer.close(timeout=CLOSE_TIMEOUT_S)
-    # A flush that fails leaves its thread behind, which would try again and again.
+    # A failed flush leaves its thread running, which would retry for ever.
     with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
         sender.force_close()
 

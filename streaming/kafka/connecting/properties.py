@@ -1,9 +1,9 @@
-"""The check of `[kafka.properties]`: properties of kafka-python's clients, each of its kind.
+"""The check of `[kafka.properties]`: names, types and values of the properties of kafka-python.
 
-kafka-python accepts any value: one of a wrong type fails in the middle of a call, and an unknown
-word is ignored, so that a typo in `security_protocol` would send in the clear. So properties are
-checked before any client is made. The kind of a property is that of its default; the few without
-one are text, or sizes in bytes.
+kafka-python accepts any value: a value of a wrong type fails in the middle of a call, and an
+unknown word is ignored, so that after a typo in `security_protocol` a client would send unencrypted
+data. So properties are checked before any client is made. The type of a property is that of its
+default; the few properties without a default are text, or sizes in bytes.
 
 The one rule: a value is shown nowhere, for it may be a password.
 """
@@ -31,13 +31,13 @@ OURS = frozenset(
         "transactional_id", "value_deserializer", "value_serializer",
     }
 )  # fmt: skip
-"""Properties that the job sets itself, or that no file can hold."""
+"""Properties that the job sets itself, or whose values cannot be written in a file."""
 TOKEN_ENDPOINT = "sasl_oauthbearer_token_endpoint_url"
 TOKEN_ID = "sasl_oauthbearer_client_credentials_client_id"
 TOKEN_SECRET = "sasl_oauthbearer_client_credentials_client_secret"
 TOKEN_SCOPE = "sasl_oauthbearer_scope"
 TOKENS = (TOKEN_ENDPOINT, TOKEN_ID, TOKEN_SECRET, TOKEN_SCOPE)
-"""What kafka-python has no properties for: Java's names, with `_` for `.`."""
+"""Properties that kafka-python does not have: those of Java's clients, with `_` for `.`."""
 WORDS = {
     "client_dns_lookup": ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     "compression_type": ("gzip", "snappy", "lz4", "zstd"),
@@ -45,14 +45,14 @@ WORDS = {
                        "SCRAM-SHA-512"),
     "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
 }  # fmt: skip
-"""Property → the words that it may be."""
+"""Property → its possible values."""
 LEAST = {"max_poll_records": 1}
-"""The least number that makes sense, where that is not 0."""
+"""Property → its least useful number, if that is not 0."""
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_crlfile", "ssl_keyfile")
 
 
 def check_properties(properties: Mapping[str, Any]) -> None:
-    """Raise a SettingError for unknown properties, those that a job sets itself, wrong values."""
+    """Raise a SettingError for a property that is unknown, set by the job itself, or wrong."""
     defaults = {
         **KafkaConsumer.DEFAULT_CONFIG,
         **KafkaProducer.DEFAULT_CONFIG,
@@ -88,7 +88,7 @@ def check_properties(properties: Mapping[str, Any]) -> None:
 
 
 def _check_login(properties: Mapping[str, Any]) -> None:
-    """Refuse SASL without a mechanism, and a mechanism without its credentials."""
+    """Raise a SettingError for SASL without a mechanism, or a mechanism without its credentials."""
     mechanism = properties.get("sasl_mechanism")
     needs: tuple[str, ...] = ()
     if str(properties.get("security_protocol")).startswith("SASL"):
@@ -112,7 +112,7 @@ def _check_login(properties: Mapping[str, Any]) -> None:
 
 
 def _check_kind(place: str, value: object, kind: type, least: int) -> None:
-    """Refuse a value of another kind."""
+    """Raise a SettingError if a value is not of type `kind`, or is a number out of range."""
     what, hint = f"an integer of {least} or more", "write it without quotes"
     if kind is bool:
         is_right = isinstance(value, bool)
@@ -128,7 +128,10 @@ def _check_kind(place: str, value: object, kind: type, least: int) -> None:
 
 @contextlib.contextmanager
 def refused_as_settings(properties: Mapping[str, Any]) -> Iterator[None]:
-    """Raise a SettingError for what kafka-python raises while a client is made."""
+    """Raise the exceptions of kafka-python while a client is made as a SettingError.
+
+    The message leaves out the text of an exception that has the value of a property.
+    """
     try:
         yield
     except (AssertionError, RuntimeError, TypeError, ValueError) as fault:

@@ -1,7 +1,7 @@
 """Tokens for SASL OAUTHBEARER, by the client credentials grant (RFC 6749, section 4.4; KIP-768).
 
-The names are those of Java's clients, with `_` for `.`: an endpoint, an id, a secret, a scope. A
-token is requested when a client connects, cached until shortly before it expires, and then
+The properties have the names of Java's clients, with `_` for `.`: an endpoint, an id, a secret, a
+scope. A token is requested when a client connects, cached until shortly before it expires, and then
 requested again.
 
 The one rule: neither the secret nor a token is in any message.
@@ -32,13 +32,13 @@ from ketal.streaming.kafka.connecting.properties import (
 
 ANSWER_S = 10.0
 LIFETIME_S = 60.0
-"""How long a token is cached whose lifetime the endpoint does not give."""
+"""The lifetime of a token for which the endpoint gives none."""
 EARLY = 0.8
-"""A token is requested again after so much of its lifetime, as Java's clients do."""
+"""The share of its lifetime after which a token is requested again, as in Java's clients."""
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Requests tokens from the endpoint of a job's properties, which have been checked."""
+    """Requests tokens from the endpoint that a job's properties name; these are checked before."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         super().__init__()
@@ -54,23 +54,26 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             headers={"Authorization": f"Basic {credentials}", "Accept": "application/json"},
         )
         self._token = ""
-        self._until_s = 0.0
+        self._expires_s = 0.0
 
     def token(self) -> str:
-        """Return a token that is valid.
+        """Return a valid token, cached or new.
 
         Raises
         ------
         SaslAuthenticationFailedError
-            If the endpoint refuses one, or answers something else.
+            If the endpoint refuses the request, or its answer has no valid token.
         KafkaConnectionError
-            If it is not to be reached.
+            If the endpoint cannot be reached, or fails.
         """
-        if time.monotonic() >= self._until_s:
+        if time.monotonic() >= self._expires_s:
             began_s = time.monotonic()
-            answer = self._answer()
+            response_fields = self._request_token()
             try:
-                token, lifetime_s = answer["access_token"], answer.get("expires_in", LIFETIME_S)
+                token, lifetime_s = (
+                    response_fields["access_token"],
+                    response_fields.get("expires_in", LIFETIME_S),
+                )
                 lifetime_s = float(lifetime_s)
             except (KeyError, TypeError, ValueError):
                 token, lifetime_s = None, 0.0
@@ -79,10 +82,10 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
                     f"{self._url} answers without an access_token"
                 )
             self._token = token
-            self._until_s = began_s + EARLY * lifetime_s
+            self._expires_s = began_s + EARLY * lifetime_s
         return self._token
 
-    def _answer(self) -> Any:
+    def _request_token(self) -> Any:
         try:
             with urlopen(self._request, timeout=ANSWER_S) as response:
                 return json.load(response)

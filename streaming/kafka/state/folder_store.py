@@ -1,25 +1,27 @@
-"""Saved state in a folder: SQLite databases, of which the offsets committed in Kafka name a commit.
+"""Saved state in a folder of SQLite databases; the offsets committed in Kafka name a state in it.
 
-A database has one table, `commits`: of each commit the records that it changed
-(`ketal.runtime.state.records`), of its first one all records of the state. Rows are added and never
-updated, so a database holds the state as of each of its commits; the committed offsets say which
-one counts. A commit is on the disk before its name goes into Kafka's transaction. One that Kafka
-did not take is not named, and so is passed over. Once the rows that were added are larger than the
-state, a new database begins, and the one before is left for whoever is reading it. (A table
-with a row a record, updated in place, writes a page for each record that changes, 30 times as many
-bytes; a row for each record of a commit takes ten times the CPU of a row for all of them.)
+A database has one table, `commits`. The first commit has all records of the state
+(`ketal.runtime.state.records`), each later commit the records that it changed. Rows are added and
+never updated, so a database holds the state as of each of its commits; the committed offsets name
+the one that counts. A commit is on the disk before its name goes into Kafka's transaction. If that
+transaction fails, nothing names the commit, and so it is ignored. Once the added rows are larger
+than the state, a new database is begun, and the previous one is left for processes that are reading
+it. (A table with one row for each record, updated in place, would write a page for each changed
+record, 30 times as many bytes; one row for each record of a commit would take ten times the CPU
+time of one row for all of them.)
 
-A name is database, commit, and the digest of all rows up to it: SQLite sees damage of a page's
-structure, the digest that of what is in a row, and rows that are missing.
+The name of a state has the database, the commit, and the digest of all rows up to it: SQLite
+detects a damaged page structure, the digest detects damaged content and missing rows.
 
-A folder is of one group: its file `group.json` says so, and which topics were read (`Claim`).
+A folder belongs to one group: its file `group.json` names the group, and the topics that were read
+(`Claim`).
 
-Each process, and each session of it, begins a database of its own, for one that is stopped inside
-SQLite's lock would stop its successor. A write-ahead log (WAL) has readers wait for no writer: the
-successor reads what a stopped process has open. What a session removes it has seen when it began,
-or has written itself.
+Each session of each process begins its own database, since a process that is stopped while it holds
+SQLite's lock would block its successor. With a write-ahead log (WAL) readers do not wait for
+writers, so the successor can read the database that a stopped process has open. A session removes
+only databases that it found when it began, or has written itself.
 
-The one rule: the state is whole, and the one that is named, or it is a StateError.
+The one rule: the restored state is whole and the one that is named, or a StateError is raised.
 """
 
 from __future__ import annotations
@@ -40,43 +42,46 @@ from ketal.runtime.state.records import Changes, without_removed
 from ketal.streaming.kafka.state.segments import chunks, decode, encode
 
 ADDED_BYTES_LEAST = 4_000_000
-"""Fewer bytes of changes are not worth a new database, however small the state is."""
+"""The size of added rows up to which no new database is begun, however small the state is."""
 ADDED_BYTES_MAX = 256_000_000
-"""So much is read at most beside the state when it is restored."""
+"""The size of added rows from which on a new database is begun, however large the state is.
+
+A restore reads at most this much beside the state."""
 PIECE_BYTES = 1_000_000
-"""A row is not much larger, unless a record is."""
+"""The largest size of a row, except for a row with a single larger record."""
 PAGE_BYTES = 16_384
-"""A commit of a megabyte takes half of what it takes with SQLite's own 4,096."""
-LOCKED_S = 10.0
-"""So long SQLite waits for a lock of another process."""
+"""With this page size a commit of a megabyte costs half of what it costs with SQLite's 4,096."""
+LOCK_TIMEOUT_S = 10.0
+"""How long SQLite waits for a lock of another process."""
 
 _SUFFIX = ".sqlite"
 _DIGEST_BYTES = 12
 _FILE = re.compile(r"(\d+)-[0-9a-f]+\.sqlite")
 _NAME = re.compile(r"(\d{10}-[0-9a-f]{8}\.sqlite)@(\d{10})-([0-9a-f]{24})")
 _CLAIM = "group.json"
-_NOT_DAMAGE = (
+_MACHINE_FAULTS = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_READONLY,
 )
-"""What is wrong then is the machine, and not the file."""
+"""SQLite's error codes for which the machine is at fault, and not the file."""
 
 
 class Claim:
-    """The claim of a group to a folder, once it has committed with state of it.
+    """The claim of a group to a folder, made when it has committed with state in the folder.
 
     Raises
     ------
     SettingError
-        If it is another group's, or of a job of other topics alone; or it cannot be read or made.
+        If the folder is another group's, or of a job that reads other topics only; or if the file
+        of the claim cannot be read or made.
     """
 
     def __init__(self, folder: Path, group_id: str, topics: Sequence[str]) -> None:
         self._path = folder / _CLAIM
-        self._held = held = self._read()
+        self._content = held = self._read()
         before = held.get("topics", [])
         if held.get("group_id", group_id) != group_id:
             raise SettingError(
@@ -89,19 +94,19 @@ class Claim:
                 f"{', '.join(before)}, and this one reads {', '.join(topics)}: they are two jobs, "
                 "so give this one a --group-id of its own, and a --state where that is set"
             )
-        self._claimed = {"group_id": group_id, "topics": sorted({*before, *topics})}
+        self._claim_content = {"group_id": group_id, "topics": sorted({*before, *topics})}
 
     @property
-    def begun(self) -> bool:
-        """Whether something was committed with state of this folder."""
-        return bool(self._held)
+    def has_commits(self) -> bool:
+        """Whether a commit with state in this folder exists."""
+        return bool(self._content)
 
-    def committed(self) -> None:
-        """Record that a commit with state of this folder exists."""
-        if self._claimed != self._held:
+    def mark_committed(self) -> None:
+        """Record in the claim's file that a commit with state in this folder exists."""
+        if self._claim_content != self._content:
             with refused_as_setting(self._path):
-                replace_file(self._path, json.dumps(self._claimed).encode(), durable=True)
-            self._held = self._claimed
+                replace_file(self._path, json.dumps(self._claim_content).encode(), durable=True)
+            self._content = self._claim_content
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -120,8 +125,8 @@ class Claim:
         return held
 
 
-class Saved:
-    """The saved state of one job, for one session; its first commit records the claim."""
+class FolderStore:
+    """Saves and restores the state of one job, for one session; its commits record the claim."""
 
     def __init__(self, folder: Path, claim: Claim | None = None) -> None:
         self.folder = folder
@@ -143,18 +148,25 @@ class Saved:
     def write(self, changes: Mapping[bytes, bytes | None]) -> str:
         """Write dirty records, with fsync; return the name of the state.
 
-        `changes` are those since the last call, or since the state that was read; of a new job,
-        all. A record that is gone has None. A full disk is a SettingError.
+        `changes` has the records changed since the last call, or since the state that was read; for
+        a new job, all records. A removed record has None for its value.
+
+        Raises
+        ------
+        SettingError
+            If the records cannot be written, for example because the disk is full.
         """
         try:
             if self._database is None:
-                self._begin({**self._whole, **changes})
+                self._begin_database({**self._whole, **changes})
                 self._whole = {}
             elif self._added_bytes > min(max(self._base_bytes, ADDED_BYTES_LEAST), ADDED_BYTES_MAX):
                 path, digest = self.folder / self._name, self._digest.hexdigest()
-                self._begin({**_records(self._database, path, self._number, digest), **changes})
+                self._begin_database(
+                    {**_read_records(self._database, path, self._number, digest), **changes}
+                )
             else:
-                self._added_bytes += self._add(self._database, changes)
+                self._added_bytes += self._add_commit(self._database, changes)
         except (OSError, sqlite3.Error) as fault:
             cause = getattr(fault, "strerror", None) or fault
             raise SettingError(
@@ -163,26 +175,27 @@ class Saved:
             ) from None
         return f"{self._name}@{self._number:010d}-{self._digest.hexdigest()}"
 
-    def _begin(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Begin a database with all records."""
+    def _begin_database(self, records: Mapping[bytes, bytes | None]) -> None:
+        """Begin a new database, whose first commit has all records."""
         self.close()
         self._name = f"{self._number + 1:010d}-{uuid.uuid4().hex[:8]}{_SUFFIX}"
         self._digest = _new_digest()
         path = self.folder / self._name
         path.touch(0o600, exist_ok=False)  # SQLite's other files are made with the same mode.
-        database = _opened(path, "rw")
+        database = _connect(path, "rw")
         try:
             database.execute("PRAGMA synchronous = EXTRA")  # of the folder too
             database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            # All records are written before there is a WAL, through which they would go twice.
+            # All records are written before the WAL is enabled, which would write them twice.
             database.execute("BEGIN")
             database.execute("CREATE TABLE commits (number INTEGER, records BLOB)")
             whole = without_removed(records)
-            self._base_bytes, self._added_bytes = self._add(database, whole), 0
+            self._base_bytes, self._added_bytes = self._add_commit(database, whole), 0
             (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise OSError("SQLite has no write-ahead log there; choose a local file system")
-            # The WAL is made now: whoever was replaced goes on with files that are removed.
+            # This makes the WAL's file now: a successor may remove the database's files, and a
+            # replaced process must be able to go on with them.
             database.execute("SELECT NULL FROM commits LIMIT 1").fetchall()
         except BaseException:
             database.close()
@@ -190,9 +203,11 @@ class Saved:
             raise
         self._database = database
 
-    def _add(self, database: sqlite3.Connection, changes: Mapping[bytes, bytes | None]) -> int:
-        """Add the rows of a commit; return how many bytes they are."""
-        # SQLite takes no value of a gigabyte.
+    def _add_commit(
+        self, database: sqlite3.Connection, changes: Mapping[bytes, bytes | None]
+    ) -> int:
+        """Add the rows of a commit; return their size in bytes."""
+        # SQLite stores no value of a gigabyte or more.
         pieces = [encode(piece) for piece in chunks(changes, PIECE_BYTES)]
         rows = [(self._number + 1, piece) for piece in pieces]
         with database:
@@ -203,13 +218,13 @@ class Saved:
         return sum(map(len, pieces))
 
     def send(self, producer: Any) -> list[tuple[str, Any]]:
-        """Send nothing into the transaction: what was written is on the disk already."""
+        """Send nothing in the transaction: the state is on the disk already."""
         return []
 
-    def committed(self) -> None:
-        """Mark what was written last as committed; remove the databases before its predecessor."""
+    def mark_committed(self) -> None:
+        """Mark the last write as committed; remove all databases but its own and the one before."""
         if self._claim is not None:
-            self._claim.committed()
+            self._claim.mark_committed()
         if self._name in self._retained[-1:]:
             return
         self._retained = [*self._retained[-1:], self._name]
@@ -226,12 +241,12 @@ class Saved:
     # --- reading ---
 
     def read(self, name: str) -> dict[bytes, bytes]:
-        """Return the records of the state of a name; the next commit is based on it.
+        """Return the records of the state with a name; the next commit is based on them.
 
         Raises
         ------
         StateError
-            If it is not there, damaged, or of another format.
+            If the state is missing, damaged, or of another format.
         SettingError
             If it cannot be read for another reason.
         """
@@ -246,10 +261,10 @@ class Saved:
                     f"the offsets name the state {file}, and it is not in {self.folder}: bring "
                     "that folder back, or take another group_id to start anew"
                 )
-            with refused_as_setting(path), contextlib.closing(_opened(path, "ro")) as database:
-                self._whole = _records(database, path, int(number), digest)
+            with refused_as_setting(path), contextlib.closing(_connect(path, "ro")) as database:
+                self._whole = _read_records(database, path, int(number), digest)
         except (sqlite3.Error, TypeError, ValueError) as fault:
-            if getattr(fault, "sqlite_errorcode", 0) & 0xFF in _NOT_DAMAGE:
+            if getattr(fault, "sqlite_errorcode", 0) & 0xFF in _MACHINE_FAULTS:
                 raise SettingError(f"{path}: {fault}") from None
             raise StateError(f"the saved state {path} is damaged: {fault}") from None
         self._number = max(self._number, int(number))
@@ -257,15 +272,21 @@ class Saved:
         return dict(self._whole)
 
 
-def _opened(path: Path, mode: str) -> sqlite3.Connection:
-    """Open a database that is there, to read (`ro`) or to write (`rw`)."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", LOCKED_S, uri=True)
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Open an existing database to read (`ro`) or to write (`rw`)."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", LOCK_TIMEOUT_S, uri=True)
 
 
-def _records(
+def _read_records(
     database: sqlite3.Connection, path: Path, number: int, digest: str
 ) -> dict[bytes, bytes]:
-    """Return the records of a database as of a commit, if its rows have this digest."""
+    """Return the records of a database as of a commit.
+
+    Raises
+    ------
+    StateError
+        If its rows up to that commit have another digest.
+    """
     records: Changes = {}
     actual = _new_digest()
     rows = database.execute(
@@ -284,7 +305,7 @@ def _new_digest() -> Any:
 
 
 def _remove(path: Path) -> None:
-    """Remove a database, and what SQLite has beside it, as far as it can be removed."""
+    """Remove a database and SQLite's files beside it; ignore errors."""
     for suffix in ("-wal", "-shm", "-journal", ""):
         with contextlib.suppress(OSError):
             path.with_name(path.name + suffix).unlink()

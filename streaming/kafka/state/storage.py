@@ -1,7 +1,7 @@
 """The storage of a job's saved state: a folder, or a topic.
 
 The metadata of committed offsets names the state that belongs to them. A folder holds the state of
-one part; a topic holds that of part n in its partition n.
+one part; a topic holds the state of part n in its partition n.
 
 The one rule: only the state that a commit names is restored.
 """
@@ -18,61 +18,65 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import locked
 from ketal.streaming.kafka.connecting.client_calls import StoppedError
 from ketal.streaming.kafka.connecting.clients import topic_setting
-from ketal.streaming.kafka.state.folder_store import Claim, Saved
+from ketal.streaming.kafka.state.folder_store import Claim, FolderStore
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, load
 
 Metadata = Mapping[str, Any]
-"""The metadata of a commit, beside the offset."""
-Store = Saved | Changelog
-"""Saves the state of a part."""
+"""The metadata that a commit stores with the offset."""
+Store = FolderStore | Changelog
+"""Saves and restores the state of one part."""
 
 
 class Storage(ABC):
-    """The saved state of a job's parts."""
+    """The saved state of all parts of a job."""
 
-    anew: str
-    """How to begin at the beginning of the topics, for a hint."""
+    restart_hint: str
+    """A clause for hints: how to start at the beginning of the topics."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     def exclusive(self, stopping: Callable[[], bool]) -> AbstractContextManager[None]:
-        """Return a context in which no other process begins here.
+        """Return a context in which no other process can begin with this storage.
 
-        By default without a lock: Kafka fences one of two processes that begin at once.
+        By default it takes no lock: of two processes that begin at once Kafka fences one.
         """
         return nullcontext()
 
     @abstractmethod
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
-        """Raise a SettingError if it cannot hold so many parts; `numbers` are a topic's."""
+        """Raise a SettingError if this storage cannot hold the state of `parts` parts.
 
-    @abstractmethod
-    def name_in(self, metadata: Metadata) -> str | None:
-        """Return the name of the state that a commit names; None if its state is elsewhere.
-
-        It is empty for the beginning of a partition, which is committed without a state.
+        `numbers` returns the partition numbers of a topic.
         """
 
-    def is_own(self, metadata: Metadata) -> bool:
-        """Return whether the state that a commit names is here, damaged or not."""
-        return self.name_in(metadata) is not None
+    @abstractmethod
+    def state_name(self, metadata: Metadata) -> str | None:
+        """Return the name of the state that a commit names; None if its state is elsewhere.
+
+        The name is empty for the start offset of a partition, which is committed without a state.
+        """
+
+    def has_state_of(self, metadata: Metadata) -> bool:
+        """Return whether the state that a commit names is in this storage, damaged or not."""
+        return self.state_name(metadata) is not None
 
     @abstractmethod
     def metadata(self, name: str) -> dict[str, str]:
-        """Return the metadata of a commit with the state of a name."""
+        """Return the metadata of a commit that names a state."""
 
     def load(
         self, numbers: Sequence[int], stopping: Callable[[], bool], *, open_too: bool = True
     ) -> dict[int, Any]:
-        """Return what is read of some parts before a name is known, by default nothing.
+        """Read the state of some parts before the names in their commits are known.
 
-        Without `open_too`, up to an open transaction.
+        Returns for each number the value that `open` takes, by default None. A topic is read up to
+        its end; without `open_too` only up to the first open transaction.
         """
         return dict.fromkeys(numbers)
 
-    def is_of(self, loaded: Any, names: Sequence[str | None]) -> bool:
-        """Return whether what was loaded has one of these names, and is of no other commit."""
+    def belongs_to(self, loaded: Any, names: Sequence[str | None]) -> bool:
+        """Return whether loaded state belongs to a commit with one of these names, or is faulty."""
         return True
 
     @abstractmethod
@@ -81,27 +85,31 @@ class Storage(ABC):
     ) -> tuple[Store, dict[bytes, bytes]]:
         """Return the store of a part, and the records of the state that its commits name.
 
-        A StateError if they are not there, or if there are some and no commit names a state.
+        Raises
+        ------
+        StateError
+            If that state is missing or damaged; or if no commit names a state and yet there is one.
         """
 
     @abstractmethod
     def empty(self, number: int, loaded: Any = None) -> Store:
-        """Return the store of a part that begins anew, whatever there was."""
+        """Return the store of a part that begins anew, whatever was saved before."""
 
 
 class _FolderStorage(Storage):
-    """State in a folder, of one part.
+    """State in a folder, of a single part.
 
-    While a process begins, it locks the folder, until the folder names its job: of two jobs that
-    are started in one folder at the same moment, the second one finds the first there. Then it
-    releases the lock, since a second process of the group may take over.
+    A process that begins locks the folder until the folder names its job: of two jobs that are
+    started in one folder at the same moment, the second then finds the name of the first. After
+    that the process releases the lock, so that another process of the group can take over.
 
-    The folder is of one group, and names it, and the topics that its state is of: two jobs of one
-    name would remove each other's state. It also records that a commit exists; if Kafka has no
-    offsets then, these have expired, and beginning anew would repeat all verdicts.
+    The folder belongs to one group. It names the group, and the topics that its state comes from,
+    since two jobs of the same name would remove each other's state. It also records that a commit
+    exists: if Kafka has no offsets then, they have expired, and beginning anew would repeat all
+    verdicts.
     """
 
-    anew = "another group_id starts at the beginning of the topics"
+    restart_hint = "another group_id starts at the beginning of the topics"
     _claim: Claim | None = None
 
     @contextmanager
@@ -113,20 +121,20 @@ class _FolderStorage(Storage):
             yield
 
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
-        pass  # A folder holds the one part that there is.
+        pass  # A job with its state in a folder has one part.
 
-    def name_in(self, metadata: Metadata) -> str | None:
+    def state_name(self, metadata: Metadata) -> str | None:
         return str(metadata.get("snapshot") or "") or None
 
-    def is_own(self, metadata: Metadata) -> bool:
-        name = self.name_in(metadata)
+    def has_state_of(self, metadata: Metadata) -> bool:
+        name = self.state_name(metadata)
         if name is None:
             return False
         return self._has_begun or (self._job.state / name.partition("@")[0]).exists()
 
     @property
     def _has_begun(self) -> bool:
-        return self._claim is not None and self._claim.begun
+        return self._claim is not None and self._claim.has_commits
 
     def metadata(self, name: str) -> dict[str, str]:
         return {"snapshot": name}
@@ -141,17 +149,17 @@ class _FolderStorage(Storage):
                 "were deleted, or this is another Kafka"
             )
         store = self.empty(number)
-        # A topic that was not read for a while names an older one.
+        # The commits of a topic that was not read for a while name an older state.
         return store, store.read(max(names)) if names else {}
 
-    def empty(self, number: int, loaded: Any = None) -> Saved:
-        return Saved(self._job.state, self._claim)
+    def empty(self, number: int, loaded: Any = None) -> FolderStore:
+        return FolderStore(self._job.state, self._claim)
 
 
 class _TopicStorage(Storage):
-    """State in a topic, of one part in each partition."""
+    """State in a topic: one part in each partition."""
 
-    anew = "another group_id and state topic start at the beginning of the topics"
+    restart_hint = "another group_id and state topic start at the beginning of the topics"
     _parts = 1
 
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
@@ -176,7 +184,7 @@ class _TopicStorage(Storage):
     def _topic(self) -> str:
         return self._job.store.name
 
-    def name_in(self, metadata: Metadata) -> str | None:
+    def state_name(self, metadata: Metadata) -> str | None:
         is_here = metadata.get("changelog") == self._topic
         return str(metadata.get("commit", "")) if is_here else None
 
@@ -188,7 +196,7 @@ class _TopicStorage(Storage):
     ) -> dict[int, Loaded]:
         return load(self._job, numbers, stopping, open_too=open_too)
 
-    def is_of(self, loaded: Loaded, names: Sequence[str | None]) -> bool:
+    def belongs_to(self, loaded: Loaded, names: Sequence[str | None]) -> bool:
         return loaded.fault is not None or loaded.commit in names
 
     def open(
@@ -210,6 +218,6 @@ class _TopicStorage(Storage):
         return store
 
 
-def storage_of(job: Job) -> Storage:
+def make_storage(job: Job) -> Storage:
     """Return the storage of a job."""
     return _TopicStorage(job) if job.store.kind == "kafka" else _FolderStorage(job)

@@ -1,17 +1,19 @@
-"""State in a topic: the changelog of each part is the partition of its number (KIP-98, KIP-447).
+"""State in a topic: the changelog of part n is the topic's partition n (KIP-98, KIP-447).
 
-A commit sends what changed as segments (`segments`), in the transaction of
-the verdicts and the offsets. The topic is compacted by key, and a segment's key is its number: one
-that is deleted gets a message without a value. A segment that is larger than a message may be is
-sent in pieces. Each message says in its headers how many these are, which commit it is of, and
-which segment was the oldest one then.
+A commit sends the changed records as segments (`segments`), in the same transaction as the verdicts
+and the offsets. The topic is compacted by key. The key of a message is the number of its segment
+and of its piece: a segment that is larger than a message may be is sent in pieces. To delete a
+segment, a message without a value is sent for each of its keys. The headers of a message have the
+number of pieces of its segment, the name of its commit, and the number of the oldest segment of the
+log at that time.
 
 A consumer that a part is assigned to asks Kafka for the committed offsets, and then reads the
-partition from its beginning to its end at that moment, read committed. It reaches the end only when
-no transaction is open any more, so that the last stable offset is the high watermark, and the
-transaction of a process that was killed is aborted.
+partition with `read_committed` from its beginning to its end at that moment. It reaches the end
+only when no transaction is open any more: then the last stable offset is the high watermark, and a
+transaction of a process that was killed has been aborted.
 
-The one rule: state is that of the offsets that are committed, whole, or it is a StateError.
+The one rule: the restored state is whole and belongs to the committed offsets, or a StateError is
+raised.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from ketal.runtime.state.records import OTHERS, Changes
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import place_of
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.state.segments import Segments, hole_in
+from ketal.streaming.kafka.state.segments import Segments, first_hole
 
 FORMAT = 2
 PARTS = OTHERS + b"parts"
-"""The record of how many parts the job has."""
+"""The name of the record with the number of parts of the job."""
 POLL_MS = 200
 Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""
@@ -47,7 +49,7 @@ Compacted = dict[bytes, Any]
 
 @dataclass
 class Loaded:
-    """What a partition of the topic holds."""
+    """The content of a partition of the topic."""
 
     segments: dict[int, bytes] = field(default_factory=dict)
     """The segments by number, from the oldest."""
@@ -56,11 +58,11 @@ class Loaded:
     commit: str = ""
     """The name of the newest commit."""
     fault: StateError | None = None
-    """Why it cannot be restored."""
+    """Why the segments cannot be restored; None if they can."""
 
 
 class Changelog:
-    """The state of part `number` of so many `parts`."""
+    """Saves and restores the state of part `number` of `parts` parts."""
 
     def __init__(self, job: Job, number: int, parts: int) -> None:
         self._topic = job.store.name
@@ -70,24 +72,24 @@ class Changelog:
         self._segments = Segments(self._bytes_max)
         self._keys: dict[int, list[bytes]] = {}
         self._stale: list[bytes] = []
-        """The keys of messages that the next commit is to delete."""
+        """The keys of messages that the next commit will delete."""
         self._messages: list[Message] = []
         self._commits = 0
-        self._life = uuid.uuid4().hex[:12]
+        self._session_id = uuid.uuid4().hex[:12]
 
     def write(self, changes: Changes) -> str:
         """Write dirty records; return a unique name for the commit."""
         self._commits += 1
-        commit = f"{self._life}-{self._commits}"
+        commit = f"{self._session_id}-{self._commits}"
         parts = json.dumps({"parts": self._parts}).encode()
         segments = self._segments.append({**changes, PARTS: parts})
         self._messages = [(key, None, []) for key in self._stale]
         for number, content in segments.items():
-            self._messages += self._sent(number, content, commit)
+            self._messages += self._segment_messages(number, content, commit)
         return commit
 
-    def _sent(self, number: int, content: bytes | None, commit: str) -> list[Message]:
-        """Return the messages of a segment that is written, or deleted."""
+    def _segment_messages(self, number: int, content: bytes | None, commit: str) -> list[Message]:
+        """Return the messages that write a segment, or delete it if it has no content."""
         if content is None:
             return [(key, None, []) for key in self._keys.pop(number)]
         size = self._bytes_max
@@ -99,28 +101,31 @@ class Changelog:
         return [(key, piece, headers) for key, piece in zip(keys, pieces, strict=True)]
 
     def send(self, producer: Any) -> list[tuple[str, Any]]:
-        """Send the segments into the transaction; return topic and future of each message."""
+        """Send the messages of the last `write` in the open transaction; return their futures.
+
+        Each future comes with the topic of its message.
+        """
         send = partial(producer.send, self._topic, partition=self._number)
         return [
             (self._topic, send(key=key, value=value, headers=headers))
             for key, value, headers in self._messages
         ]
 
-    def committed(self) -> None:
+    def mark_committed(self) -> None:
         """Discard the messages that were committed."""
         self._messages, self._stale = [], []
 
     def close(self) -> None:
-        """Close nothing: what is open is the session's."""
+        """Do nothing: the session owns the clients."""
 
     def restore(self, loaded: Loaded, commits: Collection[str]) -> dict[bytes, bytes]:
-        """Restore the log that the topic holds; return its records.
+        """Restore the log of the part; return its records.
 
         Raises
         ------
         StateError
-            If there are no records, or they are damaged, or of another commit, or of another number
-            of parts.
+            If there are no records, or they are damaged, or belong to another commit or to another
+            number of parts.
         """
         if loaded.fault is not None:
             raise loaded.fault
@@ -145,11 +150,11 @@ class Changelog:
                 "not belong to what is committed"
             )
         for key in loaded.keys:
-            self._keys.setdefault(_numbers(key)[0], []).append(key)
+            self._keys.setdefault(_parse_key(key)[0], []).append(key)
         return records
 
     def discard(self, loaded: Loaded) -> None:
-        """Mark all messages of the topic to be deleted by the next commit."""
+        """Make the next commit delete all messages of the part."""
         self._stale = list(loaded.keys)
 
 
@@ -157,8 +162,8 @@ def _key(segment: int, piece: int) -> bytes:
     return b"%d/%d" % (segment, piece)
 
 
-def _numbers(key: bytes) -> tuple[int, int]:
-    """Return segment and piece of a key."""
+def _parse_key(key: bytes) -> tuple[int, int]:
+    """Return the numbers of the segment and the piece that a key names."""
     segment, _, piece = key.partition(b"/")
     return int(segment), int(piece)
 
@@ -170,14 +175,14 @@ def load(
     *,
     open_too: bool = True,
 ) -> dict[int, Loaded]:
-    """Read partitions of the changelog, each to its end; return nothing if the job is to end.
+    """Read partitions of the changelog, each to its end; return an empty dict if the job must end.
 
-    With `open_too` that is after the transactions that are open, else before them.
+    With `open_too` the end is after the transactions that are open now, otherwise before them.
 
     Raises
     ------
     TimeoutError
-        If nothing more comes and it is not the end: a transaction is still open.
+        If an open transaction does not end, so that the end of a partition cannot be reached.
     """
     wanted = [TopicPartition(job.store.name, number) for number in numbers]
     if not wanted:
@@ -185,22 +190,22 @@ def load(
     timeout_ms = job.call_timeout_ms
     with ExitStack() as stack:
 
-        def consumer_of(*, committed_only: bool) -> Any:
-            consumer = clients.consumer_of(job, of_group=False, committed_only=committed_only)
+        def make_consumer(*, committed_only: bool) -> Any:
+            consumer = clients.make_consumer(job, of_group=False, committed_only=committed_only)
             stack.callback(clients.close_consumer, consumer)
             return consumer
 
-        reader = consumer_of(committed_only=True)
-        asked = consumer_of(committed_only=False) if open_too else reader
+        reader = make_consumer(committed_only=True)
+        asked = make_consumer(committed_only=False) if open_too else reader
         ends = asked.end_offsets(wanted, timeout_ms=timeout_ms)
         reader.assign(wanted)
         for one, offset in reader.beginning_offsets(wanted, timeout_ms=timeout_ms).items():
             reader.seek(one, offset)
-        read = _read(job, reader, ends, stopping)
-    return {} if read is None else {n: loaded_of(job, n, read.get(n, {})) for n in numbers}
+        read = _read_partitions(job, reader, ends, stopping)
+    return {} if read is None else {n: assemble_messages(job, n, read.get(n, {})) for n in numbers}
 
 
-def _read(
+def _read_partitions(
     job: Job, reader: Any, ends: Mapping[TopicPartition, int], stopping: Callable[[], bool]
 ) -> dict[int, Compacted] | None:
     out: dict[int, Compacted] = {}
@@ -228,8 +233,8 @@ def _read(
     return None
 
 
-def loaded_of(job: Job, number: int, messages: Compacted) -> Loaded:
-    """Return what the newest messages of a partition are, put together."""
+def assemble_messages(job: Job, number: int, messages: Compacted) -> Loaded:
+    """Put the newest messages of a partition together to its content."""
     loaded = Loaded(keys=list(messages))
     where = f"the changelog {job.store.name}/{number}"
     try:
@@ -240,13 +245,19 @@ def loaded_of(job: Job, number: int, messages: Compacted) -> Loaded:
 
 
 def _segments(where: str, messages: Compacted) -> tuple[dict[int, bytes], str]:
-    """Return the segments by number, and the newest commit; a StateError if they are not whole."""
+    """Return the segments by number, and the name of the newest commit.
+
+    Raises
+    ------
+    StateError
+        If a segment or a piece is missing, or a message is not one of a changelog.
+    """
     pieces: dict[int, dict[int, bytes]] = {}
     heads: dict[int, tuple[int, int, str]] = {}
     for key, record in messages.items():
         headers = dict(record.headers)
         try:
-            segment, piece = _numbers(key)
+            segment, piece = _parse_key(key)
             format_, count, first = (int(headers[name]) for name in ("format", "pieces", "first"))
             heads[segment] = count, first, headers["commit"].decode()
         except (AttributeError, KeyError, ValueError):
@@ -257,11 +268,11 @@ def _segments(where: str, messages: Compacted) -> tuple[dict[int, bytes], str]:
             raise StateError(f"{where} has format {format_}; this version has {FORMAT}")
         pieces.setdefault(segment, {})[piece] = record.value
     for segment, (count, _, _) in heads.items():
-        missing = hole_in([*pieces[segment], count], 0)
+        missing = first_hole([*pieces[segment], count], 0)
         if missing is not None:
             raise StateError(f"{where} is damaged: segment {segment} lacks piece {missing}")
     _, first, commit = heads[max(heads)] if heads else (0, 0, "")
-    hole = hole_in(pieces, first)
+    hole = first_hole(pieces, first)
     if hole is not None:
         raise StateError(f"{where} is damaged: segment {hole} is missing")
     whole = {n: b"".join(value for _, value in sorted(pieces[n].items())) for n in sorted(pieces)}

@@ -1,1 +1,1 @@
-"""From a user's DataFrame to the rows of key groups."""
+"""The conversion of a user's DataFrame to the rows of key groups."""

@@ -1,4 +1,4 @@
-"""An event's own columns, from which the operator's are made."""
+"""DataFrames with the columns of events, and the operator's columns made from them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ketal.model import syntax
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.streaming.spark.families import Family, PartitionKey
 from ketal.streaming.spark.rows.message_columns import PLACE
-from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_of
+from ketal.streaming.spark.rows.text import canonical_text, texts_at, timestamp_of
 from ketal.streaming.spark.rows.types import EVENT_TYPES, check_types
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 DELAY = "spark.watermarkDelayMs"
-"""What Spark calls the mark of a column of event time."""
+"""The key in a column's metadata by which Spark marks the column with a watermark."""
 _NO_ATTRIBUTES = (*OWN_FIELDS, *PLACE, "timestamp")
-"""The columns beside which all are attributes."""
+"""The columns that are no attributes; all other columns are."""
 
 
 class EventColumns:
-    """An event's own columns; columns beyond those are attributes, as in a log."""
+    """The columns of events: the event's own fields, and other columns as attributes."""
 
     source: Source | None = None
     headers: tuple[str, ...] = ()
@@ -40,32 +40,43 @@ class EventColumns:
         self._check_partitions(families)
 
     def _check_partitions(self, families: Sequence[Family]) -> None:
-        """Refuse patterns of which no event may have a scope."""
+        """Raise a SettingError for a pattern whose partition key is in no column."""
         for compiled in (one for family in families for one in family.program.compiled):
-            for of in compiled.pattern.partition:
-                if not self._texts_of(of):
-                    name = of.name if isinstance(of, syntax.Field) else ".".join(of.path)
+            for attribute in compiled.pattern.partition:
+                if not self._key_columns(attribute):
+                    name = (
+                        attribute.name
+                        if isinstance(attribute, syntax.Field)
+                        else ".".join(attribute.path)
+                    )
                     raise SettingError(
                         f"pattern {compiled.name} is partitioned by {name}, which no column "
                         f"holds; there are {', '.join(self._types)}"
                     )
 
-    def _texts_of(self, of: syntax.Attribute | syntax.Field) -> list[Column]:
-        """Return what may be a part of a partition, as text; the first that is not null is it."""
+    def _key_columns(self, attribute: syntax.Attribute | syntax.Field) -> list[Column]:
+        """Return the columns, as text, that may have an attribute of a partition key.
+
+        The first that is not null counts.
+        """
         types = self._types
-        if isinstance(of, syntax.Field):
-            return [_cast(of.name, types[of.name]).cast("string")] if of.name in types else []
-        places = [("data", of.path)] if "data" in types else []
-        if of.path[0] in types and of.path[0] not in _NO_ATTRIBUTES:
-            places.append((of.path[0], of.path[1:]))
-        texts = [_dug(F.col(_quoted(name)), types[name], path) for name, path in places]
+        if isinstance(attribute, syntax.Field):
+            return (
+                [_field_column(attribute.name, types[attribute.name]).cast("string")]
+                if attribute.name in types
+                else []
+            )
+        places = [("data", attribute.path)] if "data" in types else []
+        if attribute.path[0] in types and attribute.path[0] not in _NO_ATTRIBUTES:
+            places.append((attribute.path[0], attribute.path[1:]))
+        texts = [_text_at_path(F.col(_quoted(name)), types[name], path) for name, path in places]
         return [text for text in texts if text is not None]
 
     def _is_text(self, name: str) -> bool:
         return isinstance(self._types.get(name), T.StringType)
 
     def columns(self) -> dict[str, Column]:
-        """Return what the operator reads, by the name of its column."""
+        """Return the operator's columns, by name."""
         out: dict[str, Column] = {}
         if "offset" in self._types:
             for name, kind in zip(PLACE, ("string", "int", "bigint"), strict=True):
@@ -77,49 +88,51 @@ class EventColumns:
             out["topic"] = F.lit(None).cast("string")
             out["partition"] = F.lit(0)
             out["offset"] = F.monotonically_increasing_id()
-        out["value"] = self._json()
+        out["value"] = self._json_column()
         for name in ("clock", "data"):
             if self._is_text(name):
                 out[name] = F.col(name)
         return out
 
-    def _json(self) -> Column:
+    def _json_column(self) -> Column:
         texts = [name for name in ("clock", "data") if self._is_text(name)]
         names = [name for name in OWN_FIELDS if name in self._types and name not in texts]
-        own = [_cast(name, self._types[name]) for name in names]
+        own = [_field_column(name, self._types[name]) for name in names]
         beyond = [F.col(_quoted(name)) for name in self._types if name not in _NO_ATTRIBUTES]
         if beyond and "data" not in self._types:
             beyond = [F.struct(*beyond).alias("data")]
-        # A session may want nulls to be written, and null is no clock, data or time.
+        # A session may be set to write nulls, but a null clock, data or time would be rejected.
         return F.to_json(F.struct(*own, *beyond), {"ignoreNullFields": "true"}).cast("binary")
 
     def control(self) -> Column:
-        """Return whether a row is a control event."""
+        """Return a boolean column: whether a row is a control event."""
         return F.coalesce(F.col("type").startswith(CONTROL_PREFIX), F.lit(False))
 
     def partition(self, partition: PartitionKey) -> list[Column]:
-        """Return the values that a key group is the hash of."""
-        return [canonical(F.coalesce(*self._texts_of(of))) for of in partition]
+        """Return the columns that are hashed to the number of a key group."""
+        return [
+            canonical_text(F.coalesce(*self._key_columns(attribute))) for attribute in partition
+        ]
 
-    def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
-        """Return None: of columns the value itself is hashed."""
+    def key_samples(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
+        """Return None: the values themselves are hashed, so no keys need to be checked."""
         return None
 
     def time(self) -> Column | None:
-        """Return the time of an event, as a timestamp; None if its column has a watermark."""
+        """Return the event time as a timestamp; None if the column `time` has a watermark."""
         if "time" not in self._types:
             raise SettingError("the program goes by time, and the events have no column time")
         if self._marked:
             return None
-        return timestamp_of(_cast("time", self._types["time"]).cast("string"), 1)
+        return timestamp_of(_field_column("time", self._types["time"]).cast("string"), 1)
 
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _cast(name: str, kind: T.DataType) -> Column:
-    """Return an event's own column as JSON has it."""
+def _field_column(name: str, kind: T.DataType) -> Column:
+    """Return a column of an event's own field, converted for the JSON of the event."""
     column = F.col(name)
     if name == "time" and isinstance(kind, T.TimestampType):
         return column.cast("double").alias(name)
@@ -130,8 +143,8 @@ def _cast(name: str, kind: T.DataType) -> Column:
     return column.alias(name)
 
 
-def _dug(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column | None:
-    """Return the text of what is at a path in a column; None where there can be nothing."""
+def _text_at_path(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column | None:
+    """Return the value at a path in a column, as text; None if its type has no such path."""
     for at, key in enumerate(path):
         if isinstance(kind, T.StringType):
             return texts_at(column, [path[at:]])[path[at:]]

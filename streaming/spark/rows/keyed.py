@@ -1,17 +1,19 @@
-"""The check of `[source] keyed_by` on Spark, by samples.
+"""The check of `[source] keyed_by` on Spark, by sampling.
 
-Where messages are keyed by an attribute of the partition, a message's group is the hash of its key,
-and its value is not decoded for that. A scope whose messages have several keys would be in several
-groups, and none of them could see it. So some messages are sampled: the group that is the hash of
-the value gets a copy of the message with the group of its key (`rows`), and records it. Two events
-of one value whose keys have different groups are an error; two keys of one group do no harm.
+If messages are keyed by an attribute of the partition key, the group of a message is the hash of
+its key, and its value is not decoded for that. A scope whose messages have several keys would be in
+several groups, and no group could notice. So some messages are sampled: the group that the value is
+hashed to gets a copy of the message with the number of the group of its key (`rows`), and records
+both. Two events of one value whose keys have different groups are an error; two keys that have the
+same group do no harm.
 
-Decoding each value would take a third of Spark's throughput, and a row more for each. Sampled are
-the first `READ_FIRST` messages of each partition and one in `READ_EACH` later on: topics with
-another key are found at once, a single wrong scope after a while.
+To decode the value of each message would cost a third of Spark's throughput, and one more row for
+each message. So only the first `SAMPLED_FIRST` messages of each partition are sampled, and later
+one in `SAMPLED_EACH`: topics with another key are detected at once, a single wrong scope after a
+while.
 
 The one rule: only an event whose value was seen with another group ends the job. Values are equal
-if patterns call them equal.
+if patterns treat them as equal.
 """
 
 from __future__ import annotations
@@ -23,16 +25,16 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.model.values import Key, keyed
 
-READ_FIRST, READ_EACH = 10_000, 32
-"""So many messages of each partition are sampled, and then one in so many."""
-BETWEEN = ":"
-"""The separator of the key's group and the message, in a row of a sample."""
+SAMPLED_FIRST, SAMPLED_EACH = 10_000, 32
+"""How many messages of each partition are sampled at first; one in how many is sampled later."""
+SEPARATOR = ":"
+"""The separator between the group of the key and the message, in the row of a sample."""
 
 
-class Places:
-    """Checks that the keys of each value have one group.
+class KeyGroupCheck:
+    """Checks that all keys of a value have the same group.
 
-    Of more than `values_max` values the oldest are evicted.
+    Beyond `values_max` values the oldest is evicted.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Places:
         }
 
     def check(self, value: Any, group: int, place: str) -> None:
-        """Check the value of an event, and record the group of its message's key.
+        """Check the value of an event, and record the group of the key of its message.
 
         Raises
         ------
@@ -67,7 +69,7 @@ class Places:
             del self._groups[next(iter(self._groups))]
 
     def state(self) -> list[tuple[str, str, int, str]]:
-        """Return the values and their groups as plain data, numbers of any length as text."""
+        """Return the values and their groups as plain data; values are JSON texts of any length."""
         return [
             (kind, json.dumps(value), group, place)
             for (kind, value), (group, place) in self._groups.items()

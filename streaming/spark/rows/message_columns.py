@@ -1,4 +1,4 @@
-"""The columns of Kafka's connector, from which the operator's are made."""
+"""DataFrames with the columns of Kafka's connector, and the operator's columns made from them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import Path, Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.control import CONTROL_PREFIX
-from ketal.streaming.job.messages import Outside
-from ketal.streaming.spark.families import Family, PartitionKey, by_key, paths_of
-from ketal.streaming.spark.rows.keyed import BETWEEN, READ_EACH, READ_FIRST
-from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_by_format, timestamp_of
+from ketal.streaming.job.messages import MessageMetadata
+from ketal.streaming.spark.families import Family, PartitionKey, attribute_paths, keying_attribute
+from ketal.streaming.spark.rows.keyed import SAMPLED_EACH, SAMPLED_FIRST, SEPARATOR
+from ketal.streaming.spark.rows.text import (
+    canonical_text,
+    texts_at,
+    timestamp_by_format,
+    timestamp_of,
+)
 from ketal.streaming.spark.rows.types import KAFKA_TYPES, check_types
 
 if TYPE_CHECKING:
@@ -25,7 +30,7 @@ PLACE = ("topic", "partition", "offset")
 
 
 class MessageColumns:
-    """Kafka's columns."""
+    """The columns of Kafka's connector: key, value, topic, partition, offset and so on."""
 
     def __init__(self, events: DataFrame, source: Source, families: Sequence[Family]) -> None:
         check_types({one.name: one.dataType for one in events.schema.fields}, KAFKA_TYPES)
@@ -34,9 +39,14 @@ class MessageColumns:
         self._paths = paths
         self._text = F.col("value").cast("string")
         read = [paths["type"], paths["time"]]
-        read += (one for f in families for of in f.partition for one in paths_of(of, paths))
-        self._found = texts_at(self._text, (path for path in read if path[0] != KAFKA))
-        self._needed = Outside(paths)
+        read += (
+            one
+            for f in families
+            for attribute in f.partition
+            for one in attribute_paths(attribute, paths)
+        )
+        self._texts = texts_at(self._text, (path for path in read if path[0] != KAFKA))
+        self._needed = MessageMetadata(paths)
         if self._needed.timestamp and "timestamp" not in events.columns:
             raise SettingError(
                 "kafka.timestamp is read, and the events have no column timestamp, which Kafka's "
@@ -51,7 +61,7 @@ class MessageColumns:
         self._divisor = TIME_UNITS[source.time_unit]
 
     def columns(self) -> dict[str, Column]:
-        """Return what the operator reads, by the name of its column."""
+        """Return the operator's columns, by name."""
         out = {name: F.col(name) for name in PLACE}
         out["value"] = F.col("value")
         if self._needed.key:
@@ -62,56 +72,62 @@ class MessageColumns:
             out[f"header{number}"] = _header(name)
         return out
 
-    def _at(self, path: Path) -> Column:
-        """Return the text at a path."""
+    def _text_at(self, path: Path) -> Column:
+        """Return a column with the text at a path in the message."""
         if path[0] != KAFKA:
-            return self._found[path]
+            return self._texts[path]
         if path[1] == "timestamp":
             since_ms = F.unix_millis("timestamp")
             return F.when(since_ms >= 0, since_ms * self._divisor / 1_000).cast("string")
         return F.col("key").cast("string") if path[1] == "key" else _header(path[2]).cast("string")
 
     def control(self) -> Column:
-        """Return whether a row is a control event."""
-        is_control = self._at(self._paths["type"]).startswith(CONTROL_PREFIX)
+        """Return a boolean column: whether a row is a control event."""
+        is_control = self._text_at(self._paths["type"]).startswith(CONTROL_PREFIX)
         if self._paths["type"][0] != KAFKA:
-            # An escape may spell any letter of the prefix.
+            # A JSON text may have escapes for letters of the prefix.
             may = self._text.contains(CONTROL_PREFIX) | self._text.contains("\\u00")
             is_control = F.when(may, is_control)
         return F.coalesce(is_control, F.lit(False))
 
     def partition(self, partition: PartitionKey) -> list[Column]:
-        """Return the values that a key group is the hash of."""
-        if by_key(partition, self.source) is not None:
+        """Return the columns that are hashed to the number of a key group."""
+        if keying_attribute(partition, self.source) is not None:
             return [F.col("key")]
-        several = (paths_of(of, self._paths) for of in partition)
-        return [canonical(F.coalesce(*map(self._at, paths))) for paths in several]
+        key_paths = (attribute_paths(attribute, self._paths) for attribute in partition)
+        return [canonical_text(F.coalesce(*map(self._text_at, paths))) for paths in key_paths]
 
-    def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
-        """Return samples of messages with their key's group, and the groups that check them."""
+    def key_samples(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
+        """Return a column with samples, and one with the groups that check them.
+
+        A sample is a message with the group of its key; it is null for most messages. Returns None
+        if no family is grouped by the keys of messages.
+        """
         for family in families:
-            keyed = by_key(family.partition, self.source)
+            keyed = keying_attribute(family.partition, self.source)
             if keyed is None or family.groups == 1:
                 continue
-            value = canonical(F.coalesce(*map(self._at, paths_of(keyed, self._paths))))
+            value = canonical_text(
+                F.coalesce(*map(self._text_at, attribute_paths(keyed, self._paths)))
+            )
             groups = F.lit(family.groups)
             own_group = F.pmod(F.hash(F.col("key")), groups).cast("string")
-            spread = F.pmod(F.hash("topic", "partition", "offset"), F.lit(READ_EACH)) == 0
-            read = (F.col("offset") < READ_FIRST) | spread
-            first = F.concat(own_group, F.lit(BETWEEN)).cast("binary")
+            spread = F.pmod(F.hash("topic", "partition", "offset"), F.lit(SAMPLED_EACH)) == 0
+            read = (F.col("offset") < SAMPLED_FIRST) | spread
+            first = F.concat(own_group, F.lit(SEPARATOR)).cast("binary")
             sample = F.when(read, F.when(value.isNotNull(), F.concat(first, F.col("value"))))
             return sample, F.pmod(F.hash(value), groups) + F.lit(family.first)
         return None
 
     def time(self) -> Column:
-        """Return the time of an event, as a timestamp."""
-        text = self._at(self._paths["time"])
+        """Return the event time as a timestamp."""
+        text = self._text_at(self._paths["time"])
         if self.source.time_format is None:
             return timestamp_of(text, self._divisor)
         return timestamp_by_format(text, self.source)
 
 
 def _header(name: str) -> Column:
-    """Return the bytes of a header; of several of one name the last, as everywhere."""
-    of = F.filter(F.col("headers"), lambda one: one["key"] == F.lit(name))
-    return F.try_element_at(of, F.lit(-1))["value"]
+    """Return a column with the bytes of a header; of several with one name, the last."""
+    headers = F.filter(F.col("headers"), lambda header: header["key"] == F.lit(name))
+    return F.try_element_at(headers, F.lit(-1))["value"]

@@ -1,4 +1,4 @@
-"""Decoding on the executors: a row of a key group to its event."""
+"""Decoding of rows of key groups to events, on the executors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.streaming.job.messages import Reader, place_of
-from ketal.streaming.spark.rows.keyed import BETWEEN
+from ketal.streaming.job.messages import MessageReader, place_of
+from ketal.streaming.spark.rows.keyed import SEPARATOR
 
-ALONE, HOME, COPY, PLACED = 0, 1, 2, 3
-"""A row that one group of each family has; of a control event's rows the one that counts, and the
-others; one that says where a value is."""
+ALONE, HOME, COPY, SAMPLE = 0, 1, 2, 3
+"""The kind of a row: an event, which one group of each family gets; the copy of a control event
+that is counted; another copy of a control event; a sample (`keyed`)."""
 NO_TIMESTAMP = -1
-"""The timestamp of a message that has none, as Kafka has it."""
+"""Kafka's timestamp of a message without one."""
 
 Row = tuple[Any, ...]
 SourcePartition = tuple[str, int] | None
@@ -34,18 +34,18 @@ SourcePartition = tuple[str, int] | None
 
 @dataclass(frozen=True)
 class RowShape:
-    """What the rows of key groups have."""
+    """The columns of the rows of key groups, and what they mean."""
 
     columns: tuple[str, ...]
     """The columns of a row, after the group's number."""
     headers: tuple[str, ...]
-    """The headers whose values are the columns `header0`, `header1`, …."""
+    """The names of the headers in the columns `header0`, `header1`, …."""
     source: Source | None
-    """How a message becomes an event; None for rows that have an event's columns."""
+    """How messages are decoded; None if the rows were made from the columns of events."""
 
 
 class RowReader:
-    """Reads rows."""
+    """Decodes the rows of one shape."""
 
     def __init__(self, shape: RowShape, limits: Limits) -> None:
         self._at = {name: place for place, name in enumerate(shape.columns)}
@@ -53,73 +53,76 @@ class RowReader:
         self._texts = [name for name in ("clock", "data") if name in self._at]
         self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(shape.headers)]
         self._shape = Shape(Source(), limits=limits, kafka=True)
-        self._reader = Reader(shape.source or Source(), limits)
+        self._reader = MessageReader(shape.source or Source(), limits)
         self.has_offsets = "offset" in self._at
-        """Whether rows have an order of their own: topic, partition and offset."""
+        """Whether rows have topic, partition and offset, and so an order."""
 
     def items(self, rows: Sequence[Row]) -> list[Item | Rejected]:
-        """Return what each row is: an event, a control event, or why it is neither."""
+        """Return for each row its event, its control event, or the rejection of it."""
         if self._texts:
-            return [self._of_texts(row) for row in rows]
+            return [self._decode_columns(row) for row in rows]
         value = self._at["value"]
         items = self._reader.items([row[value] for row in rows], lambda n: self._message(rows[n]))
         if self._source is None:
             for number, item in enumerate(items):
                 if isinstance(item, Rejected):
-                    items[number] = self._no_event(rows[number], item.reason)
+                    items[number] = self._reject(rows[number], item.reason)
         return items
 
     def _message(self, row: Row) -> SimpleNamespace:
-        """Return a row as `Reader` reads a message."""
-        of = {name: row[place] for name, place in self._at.items()}
-        since_ms = of.get("timestamp")
+        """Return a row as the record of a message, for `MessageReader`."""
+        values = {name: row[place] for name, place in self._at.items()}
+        since_ms = values.get("timestamp")
         return SimpleNamespace(
-            topic=of.get("topic"),
-            partition=of.get("partition", 0),
-            offset=of.get("offset", 0),
-            key=of.get("key"),
-            value=of["value"],
+            topic=values.get("topic"),
+            partition=values.get("partition", 0),
+            offset=values.get("offset", 0),
+            key=values.get("key"),
+            value=values["value"],
             timestamp=NO_TIMESTAMP if since_ms is None else since_ms,
             headers=[(name, row[place]) for name, place in self._headers],
         )
 
-    def _of_texts(self, row: Row) -> Item | Rejected:
-        """Return what a row is that has an event's columns, of which JSON texts are apart."""
+    def _decode_columns(self, row: Row) -> Item | Rejected:
+        """Decode a row whose clock or data is JSON text in a column of its own."""
         record = msgspec.json.decode(row[self._at["value"]])
         try:
             for name in self._texts:
                 if (text := row[self._at[name]]) is not None:
-                    record[name] = _decoded(text, name)
+                    record[name] = _decode_json(text, name)
             return self._shape.item(record)
         except EventError as fault:
-            return self._no_event(row, fault.reason)
+            return self._reject(row, fault.reason)
 
-    def _no_event(self, row: Row, reason: str) -> Rejected:
+    def _reject(self, row: Row, reason: str) -> Rejected:
         reason = reason.replace("the message", "the row").replace("the record", "the row")
-        # Rows that have an event's columns have no source.
+        # Rows made from the columns of events have no source that the hint could refer to.
         reason = reason.removesuffix(TIME_HINT_OF_SOURCE)
-        return self.rejected(row, brief_reason(reason))
+        return self.rejection(row, brief_reason(reason))
 
-    def rejected(self, row: Row, reason: str) -> Rejected:
+    def rejection(self, row: Row, reason: str) -> Rejected:
         """Return a rejection of a row."""
         return Rejected(place=self.place(row) or "a row", reason=reason)
 
     def place(self, row: Row) -> str:
-        """Return where a row was read; nothing without offsets."""
+        """Return the place of a row: topic, partition and offset; empty without offsets."""
         return "" if self.partition(row) is None else place_of(self._message(row))
 
     def partition(self, row: Row) -> SourcePartition:
-        """Return the topic and partition of a row; None without offsets."""
+        """Return the topic and the partition of a row; None without offsets."""
         return (row[1], row[2]) if self.has_offsets and row[1] is not None else None
 
-    def sampled(self, row: Row) -> tuple[int, Row]:
-        """Return the group of the key of a sampled message, and the row of the message."""
+    def split_sample(self, row: Row) -> tuple[int, Row]:
+        """Return the group of a sampled message's key, and the row of the message itself."""
         at = self._at["value"]
-        group, _, value = bytes(row[at]).partition(BETWEEN.encode())
+        group, _, value = bytes(row[at]).partition(SEPARATOR.encode())
         return int(group), (*row[:at], value, *row[at + 1 :])
 
     def in_canonical_order(self, rows: Sequence[Row]) -> list[Row]:
-        """Return rows without offsets in an order that respects happened-before, controls last."""
+        """Sort rows without offsets: events in canonical order, control events last.
+
+        Rejected rows come first.
+        """
         ranked = []
         for row, item in zip(rows, self.items(rows), strict=True):
             first = canonical_key(item) if isinstance(item, Event) else (0, "", 0)
@@ -129,8 +132,8 @@ class RowReader:
         return [row for _, row in ranked]
 
 
-def _decoded(text: str, what: str) -> Any:
-    # A clock may be written in other ways; the shape reads those.
+def _decode_json(text: str, what: str) -> Any:
+    # A clock may have another syntax than JSON, which the shape decodes.
     if what == "clock":
         return text
     try:

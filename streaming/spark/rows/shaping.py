@@ -1,21 +1,20 @@
-"""Shaping: a user's DataFrame as rows of key groups.
+"""The conversion of a user's DataFrame to rows of key groups.
 
-Two shapes are taken: the columns of Kafka's connector, and an event's own columns. Either becomes
-rows of `group` (the key), `copy`, the place (`topic, partition, offset`) and `value`, one JSON
-object, which the operator decodes as every other reader of ketal does.
+A DataFrame may have the columns of Kafka's connector, or the columns of events. Both are converted
+to rows with `group` (the key), `copy`, the place (`topic, partition, offset`) and `value`, one JSON
+object, which the operator decodes like every other reader of ketal.
 
-The group is `pmod(hash(partition), key_groups)`, computed in the JVM. Values that ketal calls equal
-have to meet in one group: numbers are hashed as doubles, so 17 and 17.0 meet; that "17" meets them
-too does no harm. Of a key that an object has several times the last value counts, as it does to
-every reader of ketal: so values are found by `from_json`, for `get_json_object` finds the first.
-Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed and no JSON is read,
-which costs a third less.
-
-Some messages are decoded all the same, to check their keys (`ketal.streaming.spark.rows.keyed`).
+The group is `pmod(hash(partition), key_groups)`, computed in the JVM. Values that ketal treats as
+equal must have the same group: numbers are hashed as doubles, so 17 and 17.0 have the same group;
+that "17" has it too does no harm. If an object has a key several times, the last value counts, as
+in every reader of ketal. So values are extracted with `from_json`, since `get_json_object` returns
+the first one. If Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed and no
+JSON is decoded, which costs a third less; some messages are decoded nevertheless, to check their
+keys (`ketal.streaming.spark.rows.keyed`).
 
 Spark itself drops rows that are late by its watermark, without a verdict. So the operator does not
-get the column of event time, but a null column with its watermark: Spark has a watermark, compares
-it with null, drops nothing, and the operator decides what is late.
+get the column of event time, but a null column with the same watermark: Spark keeps a watermark,
+compares it with nulls, drops no row, and the operator decides which events are late.
 
 The one rule: no row is dropped and none is read twice.
 """
@@ -32,7 +31,7 @@ from ketal.logs.source import Source
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.rows.events import DELAY, EventColumns
 from ketal.streaming.spark.rows.message_columns import MessageColumns
-from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED, RowShape
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, SAMPLE, RowShape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,29 +40,29 @@ KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset")
 EVENT_COLUMNS = ("node", "type", "clock")
 
 
-def shaped(
+def shape_rows(
     events: DataFrame,
     families: Sequence[Family],
     *,
     source: Source | None,
     lateness_ms: int | None,
 ) -> tuple[DataFrame, RowShape]:
-    """Return events as rows of key groups, and what these have beside `group`.
+    """Return events as rows of key groups, and the shape of the rows.
 
-    Where there is Spark's watermark, unless `lateness_ms` is None, the column `mark` has it.
+    Unless `lateness_ms` is None, the column `mark` has Spark's watermark.
 
     Raises
     ------
     SettingError
-        If the columns are those of neither shape, or of wrong types, or what a pattern is
-        partitioned by is in none of them.
+        If the columns are neither those of messages nor of events, or have wrong types, or if no
+        column has a pattern's partition key.
     """
     _check_named_once(events)
-    of = _columns_of(events, families, source)
-    frame = events if lateness_ms is None else marked(events, of, lateness_ms)
-    columns = of.columns()
-    control = of.control()
-    groups = [_group(of, family) for family in families]
+    source_columns = _columns_of(events, families, source)
+    frame = events if lateness_ms is None else with_watermark(events, source_columns, lateness_ms)
+    columns = source_columns.columns()
+    control = source_columns.control()
+    groups = [_group_column(source_columns, family) for family in families]
     count = sum(family.groups for family in families)
     selected = {name: column.alias(name) for name, column in columns.items()}
     if lateness_ms is not None:
@@ -74,20 +73,20 @@ def shaped(
         copy = F.when(control, F.lit(HOME)).otherwise(F.lit(ALONE)).cast("byte")
         out = frame.select(F.lit(0).alias("group"), copy.alias("copy"), *selected.values())
     else:
-        out = _divided(
+        out = _row_per_group(
             frame.withColumn("_control", control).withColumn("_home", groups[0]),
             F.array(*groups),
             count,
             selected,
-            of.placed(families),
+            source_columns.key_samples(families),
         )
-    return out, RowShape(("copy", *columns), of.headers, of.source)
+    return out, RowShape(("copy", *columns), source_columns.headers, source_columns.source)
 
 
 def _columns_of(
     events: DataFrame, families: Sequence[Family], source: Source | None
 ) -> MessageColumns | EventColumns:
-    """Return the columns of one of the two shapes."""
+    """Return the columns of messages or of events, whichever the DataFrame has."""
     names = events.columns
     if all(name in names for name in KAFKA_COLUMNS) and "clock" not in names:
         return MessageColumns(events, source or Source(), families)
@@ -104,18 +103,20 @@ def _columns_of(
     return EventColumns(events, families)
 
 
-def marked(events: DataFrame, of: MessageColumns | EventColumns, lateness_ms: int) -> DataFrame:
-    """Return events with a column of event time that bears Spark's watermark."""
-    at = of.time()
+def with_watermark(
+    events: DataFrame, source_columns: MessageColumns | EventColumns, lateness_ms: int
+) -> DataFrame:
+    """Return events with a column of event time that has Spark's watermark."""
+    at = source_columns.time()
     if at is None:
         return events
-    # A control event has no event time; `ketal.watermark` has a mark of its own.
-    at = F.when(~of.control(), at)
+    # A control event does not advance Spark's watermark; `ketal.watermark` sets a separate mark.
+    at = F.when(~source_columns.control(), at)
     return events.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 
 
 def _check_named_once(events: DataFrame) -> None:
-    """Raise a SettingError that names columns of one name, which Spark cannot tell apart."""
+    """Raise a SettingError if several columns have one name, which makes them ambiguous."""
     exact = events.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     named: dict[str, list[str]] = {}
     for name in events.columns:
@@ -128,35 +129,46 @@ def _check_named_once(events: DataFrame) -> None:
         )
 
 
-def _divided(
+def _row_per_group(
     frame: DataFrame,
     own: Column,
     count: int,
     selected: Mapping[str, Column],
-    placed: tuple[Column, Column] | None,
+    samples: tuple[Column, Column] | None,
 ) -> DataFrame:
-    """Return rows, each as often as one of `count` groups is to see it.
+    """Return one row for each group that must see a row, out of `count` groups.
 
-    `frame` has `_control` and `_home`, `own` the groups of an event; `placed` is a sample of a
-    message with the group of its key, or null, and the group that checks it.
+    Parameters
+    ----------
+    frame : DataFrame
+        The events, with the columns `_control` (whether it is a control event) and `_home` (the
+        group whose copy of a control event is counted).
+    own : Column
+        The groups of an event.
+    count : int
+        The number of groups.
+    selected : mapping of str to Column
+        The operator's columns.
+    samples : tuple of Column, optional
+        The sample of a message, or null, and the group that checks it.
     """
     at, control = F.col("_to"), F.col("_control")
-    if placed is not None:
-        sample, checker = placed
+    if samples is not None:
+        sample, checker = samples
         frame = frame.withColumn("_sample", sample)
         own_and_checker = F.concat(own, F.array(F.lit(-1) - checker))
         own = F.when(F.col("_sample").isNotNull(), own_and_checker).otherwise(own)
         selected = {**selected, "_sample": F.col("_sample")}
     to = F.when(control, F.sequence(F.lit(0), F.lit(count - 1))).otherwise(own)
     copy = (
-        F.when(at < 0, F.lit(PLACED))
+        F.when(at < 0, F.lit(SAMPLE))
         .when(~control, F.lit(ALONE))
         .when(at == F.col("_home"), F.lit(HOME))
         .otherwise(F.lit(COPY))
     )
     group = F.when(at < 0, -1 - at).otherwise(at)
     out = {name: F.col(name) for name in selected}
-    if placed is not None:
+    if samples is not None:
         value = F.when(at < 0, out.pop("_sample")).otherwise(out["value"])
         out["value"] = value.alias("value")
     return frame.select(
@@ -167,8 +179,8 @@ def _divided(
     ).select(group.alias("group"), copy.cast("byte").alias("copy"), *out.values())
 
 
-def _group(of: MessageColumns | EventColumns, family: Family) -> Column:
+def _group_column(source_columns: MessageColumns | EventColumns, family: Family) -> Column:
     if family.groups == 1 and not family.partition:
         return F.lit(family.first)
-    values = of.partition(family.partition)
+    values = source_columns.partition(family.partition)
     return (F.pmod(F.hash(*values), F.lit(family.groups)) + F.lit(family.first)).cast("int")

@@ -1,4 +1,4 @@
-"""Texts of columns, computed in the JVM: of JSON at paths, numbers as one text, times."""
+"""Expressions on text columns, computed in the JVM: values at JSON paths, numbers, timestamps."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 _TIME_MAX_S = 253_402_300_799.0
 ANY_JSON = dict.fromkeys(("maxNumLen", "maxNestingDepth", "maxStringLen"), "2147483647")
-"""Spark reads what ketal reads."""
+"""Options that remove Spark's own limits of JSON, so that it decodes what ketal decodes."""
 
 
-def canonical(text: Column) -> Column:
-    """Return a text that is the same for numbers that are equal."""
+def canonical_text(text: Column) -> Column:
+    """Return a text that is the same for equal numbers."""
     number = text.try_cast("double")
-    # Minus zero plus zero is zero.
+    # Adding zero turns minus zero into zero.
     return F.coalesce((number + F.lit(0.0)).cast("string"), text)
 
 
 def timestamp_of(text: Column, divisor: int) -> Column:
-    """Return a timestamp of what an event may have for its time; null where it is none."""
+    """Return the timestamp of an event time, a number or RFC 3339; null if it is neither."""
     number = text.try_cast("double") / F.lit(float(divisor))
     within = number.between(F.lit(-_TIME_MAX_S / 4), F.lit(_TIME_MAX_S))
     return F.coalesce(F.when(within, F.timestamp_seconds(number)), F.try_to_timestamp(text))
 
 
 def timestamp_by_format(text: Column, source: Source) -> Column:
-    """Return a timestamp of what is a time in the format of a source; null where it is none.
+    """Return the timestamp of a time in the format of a source; null if it is not in that format.
 
-    Formats are Python's, and not those of the JVM: Python reads them.
+    Formats are Python's, and not those of the JVM, so a Python function decodes them.
     """
     times = TimeReading(source.time_unit, source.time_format)
 
@@ -53,13 +53,13 @@ def timestamp_by_format(text: Column, source: Source) -> Column:
 
 
 def texts_at(text: Column, paths: Iterable[Path]) -> dict[Path, Column]:
-    """Return the text at each path in a JSON object, from as few readings of it as will do."""
+    """Return the text at each path in a JSON object, with as few calls of `from_json` as needed."""
     out: dict[Path, Column] = {}
     left = sorted(set(paths))
     while left:
         together: list[Path] = []
         for path in left:
-            if all(_apart(path, other) for other in together):
+            if all(_fit_together(path, other) for other in together):
                 together.append(path)
         read = F.from_json(text, _struct_of(together), ANY_JSON)  # type: ignore[arg-type]
         for path in together:
@@ -68,8 +68,11 @@ def texts_at(text: Column, paths: Iterable[Path]) -> dict[Path, Column]:
     return out
 
 
-def _apart(one: Path, other: Path) -> bool:
-    """Return whether two paths fit into one struct; to Spark the case of letters is nothing."""
+def _fit_together(one: Path, other: Path) -> bool:
+    """Return whether two paths fit into one struct type: Spark ignores the case of field names.
+
+    A path that begins with the other does not fit.
+    """
     for key, another in zip(one, other, strict=False):
         if key != another:
             return key.casefold() != another.casefold()
@@ -77,7 +80,7 @@ def _apart(one: Path, other: Path) -> bool:
 
 
 def _struct_of(paths: Sequence[Path]) -> T.DataType:
-    """Return the type of an object that has text at these paths."""
+    """Return the struct type of an object that has text at these paths."""
     if paths == [()]:
         return T.StringType()
     below: dict[str, list[Path]] = {}

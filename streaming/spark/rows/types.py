@@ -39,12 +39,12 @@ def _is_name(kind: T.DataType) -> bool:
     return _is_text(kind) or _is_whole(kind)
 
 
-def _is_texts(kind: T.DataType) -> bool:
+def _is_text_array(kind: T.DataType) -> bool:
     return isinstance(kind, T.ArrayType) and _is_text(kind.elementType)
 
 
 _Types = Mapping[str, tuple[_Fits, str]]
-"""Of columns: which types they may have, and those in words."""
+"""Name of a column → the test of its type, and the types that pass it in words."""
 _PLACE_TYPES: _Types = {
     "partition": (_is_whole, "a whole number"),
     "offset": (_is_whole, "a whole number"),
@@ -56,7 +56,7 @@ EVENT_TYPES: _Types = {
     "time": (_or_null(_is_time), "a timestamp, a number or text"),
     "id": (_or_null(_is_name), "text or a whole number"),
     "data": (_or_null(_is_data), "a struct, a map, or JSON text"),
-    "receives": (_or_null(_is_texts), "an array of text"),
+    "receives": (_or_null(_is_text_array), "an array of text"),
     **_PLACE_TYPES,
 }
 KAFKA_TYPES: _Types = {
@@ -69,7 +69,7 @@ KAFKA_TYPES: _Types = {
 
 
 def check_types(types: Mapping[str, T.DataType], wanted: _Types) -> None:
-    """Raise a SettingError that names a column of a type that no row could be read with."""
+    """Raise a SettingError if a column has a type that its values cannot be decoded from."""
     for name, (fits, words) in wanted.items():
         if name in types and not fits(types[name]):
             raise SettingError(

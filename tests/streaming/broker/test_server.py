@@ -20,7 +20,7 @@ from ketal.cli import main
 from ketal.errors import SettingError
 from ketal.files.user_folders import cache_folder
 from ketal.streaming.broker.folder import BrokerError, BrokerFolder
-from ketal.streaming.broker.server import Broker, default_folder, serves
+from ketal.streaming.broker.server import Broker, default_folder, is_serving
 from ketal.streaming.broker.settings import free_port, is_free, properties_text
 from tests.streaming.conftest import QUICK_JVM
 from tests.streaming.jobs import until
@@ -176,16 +176,16 @@ def test_stop_takes_no_option_of_start(start: Start, words: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--port", "80000"), "port 80000 is not from 1 to 65535"),
         (("--property", "num.partitions"), "--property 'num.partitions' is not NAME=VALUE"),
     ],
 )
-def test_options_that_are_wrong(start: Start, words: tuple[str, ...], said: str) -> None:
+def test_options_that_are_wrong(start: Start, words: tuple[str, ...], message: str) -> None:
     code, out, err = ended(start("start", "--dir", "kafka", *words))
     assert (code, out) == (2, "")
-    assert said in err
+    assert message in err
 
 
 # --- starts that fail --------------------------------------------------------------------
@@ -312,8 +312,8 @@ def test_a_broker_of_another_cluster_does_not_count(broker: Broker) -> None:
     port = int(broker.bootstrap_servers.split(":")[1])
     meta = (broker.folder / "data" / "meta.properties").read_text()
     cluster = next(line[11:] for line in meta.splitlines() if line.startswith("cluster.id="))
-    assert serves(port, cluster)
-    assert not serves(port, "another")
+    assert is_serving(port, cluster)
+    assert not is_serving(port, "another")
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0\x08", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
@@ -323,7 +323,7 @@ def test_what_is_no_kafka_does_not_count(answer: bytes, monkeypatch: pytest.Monk
         asked = threading.Thread(target=answered, args=(server, answer))
         asked.start()
         try:
-            assert not serves(server.getsockname()[1], "cluster")
+            assert not is_serving(server.getsockname()[1], "cluster")
         finally:
             server.shutdown(socket.SHUT_RDWR)
             asked.join(PATIENCE_S)

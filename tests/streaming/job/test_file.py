@@ -182,7 +182,7 @@ def test_an_output_that_is_no_text_is_refused_though_a_flag_names_another(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("group_id =", "groupid =", r"\[kafka\] has no key 'groupid'; did you mean group_id\?"),
         ("lateness_ms =", "lateness =", "did you mean lateness_ms"),
@@ -218,11 +218,11 @@ def test_an_output_that_is_no_text_is_refused_though_a_flag_names_another(tmp_pa
     ],
 )
 def test_what_is_wrong_is_said(
-    old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
     assert old in FULL
-    with pytest.raises(SettingError, match=said) as caught:
+    with pytest.raises(SettingError, match=message) as caught:
         job_of(tmp_path, FULL.replace(old, new, 1))
     assert str(caught.value).startswith(str(tmp_path / "job.toml"))
     assert "secret" not in str(caught.value)
@@ -306,12 +306,12 @@ def marks(**options: int) -> Watermarks:
 def test_the_least_partition_decides() -> None:
     both = marks()
     both.observe(A, 10.0)
-    assert both.advanced() is None
+    assert both.advance() is None
     both.observe(B, 5.0)
-    assert both.advanced() == 4.0
-    assert both.advanced() is None
+    assert both.advance() == 4.0
+    assert both.advance() is None
     both.observe(B, 20.0)
-    assert both.advanced() == 9.0
+    assert both.advance() == 9.0
     assert not both.observe(A, 9.0)
 
 
@@ -320,11 +320,11 @@ def test_an_idle_partition_holds_nothing_back_until_it_speaks_again() -> None:
     both.observe(A, 10.0)
     both.mark_active([A], 400)
     both.mark_idle((), 500)
-    assert both.advanced() == 9.0
+    assert both.advance() == 9.0
     both.observe(A, 30.0)
     both.mark_active([B], 600)
     both.observe(B, 12.0)
-    assert both.advanced() == 11.0
+    assert both.advance() == 11.0
 
 
 def test_a_partition_with_messages_that_were_not_read_is_not_idle() -> None:
@@ -332,16 +332,16 @@ def test_a_partition_with_messages_that_were_not_read_is_not_idle() -> None:
     both.observe(A, 10.0)
     both.mark_active([A], 400)
     both.mark_idle([B], 600)
-    assert both.advanced() is None
+    assert both.advance() is None
 
 
 def test_where_all_are_idle_the_latest_decides() -> None:
     both = marks()
     both.observe(A, 10.0)
     both.observe(B, 5.0)
-    assert both.advanced() == 4.0
+    assert both.advance() == 4.0
     both.mark_idle((), 500)
-    assert both.advanced() == 9.0
+    assert both.advance() == 9.0
 
 
 def test_an_end_is_of_its_partition() -> None:
@@ -349,7 +349,7 @@ def test_an_end_is_of_its_partition() -> None:
     both.ended.add(A)
     assert not both.all_ended
     both.observe(B, 5.0)
-    assert both.advanced() == 4.0
+    assert both.advance() == 4.0
     again = marks()
     again.restore(both.state())
     assert again.ended == {A}

@@ -21,9 +21,9 @@ PATTERN = 'pattern P { partition by key; event A = type == "a"; check A*; }'
 def test_metrics_are_prometheus_text() -> None:
     execution = Execution(ketal.compile(PATTERN))
     figures = Figures()
-    figures.verdict("match", "P")
-    figures.verdict("rejected", None)
-    figures.committed(0.5)
+    figures.count_verdicts("match", "P")
+    figures.count_verdicts("rejected", None)
+    figures.count_commit(0.5)
     for now_s, messages in ((1.0, 100), (2.0, 150)):
         figures.update(
             now_s=now_s, messages=messages, control=3, lag={"t/0": 7},
@@ -61,7 +61,7 @@ def test_metrics_are_there_while_kafka_is_away() -> None:
     """From the start, with what is not known left out; and no rate is one of before."""
     figures = Figures()
     assert "ketal_restarts_total 0" in figures.text.splitlines()
-    figures.restarted()
+    figures.count_restart()
     lines = figures.text.splitlines()
     assert "ketal_restarts_total 1" in lines
     assert not [line for line in lines if line.startswith(("ketal_held_back", "ketal_live"))]
@@ -69,7 +69,7 @@ def test_metrics_are_there_while_kafka_is_away() -> None:
     for now_s, messages in ((1.0, 100), (2.0, 150)):
         figures.update(now_s=now_s, messages=messages, control=0, lag={"t/0": 7}, events={},
                        live_runs=3, watermark_s=None)  # fmt: skip
-    figures.restarted()
+    figures.count_restart()
     lines = figures.text.splitlines()
     # What is scraped has its type before it has a number.
     assert described == [line.split()[:3] for line in lines if line.startswith("# ")]

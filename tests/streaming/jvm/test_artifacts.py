@@ -21,8 +21,8 @@ from ketal.streaming.jvm.artifacts import (
     PYSPARK_TESTED,
     Artifacts,
     ArtifactsError,
+    fetch_jars,
     is_complete,
-    jars_of,
     spark_connector,
 )
 from ketal.streaming.jvm.java import find_java
@@ -127,7 +127,7 @@ def fetch(tmp_path: Path, said: list[str]) -> Callable[..., Path]:
     """Return a function that gets the jars of the shop."""
 
     def call(artifacts: Artifacts = SHOP) -> Path:
-        return jars_of(
+        return fetch_jars(
             artifacts,
             find_java(),
             cache=tmp_path / "a cache",
@@ -207,10 +207,11 @@ def test_another_set_is_another_folder() -> None:
 FETCHING = """
 import sys
 from pathlib import Path
-from ketal.streaming.jvm.artifacts import Artifacts, is_complete, jars_of
+from ketal.streaming.jvm.artifacts import Artifacts, is_complete, fetch_jars
 from ketal.streaming.jvm.java import find_java
 from tests.streaming.jobs import FORKS
-folder = jars_of(Artifacts("shop-1", ("org.example:shop:1",)), find_java(), cache=Path(sys.argv[1]))
+shop = Artifacts("shop-1", ("org.example:shop:1",))
+folder = fetch_jars(shop, find_java(), cache=Path(sys.argv[1]))
 assert is_complete(folder)
 """
 

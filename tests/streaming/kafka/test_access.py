@@ -40,7 +40,7 @@ SSL = {"security_protocol": "SSL", "ssl_cafile": str(CERTIFICATE)}
 
 
 @pytest.mark.parametrize(
-    ("listener", "properties", "said"),
+    ("listener", "properties", "message"),
     [
         ("SASL", {**PLAIN, "sasl_plain_password": "wrong"}, "Invalid username or password"),
         ("SASLTLS", {**PLAIN, **SSL, "security_protocol": "SASL_SSL", "sasl_plain_password": "x"},
@@ -58,7 +58,7 @@ SSL = {"security_protocol": "SSL", "ssl_cafile": str(CERTIFICATE)}
     ],
 )  # fmt: skip
 def test_what_a_listener_refuses_ends_the_job_at_once_with_its_cause(
-    listener: str, properties: dict[str, str], said: str, secured: Secured, tmp_path: Path
+    listener: str, properties: dict[str, str], message: str, secured: Secured, tmp_path: Path
 ) -> None:
     job = secured_job(secured, tmp_path, listener, make_topic(secured), properties=properties)
     job = replace(job, call_timeout_ms=CALL_TIMEOUT_MS, lost_after_ms=CALL_TIMEOUT_MS)
@@ -66,7 +66,7 @@ def test_what_a_listener_refuses_ends_the_job_at_once_with_its_cause(
     with pytest.raises(SettingError) as caught:
         run(job, ketal.compile(FORKS))
     assert time.monotonic() - began_s < AT_ONCE_S
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert job.bootstrap_servers in str(caught.value)
     assert "\n  hint: " in str(caught.value)
     assert PASSWORD not in str(caught.value)
@@ -129,7 +129,7 @@ def test_tokens_come_from_an_endpoint(secured: Secured, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "answer", "said"),
+    ("code", "answer", "message"),
     [
         (401, {}, "gives no token: 401 Unauthorized"),
         (200, {"token": "x"}, "answers without an access_token"),
@@ -137,18 +137,18 @@ def test_tokens_come_from_an_endpoint(secured: Secured, tmp_path: Path) -> None:
     ],
 )
 def test_a_token_that_is_refused_is_said(
-    code: int, answer: dict[str, Any], said: str, secured: Secured, tmp_path: Path
+    code: int, answer: dict[str, Any], message: str, secured: Secured, tmp_path: Path
 ) -> None:
     topic = make_topic(secured)
     with token_endpoint(code, **answer) as (url, _):
         job = secured_job(secured, tmp_path, "SASL", topic, properties=bearer(url))
-        with pytest.raises(SettingError, match=said) as caught:
+        with pytest.raises(SettingError, match=message) as caught:
             run(job, ketal.compile(FORKS))
     assert "a:secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (b"SSH-2.0-OpenSSH_9.2\r\n", "answers no HTTP"),
         (b"HTTP/1.1 200 OK\r\n\r\nwelcome", "answers no JSON"),
@@ -157,7 +157,7 @@ def test_a_token_that_is_refused_is_said(
          "without an access_token"),
     ],
 )  # fmt: skip
-def test_what_is_no_token_endpoint_is_a_fault_of_the_settings(answer: bytes, said: str) -> None:
+def test_what_is_no_token_endpoint_is_a_fault_of_the_settings(answer: bytes, message: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -173,7 +173,7 @@ def test_what_is_no_token_endpoint_is_a_fault_of_the_settings(answer: bytes, sai
 
         threading.Thread(target=serve, daemon=True).start()
         tokens = Tokens(bearer(f"http://127.0.0.1:{server.getsockname()[1]}/"))
-        with pytest.raises(SaslAuthenticationFailedError, match=said):
+        with pytest.raises(SaslAuthenticationFailedError, match=message):
             tokens.token()
 
 

@@ -11,7 +11,7 @@ import ketal
 from ketal.errors import SettingError
 from ketal.logs import Source
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.kafka.connecting.client_errors import of_settings
+from ketal.streaming.kafka.connecting.client_errors import settings_error
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, accept, committed, job_of, produce, run
 from tests.streaming.secured import PLAIN, Right, Secured, allow
@@ -81,5 +81,5 @@ def test_a_job_runs_with_just_these_rights_and_names_the_one_that_it_lacks(
 def test_what_a_transaction_lacks_is_the_topic_that_the_error_names(text: str, topic: str) -> None:
     """Kafka's client says it in the text alone, as soon as the producer knows of it."""
     job = Job(pattern="p", topics=["read"], bootstrap_servers="b:1", group_id="g")
-    said = of_settings(job, KafkaError(text.replace("{}", "TopicAuthorizationFailedError")))
+    said = settings_error(job, KafkaError(text.replace("{}", "TopicAuthorizationFailedError")))
     assert f"not allowed: topic {topic} (" in str(said)

@@ -16,7 +16,7 @@ import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
-from ketal.streaming.kafka.state.folder_store import Saved
+from ketal.streaming.kafka.state.folder_store import FolderStore
 from tests.streaming.jobs import FORKS, Told, Topic, accept, committed, job_of, produce, run
 
 PATIENCE_S = 120
@@ -63,7 +63,7 @@ def test_the_disk_has_state_and_verdicts_before_a_transaction_begins(
         monkeypatch.setattr(of, name, then)
 
     monkeypatch.setattr(os, "fsync", synced)
-    noted(Saved, "write")
+    noted(FolderStore, "write")
     transaction = ["begin_transaction", "send_offsets_to_transaction", "commit_transaction"]
     for name in transaction:
         noted(KafkaProducer, name)

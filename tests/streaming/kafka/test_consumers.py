@@ -33,13 +33,13 @@ from ketal.model.events.event import Event
 from ketal.programs.program import Program
 from ketal.runtime.state.records import encode_record
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job.distribution import Watch, check_shared
+from ketal.streaming.job.distribution import PartitionCheck, check_shareable
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.group_session import GroupSession
 from ketal.streaming.kafka.partition_state import PROGRESS, Part
-from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
+from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
 from ketal.streaming.kafka.state import topic_store as changelog
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded
 from tests.streaming.conftest import make_topic
@@ -297,7 +297,7 @@ def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_
     told = Told()
     first = run(job, program, told)
     assert any(f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3" in said for said in told.sentences)
-    torn = clients.producer_of(job, "somebody-else")
+    torn = clients.make_producer(job, "somebody-else")
     torn.begin_transaction()
     torn.send(job.store.name, key=b"0/torn", value=b"?", partition=0).get(timeout=60)
     torn.abort_transaction()
@@ -387,7 +387,7 @@ def test_state_that_does_not_belong_is_refused_or_left(
 
 
 @pytest.mark.parametrize(
-    ("key", "headers", "said"),
+    ("key", "headers", "message"),
     [
         (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
         (b"99/0", headers("c", pieces=2), "damaged: segment 99 lacks piece 1"),
@@ -396,7 +396,7 @@ def test_state_that_does_not_belong_is_refused_or_left(
     ],
 )
 def test_a_changelog_that_cannot_be_read_is_refused_or_left(
-    key: bytes, headers: list[tuple[str, bytes]], said: str,
+    key: bytes, headers: list[tuple[str, bytes]], message: str,
     broker: Broker, topic: Topic, tmp_path: Path,
 ) -> None:  # fmt: skip
     """What does not belong there is removed by the commit with which `fresh` begins."""
@@ -406,11 +406,11 @@ def test_a_changelog_that_cannot_be_read_is_refused_or_left(
     run(job, program)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send(job.store.name, key=key, value=b"?", headers=headers, partition=0)
-    with pytest.raises(StateError, match=f"{said}(.|\n)*hint: --on-change fresh"):
+    with pytest.raises(StateError, match=f"{message}(.|\n)*hint: --on-change fresh"):
         run(job, program)
     told = Told()
     run(replace(job, on_change="fresh"), program, told)
-    assert any("part 0 starts anew at the stored offsets" in said for said in told.sentences)
+    assert any("part 0 starts anew at the stored offsets" in message for message in told.sentences)
     run(job, program)
 
 
@@ -426,7 +426,10 @@ def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
     def load(*given: Any, **options: Any) -> Any:
         loads.append(given)
         if len(loads) == 1:
-            reader, predecessor = clients.consumer_of(job), clients.producer_of(job, "predecessor")
+            reader, predecessor = (
+                clients.make_consumer(job),
+                clients.make_producer(job, "predecessor"),
+            )
             held = reader.committed(first, metadata=True)
             metadata = json.dumps({**json.loads(held.metadata), "commit": "later"})
             predecessor.begin_transaction()
@@ -535,7 +538,7 @@ def test_a_partition_that_was_paused_with_messages_fetched_is_read_again(
     consumer.pause(one)
     consumer.resume(other)
     read(other, 20)
-    clients.drop_parked(consumer)
+    clients.drop_paused_records(consumer)
     consumer.seek(one, 0)
     consumer.resume(one)
     read(one, 20)
@@ -555,7 +558,7 @@ def test_a_consumer_that_fell_out_of_its_group_commits_nothing(
         verdicts=Target("kafka", sink), properties={"max_poll_interval_ms": 2_000},
     )  # fmt: skip
     stands, goes_on = threading.Event(), threading.Event()
-    take = Part.take
+    take = Part.process
 
     def judge(self: Part, *given: Any) -> int:
         taken = take(self, *given)
@@ -564,7 +567,7 @@ def test_a_consumer_that_fell_out_of_its_group_commits_nothing(
             assert goes_on.wait(PATIENCE_S)
         return taken
 
-    monkeypatch.setattr(Part, "take", judge)
+    monkeypatch.setattr(Part, "process", judge)
     slow, other = Consumer(job), Consumer(replace(job, rejected=job.verdicts))
     with slow, other:
         slow.thread.start()
@@ -614,7 +617,7 @@ class Stranger(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        consumer = clients.consumer_of(replace(self._job, start="earliest"))
+        consumer = clients.make_consumer(replace(self._job, start="earliest"))
         consumer.subscribe(self._topics, listener=Heedless(consumer))
         while not self._over.is_set():
             consumer.poll(timeout_ms=50)
@@ -661,7 +664,7 @@ def test_whoever_gives_up_its_parts_goes_on_with_joining(
     """kafka-python may forget it, and the member would be given nothing ever after."""
     job = shared(broker, [topic(PARTITIONS)], tmp_path)
     hooks = Told().hooks()
-    session = session_of(ProcessEngine(job, ketal.compile(FORKS), hooks), Outputs(job, hooks))
+    session = new_session(ProcessEngine(job, ketal.compile(FORKS), hooks), Outputs(job, hooks))
     assert isinstance(session, GroupSession)
     try:
         session.begin()
@@ -671,7 +674,7 @@ def test_whoever_gives_up_its_parts_goes_on_with_joining(
         for give_up in (session.on_partitions_revoked, session.on_partitions_lost):
             coordinator.rejoin_needed = False
             give_up(())
-            assert session.fault is None
+            assert session.listener_fault is None
             assert coordinator.rejoin_needed
             assert session.parts == []
     finally:
@@ -731,12 +734,12 @@ def job(**options: Any) -> Job:
 def test_a_program_that_cannot_be_shared_is_refused(old: str, new: str, said: str | None) -> None:
     assert old in FORKS
     program = ketal.compile(FORKS.replace(old, new))
-    check_shared(job(store=Target("dir")), program)
+    check_shareable(job(store=Target("dir")), program)
     if said is None:
-        check_shared(job(), program)
+        check_shareable(job(), program)
         return
     with pytest.raises(SettingError, match=said) as caught:
-        check_shared(job(), program)
+        check_shareable(job(), program)
     assert "one consumer reads all partitions" in str(caught.value)
 
 
@@ -770,7 +773,7 @@ def test_the_watch_forgets_the_value_that_came_first() -> None:
         event = Event(node="n", type="accept", clock={"n": 1}, data={"height": height})
         watch.check([event], number, "t/{}".format)
 
-    watch = Watch(job(limits=ketal.Limits(placed_max=2)), ketal.compile(FORKS))
+    watch = PartitionCheck(job(limits=ketal.Limits(placed_max=2)), ketal.compile(FORKS))
     at(1, 0)
     at(True, 1)
     at(1.0, 0)
@@ -781,7 +784,7 @@ def test_the_watch_forgets_the_value_that_came_first() -> None:
 
 
 def test_the_watch_names_the_place_of_the_event_in_its_batch() -> None:
-    watch = Watch(job(), ketal.compile(FORKS))
+    watch = PartitionCheck(job(), ketal.compile(FORKS))
     heights = [1, 2, None, 3]
     events = [
         Event(node="n", type="accept", clock={"n": 1}, data={"height": height})
@@ -804,7 +807,7 @@ class CompactedTopic:
             self.pieces[message["key"]] = SimpleNamespace(topic=topic, offset=0, **message)
 
     def load(self) -> Loaded:
-        return changelog.loaded_of(job(), 0, self.pieces)
+        return changelog.assemble_messages(job(), 0, self.pieces)
 
 
 def store(bytes_max: int = 50) -> Changelog:
@@ -816,7 +819,7 @@ def test_a_commit_is_sent_once_and_in_pieces_of_a_message() -> None:
     for value in (b"x" * 101, b"", b"y" * 51, None):
         name = one.write({b"a/b": value})
         assert one.send(kept)
-        one.committed()
+        one.mark_committed()
         assert one.send(kept) == []
         assert all(len(piece.value) <= 50 for piece in kept.pieces.values())
         assert store().restore(kept.load(), [name]).get(b"a/b") == value

@@ -610,10 +610,10 @@ def test_a_job_stops_at_a_change_or_drains(
     hooks = told.hooks()
     tell = hooks.notify
 
-    def telling(said: str) -> None:
-        if "draining" in said:
+    def telling(message: str) -> None:
+        if "draining" in message:
             commits.append(engine.figures.commits)
-        tell(said)
+        tell(message)
 
     engine = ProcessEngine(draining, new, replace(hooks, notify=telling))
     engine.run()

@@ -46,7 +46,7 @@ def test_a_stranger_is_refused_and_the_job_whose_group_it_is_goes_on(
     told = Told()
     running = Running(ProcessEngine(job, program, told.hooks()))
     running.start()
-    until(lambda: running.engine.claimed)
+    until(lambda: running.engine.has_begun)
     away = tmp_path / "away"
     away.mkdir()
     to = Target("kafka", sink)
@@ -86,7 +86,7 @@ def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
         refuse(engine, *given)
         if engine is running[1].engine:
             second_looked.set()
-            until(lambda: running[0].engine.claimed)
+            until(lambda: running[0].engine.has_begun)
         assert second_looked.wait(PATIENCE_S)
 
     monkeypatch.setattr(RunningJob, "refuse_other_job", look)
@@ -109,7 +109,7 @@ def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
     for one in running:
         one.start()
     for one in running:
-        until(lambda one=one: one.engine.claimed or not one.is_alive())  # type: ignore[misc]
+        until(lambda one=one: one.engine.has_begun or not one.is_alive())  # type: ignore[misc]
     end_s = time.monotonic() + PATIENCE_S
     while all(one.is_alive() for one in running) and time.monotonic() < end_s:
         height += 1
@@ -137,8 +137,8 @@ def test_a_job_that_kafka_itself_has_fenced_goes_on(
     running = Running(ProcessEngine(job, program, Told().hooks()))
     running.start()
     for height in range(1, 5):
-        until(lambda: running.engine.claimed)
-        clients.close_producer(clients.producer_of(job, f"ketal-{job.group_id}"))
+        until(lambda: running.engine.has_begun)
+        clients.close_producer(clients.make_producer(job, f"ketal-{job.group_id}"))
         restarts = running.engine.figures.restarts
         produce(broker, [(source, 0, accept(node, height, height)) for node in "ab"])
         until(lambda r=restarts: running.engine.figures.restarts > r)  # type: ignore[misc]
@@ -154,14 +154,14 @@ def test_a_producer_that_is_fenced_leaves_the_transaction_of_its_successor_alone
 ) -> None:
     """That the guard is in force wherever a job makes a producer."""
     job = job_of(broker, [name := topic()], tmp_path)
-    old: Any = clients.producer_of(job, f"guarded-{name}")
+    old: Any = clients.make_producer(job, f"guarded-{name}")
     new: Any = None
     try:
         for error in (faults.InvalidProducerEpochError, faults.OutOfOrderSequenceNumberError):
             assert old._transaction_manager.classify_batch_error(error, None) == "FATAL"
         old.begin_transaction()
         old.send(name, b"old").get(timeout=30)
-        new = clients.producer_of(job, f"guarded-{name}")
+        new = clients.make_producer(job, f"guarded-{name}")
         new.begin_transaction()
         new.send(name, b"new").get(timeout=30)
         with pytest.raises(CLIENT_ERRORS):
@@ -182,7 +182,7 @@ def test_what_a_transaction_aborted_is_not_read(
     """An input that is written in transactions: what was aborted never was."""
     source, program = topic(), ketal.compile(FORKS)
     job = job_of(broker, [source], tmp_path, until_end=True)
-    producer = clients.producer_of(job, f"input-{source}")
+    producer = clients.make_producer(job, f"input-{source}")
     try:
         for node, commits in (("a", True), ("b", False), ("c", True)):
             producer.begin_transaction()

@@ -17,9 +17,9 @@ from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.outputs import Outputs
-from ketal.streaming.kafka.connecting.clients import producer_of
+from ketal.streaming.kafka.connecting.clients import make_producer
 from ketal.streaming.kafka.job_session import Session
-from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
+from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import Told, Topic, job_of, produce
 
@@ -57,7 +57,7 @@ class Reading:
 
     @property
     def summary(self) -> Any:
-        return self.session.parts[0].summed
+        return self.session.parts[0].summary_numbers
 
 
 @pytest.fixture(params=["alone", "several"])
@@ -82,7 +82,7 @@ def reading(job: Job, most: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
 
     job = replace(job, properties={"max_poll_records": most})
     engine = ProcessEngine(job, ketal.compile(NEAR), Told().hooks())
-    session = session_of(engine, Outputs(job, engine.hooks))
+    session = new_session(engine, Outputs(job, engine.hooks))
     one = Reading(session, monkeypatch)
     with closing(session):
         session.begin()
@@ -108,7 +108,7 @@ def test_partitions_that_wake_in_one_transaction_lose_nothing(
     """One poll brings both, or each of two polls one."""
     first, second = job.topics
     begin(reading, broker, first, second)
-    with closing(producer_of(job, f"test-{first}")) as producer:
+    with closing(make_producer(job, f"test-{first}")) as producer:
         producer.begin_transaction()
         for n in range(1, PAIRS + 1):
             producer.send(first, event("a", 1 + n, 2_000 + n, n), partition=0)
@@ -125,7 +125,7 @@ def test_what_is_written_and_not_committed_is_waited_for(
     """Of a transaction over two partitions one may be seen a moment before the other."""
     first, second = job.topics
     begin(reading, broker, first, second)
-    with closing(producer_of(job, f"test-{first}")) as producer:
+    with closing(make_producer(job, f"test-{first}")) as producer:
         producer.begin_transaction()
         producer.send(second, event("b", 2, 2_000, 1), partition=0).get(30)
         produce(broker, [(first, 0, event("a", 2, 2_000, 1)), (first, 0, event("a", 3, 3_000, 2))])

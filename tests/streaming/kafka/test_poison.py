@@ -25,7 +25,7 @@ from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
-from ketal.streaming.job.messages import Reader
+from ketal.streaming.job.messages import MessageReader
 from ketal.streaming.kafka import process_engine
 from ketal.streaming.spark import spark_engine
 from tests.streaming.jobs import (
@@ -147,7 +147,7 @@ def test_poison_in_the_process_engine(
 
 
 @pytest.mark.parametrize(
-    ("value", "source", "said"),
+    ("value", "source", "message"),
     [
         (b'{"type": "t", "clock": {"a": 1}}', Source(), "the record has no node"),
         (b'{"node": "a", "clock": {"a": 1}, "y": 1}', Source(), "no type; its other keys are y"),
@@ -175,19 +175,21 @@ def test_poison_in_the_process_engine(
         ),
     ],
 )
-def test_what_is_said_of_a_message_names_no_flags(value: bytes, source: Source, said: str) -> None:
+def test_what_is_said_of_a_message_names_no_flags(
+    value: bytes, source: Source, message: str
+) -> None:
     """A streaming job and `detect` have none for fields and nodes."""
     record = SimpleNamespace(topic="t", partition=0, offset=0, key=None, headers=[], value=value)
-    (found,) = Reader(source, DEFAULT).items([value], [record].__getitem__)
+    (found,) = MessageReader(source, DEFAULT).items([value], [record].__getitem__)
     assert isinstance(found, Rejected)
-    assert said in found.reason
+    assert message in found.reason
     assert "--" not in found.reason
 
 
 def test_a_stamp_that_states_a_clock_is_read_from_a_message() -> None:
     value = b'{"node": "a", "type": "t", "clock": {"dot": ["a", 2], "past": {"a": 1, "b": 3}}}'
     record = SimpleNamespace(topic="t", partition=0, offset=0, key=None, headers=[], value=value)
-    (found,) = Reader(Source(clock="dvv"), DEFAULT).items([value], [record].__getitem__)
+    (found,) = MessageReader(Source(clock="dvv"), DEFAULT).items([value], [record].__getitem__)
     assert isinstance(found, ketal.Event)
     assert found.clock == {"a": 2, "b": 3}
 

@@ -19,7 +19,7 @@ from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import job_session as sessions
 from ketal.streaming.kafka.connecting import client_errors, clients
-from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
+from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -250,7 +250,7 @@ def test_what_was_not_fetched_yet_is_unread(broker: Broker, topic: Topic, tmp_pa
     produce(broker, [(source, 1, accept("a", 1)), (source, 1, accept("b", 1))])
     job = job_of(broker, [source], tmp_path)
     engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
-    session = session_of(engine, Outputs(job, engine.hooks))
+    session = new_session(engine, Outputs(job, engine.hooks))
     try:
         session.begin()
         session._check_clock()
@@ -400,7 +400,7 @@ def test_the_errors_after_which_a_producer_would_bump_its_epoch_are_fatal(broker
             kafka.errors.UnknownProducerIdError,
         ):
             assert manager.classify_batch_error(error, None) == "NEEDS_EPOCH_BUMP"
-        clients.end_when_fenced(producer)
+        clients.make_fencing_fatal(producer)
         for error in (
             kafka.errors.InvalidProducerEpochError,
             kafka.errors.OutOfOrderSequenceNumberError,
@@ -409,7 +409,7 @@ def test_the_errors_after_which_a_producer_would_bump_its_epoch_are_fatal(broker
             assert manager.classify_batch_error(error, None) == "FATAL"
         producer._transaction_manager = None
         with pytest.raises(SettingError, match="kafka-python"):
-            clients.end_when_fenced(producer)
+            clients.make_fencing_fatal(producer)
         producer._transaction_manager = manager
     finally:
         clients.close_producer(producer)
@@ -418,7 +418,7 @@ def test_the_errors_after_which_a_producer_would_bump_its_epoch_are_fatal(broker
 def test_clients_are_back_soon_after_a_broker(broker: Broker, topic: Topic, tmp_path: Path) -> None:
     """Whoever tried for long would wait half a minute, with a lag that nothing shows."""
     job = job_of(broker, [topic()], tmp_path)
-    consumer, producer = clients.consumer_of(job), clients.producer_of(job, "soon")
+    consumer, producer = clients.make_consumer(job), clients.make_producer(job, "soon")
     try:
         waits_ms = {one.config["reconnect_backoff_max_ms"] for one in (consumer, producer)}
         assert waits_ms == {clients.RECONNECT_MS_MAX}
@@ -451,9 +451,9 @@ def test_what_no_second_try_can_mend_is_found_among_the_causes() -> None:
     first, second = errors.KafkaError("first"), errors.KafkaError("second")
     first.__cause__, second.__cause__ = second, first
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g")
-    assert client_errors.of_settings(job, first) is None
+    assert client_errors.settings_error(job, first) is None
     second.__cause__ = errors.TopicAuthorizationFailedError("events")
-    said = client_errors.of_settings(job, first)
+    said = client_errors.settings_error(job, first)
     assert said is not None
     assert "TopicAuthorizationFailedError" in str(said)
 
@@ -465,6 +465,6 @@ def test_a_topic_that_failed_a_transaction_before_is_the_one_that_is_named() -> 
     failed = errors.TopicAuthorizationFailedError({"verdicts"})
     refused = errors.KafkaError("a request has failed before", failed)
     job = Job(pattern="p", topics=["events"], bootstrap_servers="b", group_id="g")
-    said = client_errors.of_settings(job, refused)
+    said = client_errors.settings_error(job, refused)
     assert said is not None
     assert "not allowed: topic verdicts (" in str(said)

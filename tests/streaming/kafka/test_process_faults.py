@@ -32,7 +32,7 @@ from ketal.logs import Source
 from ketal.programs.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.kafka.connecting.client_calls import within
+from ketal.streaming.kafka.connecting.client_calls import call_with_deadline
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
@@ -474,22 +474,22 @@ def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
     )
     told = Told()
     engine = ProcessEngine(job, ketal.compile(FORKS), told.hooks())
-    engine._failed(ConnectionError("no route"))
+    engine._handle_failure(ConnectionError("no route"))
     engine.failing_since_s = time.monotonic() - 30.0
-    engine._failed(ConnectionError("no route"))
+    engine._handle_failure(ConnectionError("no route"))
     assert told.sentences == ["Kafka at b:1 failed (ConnectionError: no route); trying again"]
     assert engine.figures.restarts == 2
     assert "ketal_restarts_total 2" in engine.figures.text.splitlines()
     engine.failing_since_s = time.monotonic() - 61.0
     with pytest.raises(LostError, match=r"b:1 is lost since 6\d s .*no route"):
-        engine._failed(ConnectionError("no route"))
+        engine._handle_failure(ConnectionError("no route"))
 
 
 def test_a_call_that_hangs_is_given_up() -> None:
     never = threading.Event()
     with pytest.raises(TimeoutError, match=r"the commit took more than 0\.01 s"):
-        within(0.01, "the commit", never.wait)
+        call_with_deadline(0.01, "the commit", never.wait)
     never.set()
-    assert within(10, "a sum", sum, [1, 2]) == 3
+    assert call_with_deadline(10, "a sum", sum, [1, 2]) == 3
     with pytest.raises(ValueError, match="invalid literal"):
-        within(10, "a number", int, "x")
+        call_with_deadline(10, "a number", int, "x")

@@ -29,7 +29,7 @@ def test_properties_are_those_of_kafka_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("max_poll_records", "secret", "must be an integer of 1 or more"),
         ("max_poll_records", 0, "must be an integer of 1 or more\n  hint: and of 2147483647 at"),
@@ -50,14 +50,14 @@ def test_properties_are_those_of_kafka_python() -> None:
         ("ssl_cafile", "secret.pem", "names no file"),
     ],
 )
-def test_a_value_of_no_sense_is_refused_and_not_shown(name: str, value: Any, said: str) -> None:
+def test_a_value_of_no_sense_is_refused_and_not_shown(name: str, value: Any, message: str) -> None:
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g",
               properties={name: value})  # fmt: skip
     with pytest.raises(SettingError) as caught:
         ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
     text = str(caught.value)
     assert text.startswith(f"[kafka.properties] {name} ")
-    assert said in text
+    assert message in text
     assert "hint: " in text
     assert "secret" not in text.lower()
     assert "4711" not in text
@@ -77,7 +77,7 @@ def test_a_compression_without_its_library_names_it(
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"security_protocol": "SASL_SSL"}, "SASL_SSL needs sasl_mechanism"),
         ({"sasl_mechanism": "PLAIN"}, "PLAIN needs sasl_plain_username"),
@@ -90,11 +90,11 @@ def test_a_compression_without_its_library_names_it(
     ],
 )  # fmt: skip
 def test_what_a_login_lacks_is_said_before_kafka_is_asked(
-    values: dict[str, str], said: str
+    values: dict[str, str], message: str
 ) -> None:
     with pytest.raises(SettingError) as caught:
         check_properties(values)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "secret" not in str(caught.value).replace(properties.TOKEN_SECRET, "")
 
 
@@ -112,18 +112,19 @@ def test_the_words_are_those_of_kafka_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"), [({}, "'port'"), ({"sasl_plain_password": "port"}, "settings (ValueError)")]
+    ("values", "message"),
+    [({}, "'port'"), ({"sasl_plain_password": "port"}, "settings (ValueError)")],
 )
 def test_what_a_client_refuses_when_it_is_made_is_a_fault_of_the_settings(
-    values: dict[str, str], said: str
+    values: dict[str, str], message: str
 ) -> None:
     """And what it says of it is shown, unless there is a value in it."""
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b:port", group_id="g",
               properties=values)  # fmt: skip
-    for make in (clients.consumer_of, lambda job: clients.producer_of(job, "id")):
+    for make in (clients.make_consumer, lambda job: clients.make_producer(job, "id")):
         with pytest.raises(SettingError, match="hint: look at") as caught:
             make(job)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
 
 def test_a_transaction_that_may_last_longer_than_the_broker_lets_it(

@@ -17,7 +17,7 @@ import pytest
 
 from ketal.errors import SettingError, StateError
 from ketal.streaming.kafka.state import folder_store as saved_module
-from ketal.streaming.kafka.state.folder_store import Claim, Saved
+from ketal.streaming.kafka.state.folder_store import Claim, FolderStore
 
 FILES = ("", "-wal", "-shm")
 """What SQLite has of an open database, beside its name."""
@@ -38,18 +38,18 @@ def file_of(name: str) -> str:
 def test_a_session_reads_what_another_committed_and_writes_a_database_of_its_own(
     tmp_path: Path,
 ) -> None:
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     first = one.write({b"a": b"1", b"b": b"2"})
     second = one.write({b"a": b"3", b"b": None, b"c": b"4"})
-    one.committed()
+    one.mark_committed()
     assert file_of(first) == file_of(second)
-    two = Saved(tmp_path)
+    two = FolderStore(tmp_path)
     assert two.read(first) == {b"a": b"1", b"b": b"2"}
     assert two.read(second) == {b"a": b"3", b"c": b"4"}
     third = two.write({b"c": None, b"d": b"5"})
     assert file_of(third) != file_of(second)
     assert max(first, second, third) == third, "a later state has the larger name"
-    assert Saved(tmp_path).read(third) == {b"a": b"3", b"d": b"5"}
+    assert FolderStore(tmp_path).read(third) == {b"a": b"3", b"d": b"5"}
 
 
 def broken(whole: bytes, chance: random.Random) -> Iterable[bytes]:
@@ -63,7 +63,7 @@ def broken(whole: bytes, chance: random.Random) -> Iterable[bytes]:
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 def test_damage_is_seen(tmp_path: Path, suffix: str) -> None:
     """Anywhere: the state is the one that was written, or an error (what no row is in, is free)."""
-    one = Saved(tmp_path / "written")
+    one = FolderStore(tmp_path / "written")
     one.write({b"key": b"value", b"other": os.urandom(20_000)})
     changes = {b"key": os.urandom(50), b"third": os.urandom(20_000)}
     name = one.write(changes)
@@ -80,7 +80,7 @@ def test_damage_is_seen(tmp_path: Path, suffix: str) -> None:
             (folder / file).write_bytes(whole)
         (folder / (file_of(name) + suffix)).write_bytes(content)
         try:
-            records = Saved(folder).read(name)
+            records = FolderStore(folder).read(name)
         except StateError as fault:
             said.append(str(fault))
         else:
@@ -92,7 +92,7 @@ def test_damage_is_seen(tmp_path: Path, suffix: str) -> None:
 
 def test_what_is_written_is_on_the_disk_itself(tmp_path: Path) -> None:
     """SQLite syncs its files after each commit, and the folder when it makes one."""
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     one.write({b"a": b"1"})
     assert one._database is not None
     assert one._database.execute("PRAGMA synchronous").fetchone() == (3,), "EXTRA"
@@ -100,20 +100,20 @@ def test_what_is_written_is_on_the_disk_itself(tmp_path: Path) -> None:
 
 
 def test_what_was_written_after_the_committed_one_never_was(tmp_path: Path) -> None:
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     name = one.write({b"a": b"1"})
     one.write({b"a": b"2", b"b": b"2"})
-    again = Saved(tmp_path)
+    again = FolderStore(tmp_path)
     assert again.read(name) == {b"a": b"1"}
-    assert Saved(tmp_path).read(again.write({})) == {b"a": b"1"}
+    assert FolderStore(tmp_path).read(again.write({})) == {b"a": b"1"}
 
 
 STOPPED = """
 import os, pathlib, signal, sys
-from ketal.streaming.kafka.state.folder_store import Saved
-saved = Saved(pathlib.Path(sys.argv[1]))
+from ketal.streaming.kafka.state.folder_store import FolderStore
+saved = FolderStore(pathlib.Path(sys.argv[1]))
 name = saved.write({b"a": b"1"})
-saved.committed()
+saved.mark_committed()
 saved._database.execute("BEGIN EXCLUSIVE")
 saved._database.execute("INSERT INTO commits VALUES (2, x'80')")
 print(name, flush=True)
@@ -131,10 +131,10 @@ def test_one_that_is_stopped_while_it_writes_stops_nobody(tmp_path: Path, number
         name = process.stdout.readline().strip()
         process.send_signal(number)
         for _ in range(3):
-            new = Saved(tmp_path)
+            new = FolderStore(tmp_path)
             assert new.read(name) == {b"a": b"1"}
             name = new.write({b"a": b"1"})
-            new.committed()
+            new.mark_committed()
     finally:
         process.kill()
         process.communicate()
@@ -146,7 +146,7 @@ def test_a_database_that_has_grown_is_begun_anew_and_its_predecessor_kept(
 ) -> None:
     monkeypatch.setattr(saved_module, "ADDED_BYTES_LEAST", 500)
     chance = random.Random(1)
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     state: dict[bytes, bytes] = {}
     databases: list[str] = []
     for _ in range(300):
@@ -156,10 +156,10 @@ def test_a_database_that_has_grown_is_begun_anew_and_its_predecessor_kept(
         state = {k: v for k, v in {**state, **changes}.items() if v is not None}
         name = one.write(changes)
         if chance.random() < 0.5:
-            one.committed()
+            one.mark_committed()
             databases = list(dict.fromkeys([*databases, file_of(name)]))
             assert content(tmp_path) == sorted(databases[-2:])
-            assert Saved(tmp_path).read(name) == state
+            assert FolderStore(tmp_path).read(name) == state
     assert len(databases) > 5
     largest = max(path.stat().st_size for path in tmp_path.iterdir())
     assert largest < 200_000, "neither is large, and SQLite's log is not"
@@ -169,7 +169,7 @@ def test_the_state_is_what_bounds_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_module, "ADDED_BYTES_LEAST", 10)
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     name = one.write({b"large": b"x" * 10_000})
     for _ in range(50):
         assert file_of(one.write({b"small": b"y" * 100})) == file_of(name)
@@ -178,67 +178,67 @@ def test_the_state_is_what_bounds_the_database(
 
 
 def test_one_that_was_stopped_removes_nothing_of_its_successor(tmp_path: Path) -> None:
-    old = Saved(tmp_path)
+    old = FolderStore(tmp_path)
     name = old.write({b"n": b"0"})
-    old.committed()
+    old.mark_committed()
     for number in range(1, 4):
-        new = Saved(tmp_path)
+        new = FolderStore(tmp_path)
         new.read(name)
         name = new.write({b"n": b"%d" % number})
-        new.committed()
+        new.mark_committed()
     theirs = content(tmp_path)
     assert len(theirs) == 2, "the one of the session that was stopped is gone"
     old.write({b"n": b"9"})
-    old.committed()
+    old.mark_committed()
     assert content(tmp_path) == theirs, "what it adds, nobody sees"
-    zombie = Saved(tmp_path)
+    zombie = FolderStore(tmp_path)
     zombie.read(name)
     new.write({b"n": b"4"})
-    new.committed()
+    new.mark_committed()
     zombie.write({b"n": b"9"})
-    zombie.committed()
+    zombie.mark_committed()
     assert file_of(name) in content(tmp_path)
-    assert Saved(tmp_path).read(new.write({})) == {b"n": b"4"}
+    assert FolderStore(tmp_path).read(new.write({})) == {b"n": b"4"}
 
 
 def test_commits_are_numbered_through_all_databases(tmp_path: Path) -> None:
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     names = [one.write({b"n": b"0"}) for _ in range(3)]
-    two = Saved(tmp_path)
+    two = FolderStore(tmp_path)
     two.read(names[-1])
     names.append(two.write({}))
     assert [int(name.partition("@")[2].partition("-")[0]) for name in names] == [1, 2, 3, 4]
     assert names == sorted(names)
-    assert Saved(tmp_path).write({}) > names[-1], "of one that has read nothing too"
+    assert FolderStore(tmp_path).write({}) > names[-1], "of one that has read nothing too"
 
 
 def test_a_full_disk_is_said_and_what_is_committed_holds(tmp_path: Path) -> None:
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     name = one.write({b"n": b"0"})
     assert one._database is not None
     one._database.execute("PRAGMA max_page_count = 2")
     full = f"the state cannot be saved in {tmp_path}: database or disk is full; what was committed"
     with pytest.raises(SettingError, match=full):
         one.write({b"n": b"1" * 100_000})
-    assert Saved(tmp_path).read(name) == {b"n": b"0"}
+    assert FolderStore(tmp_path).read(name) == {b"n": b"0"}
     one.close()
-    assert Saved(tmp_path).read(name) == {b"n": b"0"}
+    assert FolderStore(tmp_path).read(name) == {b"n": b"0"}
 
 
 def test_a_database_that_cannot_be_begun_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     monkeypatch.setattr(
         saved_module,
-        "_opened",
+        "_connect",
         lambda path, mode: sqlite3.connect(f"file:{path}?mode=ro", uri=True),
     )
     with pytest.raises(SettingError, match=r"cannot be saved in .*: attempt to write a readonly"):
         one.write({b"n": b"0"})
     assert content(tmp_path) == []
     # Where there is no shared memory, SQLite has no write-ahead log.
-    monkeypatch.setattr(saved_module, "_opened", lambda path, mode: sqlite3.connect(":memory:"))
+    monkeypatch.setattr(saved_module, "_connect", lambda path, mode: sqlite3.connect(":memory:"))
     with pytest.raises(SettingError, match="no write-ahead log there; choose a local file system"):
         one.write({b"n": b"0"})
     assert content(tmp_path) == []
@@ -246,7 +246,7 @@ def test_a_database_that_cannot_be_begun_is_removed(
 
 def test_the_state_is_the_owners_alone(tmp_path: Path) -> None:
     """It holds what events say."""
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     one.write({b"n": b"0"})
     one.write({b"n": b"1"})
     files = list(tmp_path.iterdir())
@@ -255,7 +255,7 @@ def test_the_state_is_the_owners_alone(tmp_path: Path) -> None:
 
 
 def test_only_a_state_is_read(tmp_path: Path) -> None:
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     name = one.write({})
     for wrong in ("", f"../{name}", "/etc/passwd", name.replace("@", "/"), name[:-1]):
         with pytest.raises(StateError, match="no state of ketal's"):
@@ -267,9 +267,9 @@ def test_only_a_state_is_read(tmp_path: Path) -> None:
 
 def test_what_is_no_state_stays_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("")
-    one = Saved(tmp_path)
+    one = FolderStore(tmp_path)
     name = one.write({b"n": b"0"})
-    one.committed()
+    one.mark_committed()
     one.close()
     assert {path.name for path in tmp_path.iterdir()} == {file_of(name), "mine.txt"}
 
@@ -277,21 +277,21 @@ def test_what_is_no_state_stays_in_the_folder(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingError, match="file"):
-        Saved(tmp_path / "file" / "state")
+        FolderStore(tmp_path / "file" / "state")
 
 
 def test_a_folder_is_of_one_group_and_knows_its_topics(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    assert not Claim(folder, "somebody who never committed", ["z"]).begun
+    assert not Claim(folder, "somebody who never committed", ["z"]).has_commits
     first = Claim(folder, "g", ["a"])
-    assert not first.begun
-    first.committed()
-    assert first.begun
+    assert not first.has_commits
+    first.mark_committed()
+    assert first.has_commits
     # Topics may come and go, one by one.
     for topics in (["a", "b"], ["b"], ["a", "c"]):
         again = Claim(folder, "g", topics)
-        assert again.begun
-        again.committed()
+        assert again.has_commits
+        again.mark_committed()
     for group_id, topics, said in (("h", ["a"], "group g, and"), ("g", ["d"], "reads a, b, c")):
         with pytest.raises(SettingError, match=said):
             Claim(folder, group_id, topics)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ketal.runtime.state.records import Changes
 from ketal.streaming.kafka.state import segments as module
-from ketal.streaming.kafka.state.segments import Segments, hole_in
+from ketal.streaming.kafka.state.segments import Segments, first_hole
 
 NAMES = st.sampled_from([b"a", b"b", b"c", b"job/offsets"])
 VALUES = st.none() | st.binary(max_size=40)
@@ -63,7 +63,7 @@ def test_what_is_read_is_what_was_written(
             assert log.segments.records() == log.state
             numbers = sorted(log.kept)
             assert not numbers or numbers[0] == log.segments.first
-            assert hole_in(numbers, log.segments.first) is None
+            assert first_hole(numbers, log.segments.first) is None
             if reopened:
                 assert log.reopen().records() == log.state
     finally:

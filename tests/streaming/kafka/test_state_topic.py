@@ -121,7 +121,7 @@ def test_who_is_refused_leaves_the_job_that_runs_as_it_is(
     job = in_topic(broker, source, tmp_path, verdicts=Target("kafka", sink), commit_interval_ms=1)
     running = Running(ProcessEngine(replace(job, until_end=False), program, told.hooks()))
     running.start()
-    until(lambda: running.engine.claimed)
+    until(lambda: running.engine.has_begun)
     away = make_topic(broker, 1, "compact")
     quiet = replace(job, verdicts=Target("stdout"), rejected=Target("stdout"))
     try:

@@ -87,7 +87,7 @@ def test_the_latest_is_not_the_first_where_another_part_is_committed(
     job = shared(broker, [source], tmp_path, 2, start="latest")
     metadata = json.dumps({"changelog": job.store.name, "owner": "somebody"})
     begun = {TopicPartition(source, 0): OffsetAndMetadata(0, metadata, -1)}
-    owner = clients.consumer_of(job)
+    owner = clients.make_consumer(job)
     owner.commit(begun)
     clients.close_consumer(owner)
     engine = run(job, program)

@@ -8,7 +8,7 @@ from typing import Any
 
 import ketal
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.kafka.event_topics import consumer_of, make_topic, producer_of
+from ketal.streaming.kafka.event_topics import make_consumer, make_producer, make_topic
 from ketal.trace import KafkaSink, TopicCollector, Tracer, kafka_headers
 
 CONFLICT = """
@@ -30,8 +30,8 @@ def test_a_program_has_a_monitor_and_its_peers_events_come_by_kafka(broker: Brok
     monitor = ketal.Monitor(
         ketal.compile(CONFLICT), on={"match": lambda match: found.append(str(match))}
     )
-    producer, consumer = producer_of(servers), consumer_of(servers, orders)
-    with TopicCollector(consumer_of(servers, events), monitor) as collector:
+    producer, consumer = make_producer(servers), make_consumer(servers, orders)
+    with TopicCollector(make_consumer(servers, events), monitor) as collector:
         sink = KafkaSink(producer, events)
         shop, till = Tracer("shop", sink), Tracer("till", sink, monitor=collector)
         shop.record("write", key="x")

@@ -17,7 +17,7 @@ from ketal.streaming.job.file import Target
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import job_session
 from ketal.streaming.kafka.job_session import ChangedError, Session
-from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
+from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
 from tests.streaming.jobs import FORKS, Running, Told, Topic, accept, job_of, produce, run, until
 
 SOON = {"metadata_max_age_ms": 200}
@@ -85,7 +85,7 @@ def test_a_topic_made_anew_is_told_from_messages_that_are_gone(
     job = job_of(broker, [source], tmp_path)
     engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
     outputs = Outputs(job, engine.hooks)
-    with closing(outputs), closing(session_of(engine, outputs)) as session:
+    with closing(outputs), closing(new_session(engine, outputs)) as session:
         session.begin()
 
         def knows_the_topic() -> bool:
@@ -129,7 +129,7 @@ def test_kafka_is_reported_back_once_until_the_job_recovers(
         sessions.append(session)
         raise KafkaError("again")
 
-    monkeypatch.setattr(Session, "live", fail)
+    monkeypatch.setattr(Session, "run", fail)
     told = Told()
     job = job_of(broker, [topic()], tmp_path, lost_after_ms=2_000)
     with pytest.raises(LostError, match=r"KafkaError: again$"):

@@ -17,7 +17,7 @@ from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.state.topic_store import Changelog
-from ketal.streaming.kafka.watermarks import LOOK_MS, STOOD_MS, Watermarks
+from ketal.streaming.kafka.watermarks import CHECK_MS, STANDSTILL_MS, Watermarks
 from tests.streaming.jobs import Told
 
 IDLE_MS = 30_000
@@ -49,90 +49,90 @@ def marks() -> Watermarks:
     out = Watermarks([HERE, THERE], lateness_ms=0, idle_ms=IDLE_MS, now_ms=0)
     out.observe(HERE, 200.0)
     out.observe(THERE, 100.0)
-    assert out.advanced() == 100.0
+    assert out.advance() == 100.0
     return out
 
 
 def looked(out: Watermarks, first_ms: int, last_ms: int, behind: set[Any]) -> None:
-    for now_ms in range(first_ms, last_ms + 1, LOOK_MS):
+    for now_ms in range(first_ms, last_ms + 1, CHECK_MS):
         out.mark_active([HERE], now_ms)
         out.mark_idle(behind, now_ms)
 
 
 def test_a_partition_is_idle_after_so_many_looks_that_found_nothing() -> None:
     out = marks()
-    looked(out, 0, IDLE_MS - LOOK_MS, set())
-    assert out.advanced() is None
+    looked(out, 0, IDLE_MS - CHECK_MS, set())
+    assert out.advance() is None
     looked(out, IDLE_MS, IDLE_MS, set())
-    assert out.advanced() == 200.0
+    assert out.advance() == 200.0
 
 
 def test_a_partition_that_was_idle_is_waited_for_once_it_has_messages() -> None:
     out = marks()
     looked(out, 0, IDLE_MS, set())
-    assert out.advanced() == 200.0
+    assert out.advance() == 200.0
     out.observe(HERE, 300.0)
     out.mark_active([THERE], IDLE_MS)
-    assert out.advanced() is None
+    assert out.advance() is None
     looked(out, IDLE_MS, 2 * IDLE_MS, set())
-    assert out.advanced() == 300.0
+    assert out.advance() == 300.0
 
 
 def test_time_in_which_nobody_looked_does_not_count() -> None:
     """Of a day in which the process stood still, as much counts as a look may take."""
     out, day_ms = marks(), 86_400_000
     looked(out, 0, 0, set())
-    looked(out, day_ms, day_ms + IDLE_MS - 3 * LOOK_MS, set())
-    assert out.advanced() is None
-    looked(out, day_ms + IDLE_MS - 2 * LOOK_MS, day_ms + IDLE_MS, set())
-    assert out.advanced() == 200.0
+    looked(out, day_ms, day_ms + IDLE_MS - 3 * CHECK_MS, set())
+    assert out.advance() is None
+    looked(out, day_ms + IDLE_MS - 2 * CHECK_MS, day_ms + IDLE_MS, set())
+    assert out.advance() == 200.0
 
 
-@pytest.mark.parametrize("quiet_ms", [IDLE_MS - LOOK_MS, 2 * IDLE_MS])
+@pytest.mark.parametrize("quiet_ms", [IDLE_MS - CHECK_MS, 2 * IDLE_MS])
 def test_what_came_while_nobody_looked_has_time_to_be_read(quiet_ms: int) -> None:
     """Also in a partition that was about to be idle, or was."""
     out, day_ms = marks(), 86_400_000
     looked(out, 0, quiet_ms, set())
-    out.advanced()
+    out.advance()
     out.mark_active([HERE], day_ms)
     out.observe(HERE, 300.0)
-    assert out.advanced() is None
-    looked(out, day_ms, day_ms + STOOD_MS - LOOK_MS, set())
-    assert out.advanced() is None
-    looked(out, day_ms + STOOD_MS, day_ms + STOOD_MS, set())
-    assert out.advanced() == 300.0
+    assert out.advance() is None
+    looked(out, day_ms, day_ms + STANDSTILL_MS - CHECK_MS, set())
+    assert out.advance() is None
+    looked(out, day_ms + STANDSTILL_MS, day_ms + STANDSTILL_MS, set())
+    assert out.advance() == 300.0
 
 
 def test_looks_that_are_far_apart_find_what_is_idle_too() -> None:
     """A process that is busy, or saves a large state, waits longer, and not for ever."""
     out = marks()
-    for now_ms in range(0, 2 * IDLE_MS, 4 * LOOK_MS):
+    for now_ms in range(0, 2 * IDLE_MS, 4 * CHECK_MS):
         out.mark_active([HERE], now_ms)
         out.mark_idle(set(), now_ms)
-    assert out.advanced() is None
+    assert out.advance() is None
     out.mark_idle(set(), 2 * IDLE_MS)
-    assert out.advanced() == 200.0
+    assert out.advance() == 200.0
 
 
 def test_what_is_unread_is_not_idle() -> None:
     """It never becomes so, and it is so no more as soon as there is something."""
     out = marks()
     looked(out, 0, 2 * IDLE_MS, {THERE})
-    assert out.advanced() is None
+    assert out.advance() is None
     looked(out, 2 * IDLE_MS, 3 * IDLE_MS, set())
-    assert out.advanced() == 200.0
+    assert out.advance() == 200.0
     looked(out, 3 * IDLE_MS, 3 * IDLE_MS, {THERE})
     out.observe(HERE, 300.0)
-    assert out.advanced() is None
+    assert out.advance() is None
 
 
 def test_a_part_that_is_taken_up_waits_anew_for_all_of_its_partitions() -> None:
     out = marks()
     looked(out, 0, IDLE_MS, set())
     out.restart(2 * IDLE_MS)
-    looked(out, 2 * IDLE_MS, 3 * IDLE_MS - LOOK_MS, set())
+    looked(out, 2 * IDLE_MS, 3 * IDLE_MS - CHECK_MS, set())
     out.observe(HERE, 300.0)
-    assert out.advanced() is None
+    assert out.advance() is None
 
 
 class Reading:
@@ -150,7 +150,7 @@ class Reading:
         self.part = Part(engine, 0, self.offsets, Changelog(job, 0, 1))
         self.verdicts: list[ketal.Verdict] = []
 
-    def take(self, place: tuple[str, int], kind: str, time_s: int) -> None:
+    def process(self, place: tuple[str, int], kind: str, time_s: int) -> None:
         one = TopicPartition(*place)
         node, offset = f"n{one.partition}", self.offsets[one]
         event = {
@@ -162,41 +162,41 @@ class Reading:
         )
         self.offsets[one] += 1
         self.part.mark_active(one)
-        self.part.take(one, [record], lambda found, _: self.verdicts.extend(found))
+        self.part.process(one, [record], lambda found, _: self.verdicts.extend(found))
         self.look()
 
     def look(self) -> None:
         self.verdicts += self.part.mark_idle(dict.fromkeys(self.offsets, 0), lambda partitions: [])
 
 
-@pytest.mark.parametrize("away_ms", [LOOK_MS, 10 * IDLE_MS])
+@pytest.mark.parametrize("away_ms", [CHECK_MS, 10 * IDLE_MS])
 def test_nothing_is_late_because_the_process_stood_still(
     away_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first poll brings one partition; what the other one has comes with the next."""
     reading = Reading(monkeypatch)
-    reading.take(HERE, "p", 100)
-    reading.take(THERE, "p", 100)
+    reading.process(HERE, "p", 100)
+    reading.process(THERE, "p", 100)
     reading.now_ms += away_ms
-    reading.take(HERE, "q", 200)
-    reading.take(THERE, "q", 105)
+    reading.process(HERE, "q", 200)
+    reading.process(THERE, "q", 105)
     assert [v.kind for v in reading.verdicts] == ["match"]
-    assert reading.part.summed["events"]["late"] == 0
+    assert reading.part.summary_numbers["events"]["late"] == 0
 
 
 def test_windows_close_without_a_partition_that_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = Reading(monkeypatch)
-    reading.take(HERE, "p", 100)
-    reading.take(THERE, "p", 100)
-    reading.take(HERE, "p", 200)
-    for now_ms in range(LOOK_MS, IDLE_MS, LOOK_MS):
+    reading.process(HERE, "p", 100)
+    reading.process(THERE, "p", 100)
+    reading.process(HERE, "p", 200)
+    for now_ms in range(CHECK_MS, IDLE_MS, CHECK_MS):
         reading.now_ms = now_ms
         reading.look()
     assert reading.verdicts == []
     reading.now_ms = IDLE_MS
     ended = []
     for time_s in (201, 209, 210):
-        reading.take(HERE, "p", time_s)
+        reading.process(HERE, "p", time_s)
         ended.append(len(reading.verdicts))
     assert ended == [2, 2, 3]
     assert {v.kind for v in reading.verdicts} == {"timed_out"}

@@ -22,9 +22,9 @@ import ketal
 from ketal.logs import Source
 from ketal.model.limits import Limits
 from ketal.streaming.spark import operator
-from ketal.streaming.spark.families import families, placed
+from ketal.streaming.spark.families import families, row_placements
 from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED, RowShape
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, SAMPLE, RowShape
 from tests.sampling import examples
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
@@ -44,7 +44,8 @@ TIGHT = Limits(dots_max=16, counters_max=64, scopes_max=5)
 def work(*, messages: bool, policy: str, limits: Limits | None) -> Work:
     found = families(ketal.compile(TURNS % policy), 1)
     return Work(
-        families=found, placed=placed(found, None), counts=False, limits=limits or Limits(),
+        families=found, placements=row_placements(found, None), counts=False,
+        limits=limits or Limits(),
         shape=RowShape(PLAIN, (), Source(keyed_by="key") if messages else None),
         partitions=2, timed=False, figures=True,
     )  # fmt: skip
@@ -60,9 +61,9 @@ def test_rows_come_by_topic_partition_and_offset() -> None:
     ]  # fmt: skip
     frames = [pandas.DataFrame(rows[:3], columns=names), pandas.DataFrame([], columns=names),
               pandas.DataFrame(rows[3:], columns=names)]  # fmt: skip
-    found = operator._ordered(iter(frames), names)
+    found = operator._sorted_rows(iter(frames), names)
     assert found == sorted(rows, key=lambda row: (row[0] or "", *row[1:]))
-    assert operator._ordered(iter(frames[1:2]), names) == []
+    assert operator._sorted_rows(iter(frames[1:2]), names) == []
 
 
 def message(node: str, counter: int, kind: str, key: Any, size: Any) -> bytes:
@@ -101,7 +102,7 @@ def batches(draw: Any) -> list[list[tuple[Any, ...]]]:
                     other = sent[place % len(sent)].replace(b"work", b"open")
                     row = (ALONE, "t", 1, offset, other)
                 case 2 if sent:
-                    row = (PLACED, "t", 0, offset, b"3:" + sent[place % len(sent)])
+                    row = (SAMPLE, "t", 0, offset, b"3:" + sent[place % len(sent)])
                 case _:
                     row = (ALONE, "t", 0, offset, draw(strange))
             batch.insert(place % (len(batch) + 1), row)
@@ -127,9 +128,9 @@ def test_a_batch_is_its_rows(
     for rows in filter(None, given):
         if not messages:  # Spark writes the value of every row, as an object.
             rows = [row for row in rows if row[4] not in (None, b"{", b"\xff")]
-        said = [verdict.to_dict() for verdict in in_batches.take(rows)]
-        assert said == [v.to_dict() for row in rows for v in one_by_one.take([row])]
-        assert in_batches.figures(Counter()) == one_by_one.figures(Counter())
+        said = [verdict.to_dict() for verdict in in_batches.process(rows)]
+        assert said == [v.to_dict() for row in rows for v in one_by_one.process([row])]
+        assert in_batches.figures_row(Counter()) == one_by_one.figures_row(Counter())
         state = in_batches.state()
         assert state == one_by_one.state()
         if restored:
@@ -176,10 +177,10 @@ def test_a_task_has_no_archive_read_again(tmp_path: Path, monkeypatch: pytest.Mo
         importlib.import_module("shipped.inner")
         assert len(read_again()) >= 3
         of = operator.Operator(pickle.dumps(work(messages=True, policy="skip", limits=None)))
-        assert list(of.finite([])) == []
+        assert list(of.process_table([])) == []
         assert read_again() == []
         importlib.import_module("shipped.inner.late")
-        assert list(of.finite([])) == []
+        assert list(of.process_table([])) == []
         assert read_again() == []
     finally:
         for name in ("shipped", "shipped.inner", "shipped.inner.late"):

@@ -18,10 +18,10 @@ from ketal.runtime.state.records import FORMAT
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.spark.checkpoint import Checkpoint
-from ketal.streaming.spark.families import HASHING, families, placed
+from ketal.streaming.spark.families import HASHING, families, row_placements
 from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.rows.row_reader import RowShape
-from ketal.streaming.spark.spark_engine import SparkEngine, _of_worker
+from ketal.streaming.spark.spark_engine import SparkEngine, _worker_fault
 from tests.streaming.jobs import FORKS, Told, Topic, accept, produce, written
 from tests.streaming.spark.frames import data_frame
 from tests.streaming.spark.test_engine import run, spark_job
@@ -70,7 +70,7 @@ def opened(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "source", "said"),
+    ("text", "source", "message"),
     [
         (A, Source(), "`partition by height` went by the messages' key, and go by data.height or"),
         (B, Source(keyed_by="node"), "`partition by node` went by node, and go by the messages' k"),
@@ -82,16 +82,16 @@ def opened(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
     ],
 )
 def test_what_decides_about_a_group_does_not_change(
-    text: str, source: Source, said: str, tmp_path: Path
+    text: str, source: Source, message: str, tmp_path: Path
 ) -> None:
     one = job(tmp_path)
     opened(one, text, {"t": 1})
     ran(tmp_path, '{"t":{"0":5}}')
-    with pytest.raises(StateError, match=f"the groups of .*{said}.*(.|\n)*--on-change fresh"):
+    with pytest.raises(StateError, match=f"the groups of .*{message}.*(.|\n)*--on-change fresh"):
         opened(replace(one, source=source), text, {"t": 1})
     starting, anew = opened(replace(one, source=source, on_change="fresh"), text, {"t": 1})
     assert json.loads(starting) == {"t": {"0": 5}}
-    assert said in anew
+    assert message in anew
 
 
 def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("hashing", f"hashing was 0, and is {HASHING}"),
         ("key_groups", "key_groups was 0, and is 16"),
@@ -116,13 +116,13 @@ def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
     ],
 )
 def test_a_checkpoint_whose_keys_are_in_other_groups_is_refused(
-    name: str, said: str, tmp_path: Path
+    name: str, message: str, tmp_path: Path
 ) -> None:
     one, note = job(tmp_path), tmp_path / "job.json"
     opened(one, A, {"t": 1})
     ran(tmp_path, '{"t":{"0":5}}')
     note.write_text(json.dumps({**json.loads(note.read_text()), name: 0}))
-    with pytest.raises(StateError, match=said):
+    with pytest.raises(StateError, match=message):
         opened(one, A, {"t": 1})
 
 
@@ -185,7 +185,8 @@ def test_groups_have_their_numbers_whatever_the_order_in_the_file(tmp_path: Path
     before, now = (
         Work(
             families=found, limits=DEFAULT, shape=RowShape(PLAIN, (), Source()),
-            partitions=None, timed=False, figures=False, counts=False, placed=placed(found, None),
+            partitions=None, timed=False, figures=False, counts=False,
+            placements=row_placements(found, None),
         )
         for found in (one, other)
     )  # fmt: skip
@@ -193,13 +194,13 @@ def test_groups_have_their_numbers_whatever_the_order_in_the_file(tmp_path: Path
     rows = [(0, "t", 0, n, value) for n, value in enumerate(values)]
     for number, matches in ((0, 3), (1, 2)):
         group = Group(before, number, None)
-        assert list(group.take(rows[:1])) == []
-        found = sorted(v.to_dict()["id"] for v in group.take(rows[1:]))
+        assert list(group.process(rows[:1])) == []
+        found = sorted(v.to_dict()["id"] for v in group.process(rows[1:]))
         assert len(found) == matches
         group = Group(before, number, None)
-        list(group.take(rows[:1]))
+        list(group.process(rows[:1]))
         group = Group(now, number, group.state())
-        assert sorted(v.to_dict()["id"] for v in group.take(rows[1:])) == found
+        assert sorted(v.to_dict()["id"] for v in group.process(rows[1:])) == found
 
 
 def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
     checkpoint = Checkpoint(one, program)
     for batch in (0, 1):
         ran(tmp_path, f'{{"t":{{"0":{batch}}}}}', batch)
-        checkpoint.wrote(batch, {str(batch): {"messages": 1}})
+        checkpoint.record_written(batch, {str(batch): {"messages": 1}})
     checkpoint.close()
     notices: list[str] = []
     checkpoint = Checkpoint(one, program, notify=notices.append)
@@ -221,13 +222,13 @@ def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
     assert not checkpoint.has_written(1)
     ran(tmp_path, '{"t":{"0":7}}', 1)
     assert not checkpoint.has_written(1)
-    checkpoint.wrote(0, {"2": {"messages": 7}})
+    checkpoint.record_written(0, {"2": {"messages": 7}})
     assert checkpoint.written.groups == {"2": {"messages": 7}}
     checkpoint.close()
 
 
 @pytest.mark.parametrize(
-    ("last", "kind", "said"),
+    ("last", "kind", "message"),
     [
         ("ketal.errors.StateError: is of another", StateError, "is of another\n.*on-change fresh"),
         ("ketal.errors.SettingError: wrong", SettingError, "wrong"),
@@ -238,36 +239,38 @@ def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
     ],
 )
 def test_what_an_executor_would_say_again_is_no_loss(
-    last: str, kind: type[Exception] | None, said: str
+    last: str, kind: type[Exception] | None, message: str
 ) -> None:
     outer = (
         "Traceback (most recent call last):\n  File x\n    call()\npy4j.protocol.Py4JError: An\n"
     )
     text = f"{outer}: Caused by\nTraceback (most recent call last):\n  File y\n    z()\n{last}\n"
-    fault = _of_worker(text)
+    fault = _worker_fault(text)
     if kind is None:
         assert fault is None
     else:
-        with pytest.raises(kind, match=said):
+        with pytest.raises(kind, match=message):
             raise fault or AssertionError
 
 
 @pytest.mark.parametrize(
-    ("thrown", "said"),
+    ("thrown", "message"),
     [
         ("RecordTooLargeException: The request", "too large: .*forks.*\n.*max.message.bytes"),
         ("TopicAuthorizationException: Not authorized to access topics: [f]", r"access.*\[f\]"),
         ("SaslAuthenticationException: Authentication failed", "Authentication failed"),
     ],
 )
-def test_what_kafka_would_refuse_again_is_no_loss(thrown: str, said: str) -> None:
+def test_what_kafka_would_refuse_again_is_no_loss(thrown: str, message: str) -> None:
     job = Job(
         pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", engine="spark",
         verdicts=Target("kafka", "forks"), rejected=Target("kafka", "forks"),
     )  # fmt: skip
     engine = SparkEngine(job, ketal.compile(FORKS), Told().hooks())
-    fault = engine._fault_of(f"it\n\tat x\nCaused by: org.apache.kafka.common.errors.{thrown}\n")
-    with pytest.raises(SettingError, match=said):
+    fault = engine._classified_fault(
+        f"it\n\tat x\nCaused by: org.apache.kafka.common.errors.{thrown}\n"
+    )
+    with pytest.raises(SettingError, match=message):
         raise fault
 
 
@@ -287,7 +290,7 @@ def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
     )
     both = ((MessageColumns(messages, Source(), ()), messages), (EventColumns(events, ()), events))
     for columns, frame in both:
-        at = shaping.marked(frame, columns, 0).selectExpr("unix_timestamp(_at) AS at")
+        at = shaping.with_watermark(frame, columns, 0).selectExpr("unix_timestamp(_at) AS at")
         assert [row["at"] for row in at.collect()] == [7, None]
 
 

@@ -276,7 +276,7 @@ def test_columns_of_one_name_are_refused(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("column", "message"),
     [
         ("array(1) AS clock", "the column clock is array<int>; it must be a map to whole numbers"),
         ("1 AS clock", "the column clock is int"),
@@ -292,17 +292,17 @@ def test_columns_of_one_name_are_refused(spark: SparkSession) -> None:
     ],
 )
 def test_a_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
-    column: str, said: str, spark: SparkSession
+    column: str, message: str, spark: SparkSession
 ) -> None:
     name = column.split()[-1]
     events = table(spark, [accept("a", 1, 1)]).selectExpr("*", "0L AS offset")
     events = events.selectExpr(*(f"`{one}`" for one in events.columns if one != name), column)
-    with pytest.raises(SettingError, match=re.escape(said)):
+    with pytest.raises(SettingError, match=re.escape(message)):
         detect(ketal.compile(FORKS), events, key_groups=1)
 
 
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("column", "message"),
     [
         ("'{}' AS value", "the column value is string; it must be binary"),
         ("'k' AS key", "the column key is string; it must be binary"),
@@ -311,12 +311,12 @@ def test_a_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
     ],
 )
 def test_a_column_of_kafka_of_a_wrong_type_is_an_error_before_a_row_is_read(
-    column: str, said: str, spark: SparkSession
+    column: str, message: str, spark: SparkSession
 ) -> None:
     kafka = {"key": "X'6b'", "value": "X'7b7d'", "topic": "'t'", "partition": "0", "offset": "0L"}
     columns = [f"{text} AS {name}" for name, text in kafka.items() if name != column.split()[-1]]
     events = spark.range(1).selectExpr(*columns, column)
-    with pytest.raises(SettingError, match=re.escape(said)):
+    with pytest.raises(SettingError, match=re.escape(message)):
         detect(ketal.compile(FORKS), events, key_groups=1)
 
 
@@ -359,7 +359,7 @@ def test_times_have_the_format_of_the_source(format: str, spark: SparkSession) -
     ]
     (fault,) = [json.loads(row.json)["reason"] for row in found if row.verdict == "rejected"]
     assert fault == f"time 'soon' does not fit the time format {format!r}"
-    marked = shaping.marked(events, MessageColumns(events, source, ()), 0)
+    marked = shaping.with_watermark(events, MessageColumns(events, source, ()), 0)
     at = [row["at"] for row in marked.selectExpr("unix_timestamp(_at) AS at").collect()]
     assert at == [*(time.timestamp() for time in times), None, None]
 
@@ -756,14 +756,14 @@ def test_however_many_groups(spark: SparkSession, groups: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wide", "said"),
+    ("wide", "message"),
     [
         (True, "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"),
         (False, r"\(hashing 2\), and they go to .* \(hashing 3\) now"),
     ],
 )
 def test_a_checkpoint_whose_groups_had_other_keys_is_refused(
-    wide: bool, said: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wide: bool, message: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before hashing 3 the keys of up to 256 groups were no numbers of groups, and wider."""
     program = ketal.compile(FORKS)
@@ -779,12 +779,12 @@ def test_a_checkpoint_whose_groups_had_other_keys_is_refused(
         frame = divided(*given)
         return frame.withColumn("group", frame["group"].cast("bigint"))
 
-    divided = shaping._divided
+    divided = shaping._row_per_group
     with monkeypatch.context() as before:
         before.setattr(families, "HASHING", 2)
         if wide:
-            before.setattr(shaping, "_divided", keyed)
+            before.setattr(shaping, "_row_per_group", keyed)
         query(1)
         query(2)
-    with pytest.raises(StreamingQueryException, match=said):
+    with pytest.raises(StreamingQueryException, match=message):
         query(40)

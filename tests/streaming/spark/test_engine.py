@@ -234,21 +234,21 @@ def test_a_batch_that_is_left_is_no_fault_of_its_query(
     """A job that ends while its first batch is prepared: Spark logs two screens of each fault."""
     one, queries = topic(), []
     produce(broker, [(one, 0, accept("a")), (one, 0, accept("b"))])
-    live = SparkEngine._live
+    live = SparkEngine._follow
 
     def stopped(engine: SparkEngine, query: Any, checkpoint: Any) -> None:
         queries.append(query)
         engine.stop()
-        until(lambda: engine._leaving or not query.isActive)
+        until(lambda: engine._is_waiting_for_stop or not query.isActive)
         live(engine, query, checkpoint)
 
-    monkeypatch.setattr(SparkEngine, "_live", stopped)
+    monkeypatch.setattr(SparkEngine, "_follow", stopped)
     job = spark_job(broker, [one], tmp_path, until_end=False)
     engine = SparkEngine(job, ketal.compile(FORKS), Told().hooks())
     engine.run()
     (query,) = queries
     assert query.exception() is None
-    assert engine._leaving
+    assert engine._is_waiting_for_stop
     assert not query.isActive
     assert query.status["message"] == "Stopped"
     assert not written(tmp_path / "verdicts.jsonl")

@@ -16,7 +16,7 @@ import ketal
 from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.runtime.state.records import FORMAT
-from ketal.streaming.spark.families import families, placed, shared
+from ketal.streaming.spark.families import families, group_limits, row_placements
 from ketal.streaming.spark.group import FIGURES, Group, Work
 from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, RowShape
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, accept
@@ -28,7 +28,7 @@ PLAIN = ("copy", "topic", "partition", "offset", "value")
 def work(text: str = FORKS, *, key_groups: int = 4, partitions: int | None = 2) -> Work:
     found = families(ketal.compile(text), key_groups)
     return Work(
-        families=found, placed=placed(found, None), counts=False,
+        families=found, placements=row_placements(found, None), counts=False,
         limits=ketal.Limits(), shape=RowShape(PLAIN, (), Source()), partitions=partitions,
         timed=True, figures=True,
     )  # fmt: skip
@@ -39,15 +39,15 @@ def rows(*values: bytes, partition: int = 0, copy: int = ALONE, first: int = 0) 
 
 
 def took(group: Group, given: list[Any]) -> list[dict[str, Any]]:
-    return [verdict.to_dict() for verdict in group.take(given)]
+    return [verdict.to_dict() for verdict in group.process(given)]
 
 
 def kinds(group: Group, given: list[Any]) -> list[str]:
-    return [verdict.kind for verdict in group.take(given)]
+    return [verdict.kind for verdict in group.process(given)]
 
 
 def figures(group: Group) -> dict[str, Any]:
-    row = group.figures(Counter())
+    row = group.figures_row(Counter())
     assert row[0] == FIGURES
     said: dict[str, Any] = json.loads(str(row[5]))
     return said
@@ -69,9 +69,9 @@ def test_time_is_that_of_the_partition_that_is_behind() -> None:
     mark = b'{"type": "ketal.watermark", "time": %d}'
     assert took(group, rows(accept("a", time=1))) == []
     assert took(group, rows(mark % 100, copy=HOME)) == []
-    assert group.waits
+    assert group.awaits_watermark
     assert kinds(group, rows(mark % 50, partition=1, copy=HOME)) == ["timed_out"]
-    assert not group.waits
+    assert not group.awaits_watermark
     assert kinds(group, rows(accept("b", time=49))) == ["late"]
     assert took(group, rows(accept("c", time=60))) == []
     # The partition that was behind has ended, so the other one alone says what time it is.
@@ -259,4 +259,4 @@ def test_a_group_that_is_no_longer_used_goes_at_once() -> None:
 
 def test_the_limits_of_what_is_seen_are_divided() -> None:
     limits = ketal.Limits(dots_max=32, counters_max=7, runs_max=5)
-    assert shared(limits, 16) == replace(limits, dots_max=2, counters_max=1, placed_max=6_250)
+    assert group_limits(limits, 16) == replace(limits, dots_max=2, counters_max=1, placed_max=6_250)

@@ -59,14 +59,14 @@ def test_whoever_begins_later_has_the_folder(spark: SparkSession, address: str) 
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "message"),
     [
         ("nothing://here/job", "cannot write nothing://here/job: .*nothing"),
         ("viewfs:///", "cannot"),
     ],
 )
-def test_what_cannot_be_reached_is_said(spark: SparkSession, where: str, said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_what_cannot_be_reached_is_said(spark: SparkSession, where: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
         HadoopFolder(spark, where)
 
 
@@ -81,7 +81,7 @@ def test_a_checkpoint_is_the_same_there(spark: SparkSession, address: str, tmp_p
     assert checkpoint.begin({"t": 1}) == "earliest"
     assert checkpoint.address == f"{address}/job/checkpoint-0"
     ran(at, '{"t":{"0":5}}', 3)
-    checkpoint.wrote(3, {"0": {"messages": 5}})
+    checkpoint.record_written(3, {"0": {"messages": 5}})
     again = opened()
     assert again.has_written(3)
     assert again.written.groups == {"0": {"messages": 5}}

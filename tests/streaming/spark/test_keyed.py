@@ -17,10 +17,10 @@ from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.spark import detect
-from ketal.streaming.spark.families import families, placed, shared
+from ketal.streaming.spark.families import families, group_limits, row_placements
 from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.rows.keyed import Places
-from ketal.streaming.spark.rows.row_reader import ALONE, PLACED, RowShape
+from ketal.streaming.spark.rows.keyed import KeyGroupCheck
+from ketal.streaming.spark.rows.row_reader import ALONE, SAMPLE, RowShape
 from tests.streaming.jobs import FORKS, Topic, accept, written
 from tests.streaming.spark.frames import data_frame
 from tests.streaming.spark.test_detect import said
@@ -85,12 +85,13 @@ def work(source: Source, key_groups: int = 4) -> Work:
     found = families(ketal.compile(FORKS), key_groups)
     return Work(
         families=found, limits=ketal.Limits(), shape=RowShape(PLAIN, (), source),
-        partitions=1, timed=False, figures=False, counts=False, placed=placed(found, source),
+        partitions=1, timed=False, figures=False, counts=False,
+        placements=row_placements(found, source),
     )  # fmt: skip
 
 
 def test_the_latest_values_are_remembered() -> None:
-    places = Places("height", 2)
+    places = KeyGroupCheck("height", 2)
     # The first and the third are one double, and no two values are one.
     values = (10**18, 10**18, 10**18 + 1, 10**400)
     for offset, value in enumerate(values):
@@ -98,11 +99,11 @@ def test_the_latest_values_are_remembered() -> None:
     places.check(None, 9, "t/0/9")
     assert [json.loads(value) for _, value, _, _ in places.state()] == [10**18 + 1, 10**400]
     places.check(10**18, 7, "t/0/9")
-    again = Places("height", 2, places.state())
+    again = KeyGroupCheck("height", 2, places.state())
     with pytest.raises(SettingError, match=r"t/1/1: height = 1e\+18 has .* at t/0/9"):
         again.check(1e18, 1, "t/1/1")
     limits = ketal.Limits(placed_max=32)
-    assert shared(limits, 16) == replace(
+    assert group_limits(limits, 16) == replace(
         limits, placed_max=2, dots_max=limits.dots_max // 16, counters_max=limits.counters_max // 16
     )
 
@@ -111,18 +112,18 @@ def test_a_group_remembers_values_and_counts_no_row_of_the_watch() -> None:
     at = work(KEYED)
     group = Group(at, 0, None)
     told = [
-        (PLACED, "t", 0, 5, b"1:" + accept("a", 1, 17)),
+        (SAMPLE, "t", 0, 5, b"1:" + accept("a", 1, 17)),
         (ALONE, "t", 0, 6, accept("a")),
-        (PLACED, "t", 0, 7, b"2:" + accept("a", 2, 18)),
+        (SAMPLE, "t", 0, 7, b"2:" + accept("a", 2, 18)),
         # What is no event, and a text, may have any key.
-        (PLACED, "t", 0, 8, b'3:{"height": 18}'),
-        (PLACED, "t", 0, 9, b"3:" + accept("a", data={"height": "18"})),
+        (SAMPLE, "t", 0, 8, b'3:{"height": 18}'),
+        (SAMPLE, "t", 0, 9, b"3:" + accept("a", data={"height": "18"})),
     ]
-    assert list(group.take(told)) == []
+    assert list(group.process(told)) == []
     assert (group.messages, group.execution.counts.tally.accepted) == (1, 1)
     group = Group(at, 0, group.state())
     with pytest.raises(SettingError, match="t/1/9: height = 18 has another key than at t/0/7"):
-        list(group.take([(PLACED, "t", 1, 9, b"0:" + accept("b", 1, 18))]))
+        list(group.process([(SAMPLE, "t", 1, 9, b"0:" + accept("b", 1, 18))]))
 
 
 def test_a_checkpoint_names_what_decides_about_its_rows() -> None:

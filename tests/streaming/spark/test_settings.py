@@ -13,7 +13,7 @@ import ketal
 from ketal.errors import SettingError
 from ketal.streaming import plan
 from ketal.streaming.job.file import Job, read_job
-from ketal.streaming.spark.families import families, placed, warnings
+from ketal.streaming.spark.families import families, row_placements, warnings
 from ketal.streaming.spark.java_clients import kafka_options
 from tests.streaming.jobs import FORKS
 
@@ -45,7 +45,7 @@ def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "flags", "said"),
+    ("text", "flags", "message"),
     [
         ("[spark]\nkey_groups = 0\n", {}, "key_groups must be an integer of 1 or more"),
         ("[spark]\ntrigger = 1\n", {}, r"\[spark\] has no key 'trigger'"),
@@ -56,9 +56,9 @@ def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
     ],
 )
 def test_what_spark_does_otherwise_is_refused(
-    text: str, flags: dict[str, str], said: str, tmp_path: Path
+    text: str, flags: dict[str, str], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(SettingError, match=message):
         read_job(job_file(tmp_path, text), {"engine": "spark", **flags})
 
 
@@ -132,17 +132,17 @@ import pickle, sys
 for name in ("lark", "automata", "kafka", "pyspark.sql"):
     sys.modules[name] = None
 from ketal.streaming.spark.group import Group
-from ketal.streaming.spark.operator import Operator, _work
+from ketal.streaming.spark.operator import Operator, _load_work
 operator = pickle.load(sys.stdin.buffer)
-work = _work(operator.shipped, operator.digest)
+work = _load_work(operator.pickled, operator.digest)
 group = Group(work, 0, None)
 rows = [(0, "t", 0, n, value) for n, value in enumerate([
     b'{"node": "a", "type": "accept", "clock": {"a": 1}, "data": {"height": 1, "hash": "a"}}',
     b'{"node": "b", "type": "accept", "clock": {"b": 1}, "data": {"height": 1, "hash": "b"}}',
 ])]
-said = list(group.take(rows[:1]))
+said = list(group.process(rows[:1]))
 group = Group(work, 0, group.state())
-said += list(group.take(rows[1:]))
+said += list(group.process(rows[1:]))
 print(*[v.events for v in said])
 for name in ("lark", "automata", "ketal.grammar.reader"):
     assert sys.modules.get(name) is None, name
@@ -161,7 +161,7 @@ def test_executors_need_neither_lark_nor_automata_lib() -> None:
 
     found = families(ketal.compile(FORKS), 1)
     work = Work(
-        families=found, placed=placed(found, None), limits=ketal.Limits(),
+        families=found, placements=row_placements(found, None), limits=ketal.Limits(),
         shape=RowShape(("copy", "topic", "partition", "offset", "value"), (), Source()),
         partitions=1, timed=False, figures=False, counts=False,
     )  # fmt: skip

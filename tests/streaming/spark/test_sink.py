@@ -73,7 +73,7 @@ def test_a_batch_is_read_again_only_for_verdicts(
         assert [v["verdict"] for v in written(path)] == ["match", "rejected"][: len(counts)]
         assert checkpoint.written.groups == {"0": {"group": 0}, "1": {"group": 1}}
         ran(tmp_path / "state", "{}")
-        checkpoint.wrote(0, {})
+        checkpoint.record_written(0, {})
         Sink(one, {}, outputs, checkpoint, count).write(batch, 0)
         assert counted == counts, "a batch that is written is not written again"
         assert len(written(path)) == len(counts)

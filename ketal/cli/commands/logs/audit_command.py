@@ -1,7 +1,7 @@
-"""`ketal audit`: is a log a possible vector-clocked execution, and where is it not?
+"""`ketal audit`: whether a log is a possible vector-clocked execution, and where it is not.
 
-The one rule: the exit code is about the log that was read. A repair that corrects
-every fault does not make it 0.
+The one rule: the exit code is about the log that was read. A repair that corrects every fault does
+not make it 0.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, FOUND, complain, interruption_named, options
-from ketal.cli.output.output_lines import add_output, as_json, opened, unwritten
-from ketal.cli.whole_logs import check_read, read_whole
+from ketal.cli.output.output_lines import add_output, as_json, open_output, write_error
+from ketal.cli.whole_logs import read_with_progress, require_events
 from ketal.errors import SettingError
 from ketal.model.wording import counted
 
@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--match-messages",
         metavar="KEYS",
-        help="what pairs sends and receives: id=msg.id,send=type:send,receive=type:recv",
+        help="the keys that pair sends with receives: id=msg.id,send=type:send,receive=type:recv",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="write a corrected log to --write FILE, and say what was changed; of several "
-        "executions each to a file of its own, FILE with its number",
+        help="write a corrected log to --write FILE, and list the changes; if there are several "
+        "executions, each is written to FILE with its number",
     )
     add_output(parser, "human", "json")
     parser.add_argument(
@@ -69,25 +69,25 @@ def execute(args: argparse.Namespace) -> int:
         return parts, summarise(parts)
 
     unfinished = "a log is judged as a whole, and this one was not to its end"
-    parts, audit = read_whole(args.logs, source, limits, audited, unfinished)
-    repairs = _repaired_all(parts, args) if args.repair else []
+    parts, audit = read_with_progress(args.logs, source, limits, audited, unfinished)
+    repairs = _write_repairs(parts, args) if args.repair else []
     if args.match_messages != source.rebuild:
-        # Else it is reported of the clocks that were rebuilt.
-        _report_void(parts)
-    with opened(None if args.repair else args.write, inputs=args.logs) as sink:
+        # With the same keys `report_rebuilding` has reported it already.
+        _report_unmatched_keys(parts)
+    with open_output(None if args.repair else args.write, inputs=args.logs) as sink:
         if args.output == "json":
-            for line in _json(audit, repairs):
+            for line in _json_lines(audit, repairs):
                 sink.line(line)
         else:
-            sink.lines(_human(audit, repairs))
+            sink.lines(_human_lines(audit, repairs))
     if not audit.clean:
         return FOUND
     read = audit.statistics
-    check_read(args.logs, read.events, read.rejected, read.first_rejected)
+    require_events(args.logs, read.events, read.rejected, read.first_rejected)
     return FINE
 
 
-def _report_void(parts: list[ExaminedExecution]) -> None:
+def _report_unmatched_keys(parts: list[ExaminedExecution]) -> None:
     """Print on standard error the keys of --match-messages that fit no event of any execution."""
     from ketal.logs.traces.message_pairing import keys_void
 
@@ -101,15 +101,15 @@ def _report_void(parts: list[ExaminedExecution]) -> None:
 
 
 @dataclass(frozen=True)
-class _Written:
-    """The corrected log of an execution, and the file that it is in."""
+class _WrittenRepair:
+    """The corrected log of an execution, and its file."""
 
     execution: str
     path: str
     repair: Repair
 
     def sentence(self) -> str:
-        """Return in a sentence what was written."""
+        """Return a sentence about what was written."""
         repair = self.repair
         sentence = (
             f"{self.path}: {counted(len(repair.items), 'record')}, "
@@ -120,8 +120,10 @@ class _Written:
         return f"{sentence} (execution {self.execution})" if self.execution else sentence
 
 
-def _repaired_all(parts: list[ExaminedExecution], args: argparse.Namespace) -> list[_Written]:
-    """Write the corrected log; JSON lines hold one execution, so several get a file each."""
+def _write_repairs(
+    parts: list[ExaminedExecution], args: argparse.Namespace
+) -> list[_WrittenRepair]:
+    """Write the corrected log; several executions get a file each, as JSON lines require."""
     from ketal.auditing.repair import repair_execution
     from ketal.logs import write_jsonl
 
@@ -132,22 +134,22 @@ def _repaired_all(parts: list[ExaminedExecution], args: argparse.Namespace) -> l
     written = []
     for part, path in zip(parts, paths, strict=False):
         repair = repair_execution(part)
-        # Opened as text first: the checks of where output may go are the same.
-        with opened(path, inputs=args.logs):
+        # Opened and closed for the checks of `open_output`, such as that no input is overwritten.
+        with open_output(path, inputs=args.logs):
             pass
         with interruption_named(f"{path} was not written to its end"):
             try:
                 write_jsonl(repair.items, path)
             except OSError as fault:
-                raise unwritten(path, fault) from None
-        written.append(_Written(part.name, path, repair))
+                raise write_error(path, fault) from None
+        written.append(_WrittenRepair(part.name, path, repair))
     return written
 
 
 # --- forms of output --------------------------------------------------------------
 
 
-def _json(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
+def _json_lines(audit: Audit, repairs: list[_WrittenRepair]) -> Iterator[str]:
     yield from (as_json(fault.to_dict()) for fault in audit.faults)
     for one in repairs:
         named = {"execution": one.execution} if one.execution else {}
@@ -156,7 +158,7 @@ def _json(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     yield as_json({"statistics": audit.statistics.to_dict(), "faults": len(audit.faults)})
 
 
-def _human(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
+def _human_lines(audit: Audit, repairs: list[_WrittenRepair]) -> Iterator[str]:
     for fault in audit.faults:
         yield str(fault)
         yield f"  hint: {fault.hint}"
@@ -167,7 +169,7 @@ def _human(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     for name, statistics in parts.items():
         if name:
             yield f"execution {name}"
-        yield from _numbers(statistics)
+        yield from _statistics_lines(statistics)
     if audit.faults:
         yield counted(len(audit.faults), "fault")
     elif audit.statistics.events:
@@ -175,7 +177,7 @@ def _human(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     yield from (one.sentence() for one in repairs)
 
 
-def _numbers(numbers: Statistics) -> Iterator[str]:
+def _statistics_lines(numbers: Statistics) -> Iterator[str]:
     yield f"{counted(numbers.events, 'event')} of {counted(numbers.nodes, 'node')}"
     if numbers.duplicates:
         yield f"{counted(numbers.duplicates, 'duplicate')}, dropped"

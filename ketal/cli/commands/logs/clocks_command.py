@@ -1,10 +1,10 @@
 """`ketal clocks`: timestamping schemes on a log, and how two of its events are ordered.
 
-`show` draws the events with the stamps of a scheme, `restamp` writes them with these as clocks,
-`compare` says what each scheme costs and answers, or of two events how they are ordered.
+`show` draws the events with the stamps of a scheme. `restamp` writes them with these stamps as
+clocks. `compare` prints what each scheme costs and answers, or how two events are ordered.
 
-The one rule: an answer is about one execution; which it is, it says. The exit code is 0 whatever
-the answer.
+The one rule: an answer is about one execution, and names it. The exit code is 0 whatever the answer
+is.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ketal.cli import FINE, complain, options
-from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
-from ketal.cli.whole_logs import check_read, read_whole
+from ketal.cli.output.output_lines import add_output, as_json, open_output, picture_form
+from ketal.cli.whole_logs import read_with_progress, require_events
 from ketal.errors import EventError, SettingError
 from ketal.model.events.dot import Dot
 from ketal.model.wording import counted
@@ -40,7 +40,7 @@ examples:
   ketal clocks restamp vector run.jsonl --only stack.ketal
 """
 _SUFFIXES = {".svg": "svg"}
-_WHAT = {
+_ACTIONS = {
     "show": "SCHEME LOG...: the events with the stamps of a scheme, drawn",
     "compare": "LOG...: what each scheme costs and answers; LOG... a@3 b@7: two events",
     "restamp": "SCHEME LOG...: the log with the stamps of a scheme as its clocks",
@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
         "action",
-        choices=tuple(_WHAT),
-        help="; ".join(f"{action} {what}" for action, what in _WHAT.items()),
+        choices=tuple(_ACTIONS),
+        help="; ".join(f"{action} {what}" for action, what in _ACTIONS.items()),
     )
     parser.add_argument(
         "words",
@@ -70,22 +70,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only",
         metavar="PATTERN",
-        help="show or restamp the events of a pattern file's alphabets only, counted anew",
+        help="show or restamp only events in the alphabets of a pattern file, with new counters",
     )
     parser.add_argument(
         "--to",
         choices=("text", "svg"),
-        help="how show and two events are drawn; default: as FILE's name says",
+        help="the form of the drawing of show and of two events (default: by the suffix of FILE, "
+        "else text)",
     )
-    parser.add_argument(
-        "--execution", metavar="NAME", help="the execution, if the log holds several"
-    )
-    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    parser.add_argument("--execution", metavar="NAME", help="the execution, if the log has several")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
     options.add_reading(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Do what is asked; return the exit code."""
+    """Run the action; return the exit code."""
     if args.scheme and args.action != "compare":
         raise SettingError(f"--scheme is for compare; {_USAGE['compare']}")
     if args.to and args.action == "restamp":
@@ -95,15 +94,15 @@ def execute(args: argparse.Namespace) -> int:
     return {"show": _show, "compare": _compare, "restamp": _restamp}[args.action](args)
 
 
-# --- what is read ---------------------------------------------------------------
+# --- executions -----------------------------------------------------------------
 
 
 def _executions(
     args: argparse.Namespace, logs: list[str]
 ) -> tuple[dict[str, ExecutionEvents], Limits]:
-    """Return the executions of logs, and the limits that hold.
+    """Return the executions of logs by name, and the limits.
 
-    Progress, and what was no event, are reported on standard error.
+    Progress and rejected records are reported on standard error.
 
     Raises
     ------
@@ -113,7 +112,7 @@ def _executions(
     from ketal.runtime.admission.execution_events import executions_of, rejected_of
 
     source, limits = options.deciding_source_and_limits(args)
-    executions = read_whole(
+    executions = read_with_progress(
         logs,
         source,
         limits,
@@ -121,13 +120,13 @@ def _executions(
         "the log was not read to its end",
     )
     rejected, first = rejected_of(executions.values())
-    check_read(logs, sum(map(len, executions.values())), rejected, first)
+    require_events(logs, sum(map(len, executions.values())), rejected, first)
     if rejected:
         complain(f"{counted(rejected, 'record')} left out, no event; the first is {first}")
     return executions, limits
 
 
-def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
+def _chosen_execution(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
     from ketal.runtime.admission.execution_events import execution_named, execution_names
 
     if name is not None:
@@ -143,13 +142,13 @@ def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> Executi
 # --- compare ----------------------------------------------------------------------
 
 
-def _events_of(words: list[str]) -> tuple[Dot, Dot] | None:
-    """Return the two events that the last words name; None if all of them are logs.
+def _event_pair(words: list[str]) -> tuple[Dot, Dot] | None:
+    """Return the two events that the last two words name; None if both name logs.
 
     Raises
     ------
     SettingError
-        If one is an event and the other is not, or there is no log before them.
+        If only one of them names an event, or there is no log before them.
     """
     dots = [dot for word in words[-2:] if (dot := _dot(word)) is not None]
     if not dots:
@@ -173,7 +172,7 @@ def _dot(word: str) -> Dot | None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    pair = _events_of(args.words)
+    pair = _event_pair(args.words)
     logs = args.words if pair is None else args.words[:-2]
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     if pair is not None and args.scheme:
@@ -187,17 +186,17 @@ def _compare(args: argparse.Namespace) -> int:
         if form == "svg":
             raise SettingError(f"--to svg draws two events; {_USAGE['compare']}")
         schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
-        part = _chosen(executions, args.execution)
+        part = _chosen_execution(executions, args.execution)
         compared = compare_schemes(part.events(), schemes, limits, part.name)
     else:
         from ketal.explanation.comparisons.comparison import compare_events
 
         compared = compare_events(executions, *pair, limits, execution=args.execution)
         if form == "svg":
-            with opened(args.write, inputs=logs) as sink:
+            with open_output(args.write, inputs=logs) as sink:
                 sink.text(compared.to_svg())
             return FINE
-    with opened(args.write, inputs=logs) as sink:
+    with open_output(args.write, inputs=logs) as sink:
         if args.output == "json":
             sink.line(as_json({"comparison": compared.to_dict()}))
         else:
@@ -208,8 +207,8 @@ def _compare(args: argparse.Namespace) -> int:
 # --- show and restamp -----------------------------------------------------------
 
 
-def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Limits]:
-    """Return the log with the stamps that are asked for, its files, and the limits."""
+def _stamped_execution(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Limits]:
+    """Return the execution with the stamps of the scheme, its files, and the limits."""
     from ketal.clocks.schemes import scheme_named
     from ketal.logs.restamping import restamped
 
@@ -218,23 +217,23 @@ def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Lim
         raise SettingError(f"there is no log after {name!r}; {_USAGE[args.action]}")
     scheme = scheme_named(name)
     executions, limits = _executions(args, logs)
-    events = _chosen(executions, args.execution).events()
+    events = _chosen_execution(executions, args.execution).events()
     if args.only is not None:
-        events = _of_alphabets(events, args.only, limits)
+        events = _alphabet_events(events, args.only, limits)
     return restamped(events, scheme, limits), logs, limits
 
 
-def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]:
+def _alphabet_events(events: list[Event], path: str, limits: Limits) -> list[Event]:
     """Return the events that are in the alphabet of some pattern of a file.
 
     Raises
     ------
     SettingError
-        If there is none.
+        If there are none.
     """
     from ketal.compiler.predicates import evaluate
 
-    program = options.program_of(path, limits)
+    program = options.load_program(path, limits)
     masks = zip(*(one.masks(events) for one in program.compiled), strict=True)
     guards = [one.counted.alphabet_guard for one in program.compiled]
     chosen = [
@@ -250,8 +249,8 @@ def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]
 def _restamp(args: argparse.Namespace) -> int:
     from ketal.logs.formats.jsonl import object_of
 
-    execution, logs, _ = _stamped(args)
-    with opened(args.write, inputs=logs) as sink:
+    execution, logs, _ = _stamped_execution(args)
+    with open_output(args.write, inputs=logs) as sink:
         for draft in execution.drafts():
             sink.line(msgspec.json.encode(object_of(draft)).decode())
     return FINE
@@ -259,14 +258,14 @@ def _restamp(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
-    execution, logs, limits = _stamped(args)
+    execution, logs, limits = _stamped_execution(args)
     if len(execution.events) > limits.stamped_events_max:
         raise SettingError(
             f"the log has {len(execution.events):,} events, and a diagram with stamps shows "
             f"{limits.stamped_events_max:,} (limit stamped_events_max); --only PATTERN leaves some "
             "out"
         )
-    with opened(args.write, inputs=logs) as sink:
+    with open_output(args.write, inputs=logs) as sink:
         if form == "svg":
             from ketal.explanation.views.stamped_diagram import svg
 

@@ -1,7 +1,7 @@
 """`ketal cuts`: how many consistent cuts and linear extensions an execution has.
 
-The one rule: a picture is of one execution, and numbers are of each. The exit code is 0 if an event
-was read, whether or not all was counted: what was not names its limit.
+The one rule: a picture shows one execution; numbers are given for each execution. The exit code is
+0 if an event was read, even if a number could not be computed: the limit is named in its place.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from ketal.cli import FINE, options
-from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
-from ketal.cli.whole_logs import check_read, read_whole
+from ketal.cli.output.output_lines import add_output, as_json, open_output, picture_form
+from ketal.cli.whole_logs import read_with_progress, require_events
 
 EXAMPLE = """\
 examples:
@@ -31,12 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         choices=tuple(dict.fromkeys(_SUFFIXES.values())),
-        help="draw the lattice of the cuts; default: as FILE's name says, else numbers",
+        help="draw the lattice of the cuts in this form (default: by the suffix of FILE, else "
+        "print numbers)",
     )
     parser.add_argument(
-        "--execution", metavar="NAME", help="this one only, if the log holds several"
+        "--execution", metavar="NAME", help="count this execution only, if the log has several"
     )
-    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
     options.add_reading(parser)
 
 
@@ -47,31 +48,31 @@ def execute(args: argparse.Namespace) -> int:
     source, limits = options.deciding_source_and_limits(args)
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     unfinished = "the cuts were not counted to their end"
-    counted = read_whole(
+    counted = read_with_progress(
         args.logs, source, limits, lambda log: cuts(log, limits=limits), unfinished
     )
-    check_read(args.logs, counted.events, counted.rejected, counted.first_rejected)
+    require_events(args.logs, counted.events, counted.rejected, counted.first_rejected)
     if args.execution is not None:
         counted = counted.only(args.execution)
     if form is not None:
         text = str(getattr(counted, f"to_{form}")())
     elif args.output == "json":
-        text = as_json({"cuts": _whole(counted.to_dict())}) + "\n"
+        text = as_json({"cuts": _with_all_digits(counted.to_dict())}) + "\n"
     else:
         text = f"{counted}\n"
-    with opened(args.write, inputs=args.logs) as sink:
+    with open_output(args.write, inputs=args.logs) as sink:
         sink.text(text)
     return FINE
 
 
-def _whole(value: Any) -> Any:
-    """Return plain data with all digits of its numbers, which JSON has no limit of."""
+def _with_all_digits(value: Any) -> Any:
+    """Return plain data in which integers are JSON texts already, with any number of digits."""
     from ketal.explanation.cuts.cut_report import digits
 
     if isinstance(value, dict):
-        return {name: _whole(one) for name, one in value.items()}
+        return {name: _with_all_digits(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_whole(one) for one in value]
+        return [_with_all_digits(one) for one in value]
     if isinstance(value, int) and not isinstance(value, bool):
         return msgspec.Raw(digits(value).encode())
     return value

@@ -1,4 +1,4 @@
-"""`ketal stats`: what is in a log, the list from which patterns are written.
+"""`ketal stats`: the nodes, types and attributes in a log, from which patterns are written.
 
 The one rule: it counts and does not judge. The exit code is 0 if an event was read.
 """
@@ -9,8 +9,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, options
-from ketal.cli.output.output_lines import add_output, as_json, opened
-from ketal.cli.whole_logs import check_read, read_whole
+from ketal.cli.output.output_lines import add_output, as_json, open_output
+from ketal.cli.whole_logs import read_with_progress, require_events
 
 if TYPE_CHECKING:
     from ketal.auditing.contents.contents_report import LogStats
@@ -29,35 +29,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_logs(parser)
     add_output(parser, "human", "json")
-    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
     parser.add_argument(
         "--rows",
-        type=options.positive,
+        type=options.positive_integer,
         default=20,
         metavar="N",
-        help="rows of each table for a person (default 20); json has all",
+        help="rows of each table in human output (default 20); json has all rows",
     )
     options.add_reading(parser)
 
 
 def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
-    """Return what is in logs that are read once, with progress on standard error."""
+    """Return the statistics of logs, with progress on standard error."""
     from ketal.auditing.contents.contents_counting import stats
 
     unfinished = "the log was not read to its end"
-    return read_whole(logs, source, limits, lambda log: stats(log, limits=limits), unfinished)
+    return read_with_progress(
+        logs, source, limits, lambda log: stats(log, limits=limits), unfinished
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print what is in the logs; return the exit code."""
+    """Print the statistics of the logs; return the exit code."""
     from ketal.auditing.contents.contents_report import lines
 
     source, limits = options.deciding_source_and_limits(args)
     contents = stats_of(args.logs, source, limits)
-    with opened(args.write, inputs=args.logs) as sink:
+    with open_output(args.write, inputs=args.logs) as sink:
         if args.output == "json":
             sink.line(as_json({"stats": contents.to_dict()}))
         else:
             sink.lines(lines(contents, args.rows, fields=source.fields))
-    check_read(args.logs, contents.events, contents.rejected, contents.first_rejected)
+    require_events(args.logs, contents.events, contents.rejected, contents.first_rejected)
     return FINE

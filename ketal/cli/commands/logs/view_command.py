@@ -1,7 +1,7 @@
-"""`ketal view`: an execution to look at, as a page, a picture, or in another tool's format.
+"""`ketal view`: an execution as a page, as a picture, or in the format of another tool.
 
-The one rule: it shows what a log holds, whatever the verdicts are: the exit code is 0 if an event
-was read.
+The one rule: it shows the events of a log, whatever the verdicts are: the exit code is 0 if an
+event was read.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import argparse
 import os
 
 from ketal.cli import FINE, interruption_named, options
-from ketal.cli.output.output_lines import opened
-from ketal.cli.whole_logs import check_read, read_whole, report_rejected
+from ketal.cli.output.output_lines import open_output
+from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
 from ketal.explanation.views.forms import FORMS, form_for_path
 
 EXAMPLE = """\
@@ -28,14 +28,21 @@ _UNFINISHED = "nothing was written"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_logs(parser)
-    parser.add_argument("--pattern", metavar="PATTERN", help="mark and explain its verdicts")
-    about = "show this run beside, and what only one of them has (repeatable: a run's logs)"
+    parser.add_argument(
+        "--pattern", metavar="PATTERN", help="mark and explain the verdicts of this pattern file"
+    )
+    about = (
+        "show this run beside the other, and the events that only one of them has (repeatable: "
+        "the logs of the run)"
+    )
     options.add_repeatable(parser, "--compare", "LOG", about)
     parser.add_argument(
-        "--to", choices=tuple(FORMS), help="default: as FILE's name says, else html"
+        "--to", choices=tuple(FORMS), help="the form (default: by the suffix of FILE, else html)"
     )
     parser.add_argument(
-        "--write", metavar="FILE", help="write it there; default LOG.html, - is standard output"
+        "--write",
+        metavar="FILE",
+        help="write to this file (default LOG.html); - is standard output",
     )
     options.add_params(parser)
     options.add_reading(parser)
@@ -48,33 +55,37 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.runtime.admission.execution_events import rejected_of
 
     patterns = [] if args.pattern is None else [args.pattern]
-    beside: list[str] = args.compare
-    options.check_stdin([*patterns, *args.logs, *beside])
+    compared_logs: list[str] = args.compare
+    options.check_stdin([*patterns, *args.logs, *compared_logs])
     source, limits = options.source_and_limits(args)
     program = None
     if args.pattern is not None:
-        program = options.program_of(args.pattern, limits, words=args.set)
+        program = options.load_program(args.pattern, limits, settings=args.set)
     form = args.to or form_for_path(args.write or "")
-    held = []
-    for logs in filter(None, (args.logs, beside)):
-        log = read_whole(logs, source, limits, lambda log: ViewedLog(log, limits), _UNFINISHED)
+    viewed_logs = []
+    for logs in filter(None, (args.logs, compared_logs)):
+        log = read_with_progress(
+            logs, source, limits, lambda log: ViewedLog(log, limits), _UNFINISHED
+        )
         executions = log.executions.values()
-        check_read(logs, sum(map(len, executions)), *rejected_of(executions))
-        held.append(log)
+        require_events(logs, sum(map(len, executions)), *rejected_of(executions))
+        viewed_logs.append(log)
     title = name = _title(args.logs)
-    other = _title(beside) if beside else ""
+    other = _title(compared_logs) if compared_logs else ""
     if title == other:
-        title, other = args.logs[0], beside[0]
-    compared = held[1] if beside else None
+        title, other = args.logs[0], compared_logs[0]
+    compared = viewed_logs[1] if compared_logs else None
     with interruption_named(_UNFINISHED):
-        shown = view_logs(held[0], program, limits, compared, title=title, compare_title=other)
+        shown = view_logs(
+            viewed_logs[0], program, limits, compared, title=title, compare_title=other
+        )
         text = view_text(shown, form)
     report_rejected(*shown.rejected)
     path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
-    with opened(path, inputs=[*patterns, *args.logs, *beside]) as sink:
+    with open_output(path, inputs=[*patterns, *args.logs, *compared_logs]) as sink:
         sink.text(text)
     if args.write is None:
-        with opened(None) as sink:
+        with open_output(None) as sink:
             sink.line(path)
     return FINE
 

@@ -1,1 +1,1 @@
-"""Commands on patterns: checked, laid out, drawn, bounded."""
+"""Commands about patterns: `lint`, `fmt`, `graph` and `limits`."""

@@ -1,7 +1,6 @@
-"""`ketal fmt`: pattern files in their canonical layout.
+"""`ketal fmt`: rewrites pattern files in their canonical layout.
 
-The one rule: a file is replaced whole or not at all, and one that does not parse
-is left as it is.
+The one rule: a file is replaced whole or not at all, and a file that does not parse is not changed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options, print_error
-from ketal.cli.output.output_lines import OutputLines, opened
+from ketal.cli.output.output_lines import OutputLines, open_output
 from ketal.errors import PatternError, SettingError, printable
 from ketal.model.limits import Limits
 
@@ -41,11 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Lay the files out; return the exit code."""
+    """Format the files; return the exit code."""
     options.check_stdin(args.files)
-    limits = options.limits_of(args.limit)
+    limits = options.parse_limits(args.limit)
     differ = failed = False
-    with opened(None) as sink:
+    with open_output(None) as sink:
         for path in args.files:
             try:
                 differ |= _lay_out(path, args, limits, sink)
@@ -61,14 +60,14 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _lay_out(path: str, args: argparse.Namespace, limits: Limits, sink: OutputLines) -> bool:
-    """Lay one file out; return whether that changes it."""
+    """Format one file, or report what would change; return whether its layout differs."""
     from ketal.grammar import format_text
 
     text, name = options.pattern_text(path, limits)
     laid_out = format_text(text, name=name, limits=limits)
     differs = laid_out != text
     if args.diff and differs:
-        for line in _difference(text, laid_out, name):
+        for line in _diff_lines(text, laid_out, name):
             sink.text(line)
     if args.check and differs:
         sink.line(f"would format {printable(name)}")
@@ -82,7 +81,7 @@ def _lay_out(path: str, args: argparse.Namespace, limits: Limits, sink: OutputLi
     return differs
 
 
-def _difference(before: str, after: str, name: str) -> Iterator[str]:
+def _diff_lines(before: str, after: str, name: str) -> Iterator[str]:
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), name, name
     )
@@ -91,7 +90,7 @@ def _difference(before: str, after: str, name: str) -> Iterator[str]:
 
 
 def _replace(path: str, text: str) -> None:
-    """Replace the text of a file, whose mode stays; a link to it is left."""
+    """Replace the text of a file, and keep its mode; a link to the file stays a link."""
     from ketal.errors import refused_as_setting
     from ketal.files.file_replacement import replace_file
 

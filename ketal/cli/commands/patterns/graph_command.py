@@ -1,6 +1,6 @@
 """`ketal graph`: the automaton of a pattern.
 
-The one rule: it shows what runs, the compiled automaton, not the text.
+The one rule: it shows the compiled automaton that runs, and not the text.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from ketal.cli import FINE, options
-from ketal.cli.output.output_lines import opened, picture_form
+from ketal.cli.output.output_lines import open_output, picture_form
 from ketal.errors import SettingError
 
 EXAMPLE = """\
@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         choices=tuple(dict.fromkeys(_SUFFIXES.values())),
-        help="default: as FILE's name says, else dot",
+        help="the form of the picture (default: by the suffix of FILE, else dot)",
     )
-    parser.add_argument("--pattern", metavar="NAME", help="which, if the file holds several")
+    parser.add_argument("--pattern", metavar="NAME", help="the pattern, if the file has several")
     parser.add_argument("--write", metavar="FILE", help="write to a file")
     options.add_params(parser)
     options.add_limits(parser)
@@ -35,14 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the picture; return the exit code."""
-    limits = options.limits_of(args.limit)
-    program = options.program_of(args.file, limits, words=args.set, chosen=args.pattern)
+    limits = options.parse_limits(args.limit)
+    program = options.load_program(args.file, limits, settings=args.set, chosen=args.pattern)
     if len(program.names) > 1:
         names = ", ".join(program.names)
         raise SettingError(f"{args.file} holds several patterns: {names}; --pattern picks one")
     form = picture_form(args.to, args.write, _SUFFIXES) or "dot"
     graph = program.graph()
     text = str(getattr(graph, f"to_{form}")())
-    with opened(args.write, inputs=(args.file,)) as sink:
+    with open_output(args.write, inputs=(args.file,)) as sink:
         sink.text(text if text.endswith("\n") else text + "\n")
     return FINE

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 
 from ketal.cli import FINE
-from ketal.cli.output.output_lines import add_output, as_json, opened
+from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.model.limits import Limits
 
 EXAMPLE = """\
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Print the table; return the exit code."""
     rows = [(f.name, f.default, f.metadata["unit"], f.metadata["meaning"]) for f in fields(Limits)]
-    with opened(None) as sink:
+    with open_output(None) as sink:
         if args.output == "json":
             for name, default, unit, meaning in rows:
                 row = {"limit": name, "default": default, "unit": unit, "meaning": meaning}

@@ -1,7 +1,6 @@
 """`ketal lint`: errors and warnings of pattern files, for people and for tools.
 
-The one rule: every form of output has the same findings; one that is about a whole file
-has no line.
+The one rule: every form of output has the same findings; a finding about a whole file has no line.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, interruption_named, options
 from ketal.cli.commands.logs.stats_command import stats_of
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
-from ketal.cli.output.output_lines import add_output, as_json, opened
-from ketal.cli.whole_logs import check_read, report_rejected
+from ketal.cli.output.output_lines import add_output, as_json, open_output
+from ketal.cli.whole_logs import report_rejected, require_events
 from ketal.errors import (
     Diagnostic,
     PatternError,
@@ -22,8 +21,8 @@ from ketal.errors import (
     SettingError,
     Span,
     diagnostic_place,
+    diagnostic_text,
     printable,
-    show,
 )
 from ketal.model.wording import counted
 
@@ -56,11 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain-cost",
         action="store_true",
-        help="what an event and a match of each pattern cost, and the guard that decides it",
+        help="print what an event and a match of each pattern cost, and the guard that decides it",
     )
     about_log = (
-        "warn of types, attributes and nodes that no event of this log has; again for each log of "
-        "the execution"
+        "warn of types, attributes and nodes that no event of this log has (repeatable: the logs "
+        "of one execution)"
     )
     options.add_repeatable(parser, "--log", "LOG", about_log)
     options.add_reading(parser)
@@ -72,29 +71,31 @@ def execute(args: argparse.Namespace) -> int:
         raise SettingError(f"--explain-cost has no form for --output {args.output}; json has one")
     options.check_stdin([*args.files, *args.log])
     source, limits = options.source_and_limits(args)
-    # What clocks decide a pattern can be asked without a log.
-    without = [option for option in options.reading_options(args) if option != "--clock"]
-    if not args.log and without:
-        raise SettingError(f"{without[0]} says how a log is read, and there is none: --log LOG")
-    undecided = "" if source.scheme is None or source.scheme.decides else source.clock
+    # --clock also applies without a log: not all clocks decide happened-before.
+    reading_flags = [option for option in options.reading_options(args) if option != "--clock"]
+    if not args.log and reading_flags:
+        raise SettingError(
+            f"{reading_flags[0]} says how a log is read, and there is none: --log LOG"
+        )
+    undecided_scheme = "" if source.scheme is None or source.scheme.decides else source.clock
     stats = stats_of(args.log, source, limits) if args.log else None
     findings: list[Finding] = []
     compiled: list[tuple[PatternText, Program]] = []
-    unread = 0
+    unread_files = 0
     for path in args.files:
         try:
             text, name = options.pattern_text(path, limits)
         except SettingError as fault:
             complain(str(fault))
-            unread += 1
+            unread_files += 1
             continue
         pattern = PatternText(text, name)
-        diagnostics, program = _linted(pattern, limits, undecided, stats)
+        diagnostics, program = _lint(pattern, limits, undecided_scheme, stats)
         if program is not None:
             compiled.append((pattern, program))
         findings += [(pattern, d) for d in diagnostics]
-    with opened(args.write, inputs=[*args.files, *args.log]) as sink:
-        for line in _lines(args.output, findings, len(args.files) - unread):
+    with open_output(args.write, inputs=[*args.files, *args.log]) as sink:
+        for line in _lines(args.output, findings, len(args.files) - unread_files):
             sink.line(line)
         if args.explain_cost:
             patterns = [(text, one) for text, program in compiled for one in program.compiled]
@@ -102,18 +103,18 @@ def execute(args: argparse.Namespace) -> int:
                 sink.line(line)
     if stats is not None:
         _report_log(args.log, stats, [program for _, program in compiled])
-    if unread:
+    if unread_files:
         return COULD_NOT_RUN
     return FOUND if any(d.severity == "error" for _, d in findings) else FINE
 
 
-def _linted(
-    pattern: PatternText, limits: Limits, undecided: str, stats: LogStats | None
+def _lint(
+    pattern: PatternText, limits: Limits, undecided_scheme: str, stats: LogStats | None
 ) -> tuple[list[Diagnostic], Program | None]:
-    """Return the findings about a text, and its program unless one of them is an error.
+    """Return the findings about a text, and its program unless it does not compile.
 
-    `undecided` is the scheme of clocks that do not decide happened-before, else empty; `stats` are
-    those of the log in which the pattern's names are looked up.
+    `undecided_scheme` is a timestamping scheme that does not decide happened-before, or empty;
+    `stats` are of the log in which the pattern's names are looked up.
     """
     import ketal
     from ketal.runtime.silence.names_in_log import absent_names
@@ -124,9 +125,9 @@ def _linted(
         except PatternError:
             return ketal.lint(pattern.text, name=pattern.name, limits=limits), None
     diagnostics = list(program.warnings)
-    if undecided:
+    if undecided_scheme:
         try:
-            program = program.for_undecided_clocks(undecided)
+            program = program.for_undecided_clocks(undecided_scheme)
             diagnostics = list(program.warnings)
         except PatternError as error:
             diagnostics += error.diagnostics
@@ -137,16 +138,16 @@ def _linted(
 
 
 def _report_log(logs: list[str], stats: LogStats, programs: list[Program]) -> None:
-    """Print on standard error what of the logs was not looked at.
+    """Print on standard error which records and names the check against the logs left out.
 
     Raises
     ------
     SettingError
-        If they have no event.
+        If the logs have no event.
     """
     from ketal.runtime.silence.names_in_log import unchecked
 
-    check_read(logs, stats.events, stats.rejected, stats.first_rejected)
+    require_events(logs, stats.events, stats.rejected, stats.first_rejected)
     report_rejected(stats.rejected, stats.first_rejected, "--log: ")
     for sentence in unchecked([one for p in programs for one in p.compiled], stats):
         complain(f"--log: {sentence}")
@@ -158,26 +159,26 @@ def _report_log(logs: list[str], stats: LogStats, programs: list[Program]) -> No
 def _lines(output: str, findings: list[Finding], files: int) -> Iterator[str]:
     match output:
         case "human":
-            yield from _human(findings, files)
+            yield from _human_lines(findings, files)
         case "json":
             for source, diagnostic in findings:
                 names = ("severity", "code", "pattern", "message", "hint")
                 fields = {name: getattr(diagnostic, name) for name in names}
-                yield as_json({**_where(source, diagnostic.span), **fields})
+                yield as_json({**_place_fields(source, diagnostic.span), **fields})
         case "github":
             yield from (github_line(_annotation(*finding)) for finding in findings)
         case "sarif":
             yield sarif([_annotation(*finding) for finding in findings])
 
 
-def _where(source: PatternText, span: Span | None) -> dict[str, Any]:
+def _place_fields(source: PatternText, span: Span | None) -> dict[str, Any]:
     places = ("line", "column", "end_line", "end_column")
     return {"file": source.name, **{name: getattr(span, name, None) for name in places}}
 
 
-def _human(findings: list[Finding], files: int) -> Iterator[str]:
+def _human_lines(findings: list[Finding], files: int) -> Iterator[str]:
     for source, diagnostic in findings:
-        yield from map(printable, show(diagnostic, source).split("\n"))
+        yield from map(printable, diagnostic_text(diagnostic, source).split("\n"))
     errors = sum(diagnostic.severity == "error" for _, diagnostic in findings)
     warnings = len(findings) - errors
     where = f"in {counted(files, 'file')}"
@@ -214,7 +215,7 @@ def _cost_lines(output: str, patterns: list[tuple[PatternText, CompiledPattern]]
             "a match": cost.match,
             "decided by": f"`{cost.place.text}`: {cost.reason}",
             "flat with": cost.flat_with,
-            "--count": _counting(cost),
+            "--count": _counting_text(cost),
         }
         yield from (printable(f"  {name:10}  {text}") for name, text in rows.items() if text)
     if patterns and output == "human":
@@ -223,7 +224,7 @@ def _cost_lines(output: str, patterns: list[tuple[PatternText, CompiledPattern]]
 
 def _cost_as_dict(source: PatternText, pattern: str, cost: Cost) -> dict[str, Any]:
     return {
-        **_where(source, cost.place.span),
+        **_place_fields(source, cost.place.span),
         "pattern": pattern,
         "cost": cost.name,
         "event": cost.event,
@@ -236,7 +237,7 @@ def _cost_as_dict(source: PatternText, pattern: str, cost: Cost) -> dict[str, An
     }
 
 
-def _counting(cost: Cost) -> str:
+def _counting_text(cost: Cost) -> str:
     if cost.counts is None:
         return ""
     if cost.counts:

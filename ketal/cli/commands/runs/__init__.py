@@ -1,1 +1,1 @@
-"""Commands that run patterns, and say why a verdict holds."""
+"""Commands that run patterns: `run`, `stream`, `explain`, `demo`, and the broker for `stream`."""

@@ -1,9 +1,8 @@
 """`ketal broker start|stop`: a real Kafka broker to try things with.
 
-`start` returns when the broker serves, and leaves it running; with `--foreground` it
-stays until Ctrl-C, SIGTERM or a `stop` from elsewhere. What a script needs,
-`bootstrap_servers=…`, is the one line on standard output; the rest goes to standard
-error.
+`start` returns when the broker serves, and leaves it running; with `--foreground` it waits until
+Ctrl-C, SIGTERM or a `stop` by another process. The only line on standard output is the one that a
+script needs, `bootstrap_servers=…`; all others go to standard error.
 
 The one rule: a start that did not report a serving broker leaves none behind.
 """
@@ -17,7 +16,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, LOST, TERMINATED, Terminated, complain
-from ketal.cli.options import add_repeatable, pair
+from ketal.cli.options import add_repeatable, split_pair
 from ketal.cli.process_state import signals_handled
 from ketal.errors import SettingError
 
@@ -39,7 +38,9 @@ all three.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("action", choices=("start", "stop"), help="what to do")
+    parser.add_argument(
+        "action", choices=("start", "stop"), help="start a broker, or stop the one in the folder"
+    )
     parser.add_argument(
         "--dir", metavar="DIR", help="the broker's folder (default: one in your state folder)"
     )
@@ -48,11 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port",
         type=int,
         metavar="P",
-        help="where clients connect (default: as before; at the first start a free one)",
+        help="the port for clients (default: the last one; at the first start a free one)",
     )
     add_repeatable(group, "--property", "NAME=VALUE", "a broker property of Kafka")
     group.add_argument(
-        "--foreground", action="store_true", help="stay; Ctrl-C or SIGTERM stops the broker"
+        "--foreground",
+        action="store_true",
+        help="wait for the end of the broker; Ctrl-C or SIGTERM stops it",
     )
 
 
@@ -60,14 +63,14 @@ def execute(args: argparse.Namespace) -> int:
     """Start or stop the broker; return the exit code."""
     from ketal.streaming.broker.server import Broker, default_folder
 
-    # A broker that is not ready yet is no error of its client.
+    # kafka-python would log an error for each call before the broker is ready.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     folder = default_folder() if args.dir is None else args.dir
     if args.action == "stop":
         if args.port is not None or args.property or args.foreground:
             raise SettingError("ketal broker stop takes --dir only")
         return _stop(Broker(folder))
-    properties = dict(pair("--property", text, "num.partitions=4") for text in args.property)
+    properties = dict(split_pair("--property", text, "num.partitions=4") for text in args.property)
     broker = Broker(folder, port=args.port, properties=properties, notify=complain)
     how = "" if args.dir is None else f" --dir {shlex.quote(args.dir)}"
     end = "Ctrl-C ends it" if args.foreground else f"`ketal broker stop{how}` ends it"
@@ -83,14 +86,14 @@ def _stop(broker: Broker) -> int:
 
 
 def _start(broker: Broker, end: str, *, stay: bool) -> int:
-    with signals_handled((signal.SIGTERM, signal.SIGHUP), _terminated):
+    with signals_handled((signal.SIGTERM, signal.SIGHUP), _raise_terminated):
         try:
             running = broker.start()
             complain(f"process {running.pid} in {broker.folder}; {end}")
             print(f"bootstrap_servers={running.bootstrap_servers}", flush=True)
-            return _waited(broker) if stay else FINE
+            return _wait(broker) if stay else FINE
         except BaseException as why:
-            # When this process is ended, its broker is, at the start and in the foreground.
+            # A process that is ended while it starts the broker, or waits for it, stops it.
             if not broker.is_own():
                 raise
             _stop(broker)
@@ -99,14 +102,14 @@ def _start(broker: Broker, end: str, *, stay: bool) -> int:
             raise
 
 
-def _terminated(number: int, _: object) -> None:
+def _raise_terminated(number: int, _: object) -> None:
     raise Terminated
 
 
-def _waited(broker: Broker) -> int:
+def _wait(broker: Broker) -> int:
     """Wait until the broker ends; return the exit code."""
     code = broker.wait()
-    # Java ends as every program does that SIGTERM ends.
+    # Java exits with the usual code after SIGTERM.
     if code == TERMINATED:
         print("the broker was stopped")
         return FINE

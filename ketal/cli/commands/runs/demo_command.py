@@ -1,6 +1,6 @@
-"""`ketal demo`: the replicated stack with a bug, judged while it runs, and why.
+"""`ketal demo`: runs a replicated stack with a bug, judges it while it runs, and explains the bug.
 
-The one rule: the exit code is 0 where the bug was found.
+The one rule: the exit code is 0 if the bug was found.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain
-from ketal.cli.output.output_lines import opened
+from ketal.cli.output.output_lines import open_output
 from ketal.errors import SettingError
 
 EXAMPLE = """\
@@ -32,21 +32,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
         "--bug", choices=BUGS, default=DEFAULT_BUG, metavar="BUG",
-        help=f"what is wrong: {', '.join(BUGS)} (default: {DEFAULT_BUG})",
+        help=f"the bug of the stack: {', '.join(BUGS)} (default: {DEFAULT_BUG})",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="of the workload (default: 1)"
+        "--seed", type=int, default=1, metavar="N", help="the seed of the workload (default: 1)"
     )
     parser.add_argument(
         "--shuffles", type=int, default=1_000, metavar="N",
-        help="orders of arrival that are tried afterwards (default: 1000)",
+        help="how many orders of arrival are tried afterwards (default: 1000)",
     )  # fmt: skip
     parser.add_argument(
         "--kafka", action="store_true",
         help="stream the events through a Kafka broker (pip install 'ketal[stream,spark,java]')",
     )  # fmt: skip
     parser.add_argument(
-        "--folder", metavar="FOLDER", help="where logs and the page go; default: a temporary one"
+        "--folder",
+        metavar="FOLDER",
+        help="the folder for the logs and the page (default: a temporary one)",
     )
 
 
@@ -58,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.replicated_stack.node import Bug
 
     folder = Path(args.folder) if args.folder else None
-    with opened(None) as output:
+    with open_output(None) as output:
 
         def line(text: str) -> None:
             output.line(text)

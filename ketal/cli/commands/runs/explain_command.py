@@ -1,7 +1,7 @@
-"""`ketal explain`: why the verdicts of a finite log hold, or what a pattern made of an event.
+"""`ketal explain`: why the verdicts of a finite log hold, or what became of an event.
 
-The one rule: it explains what `ketal run` reports, and judges nothing itself: the exit code is 0 if
-there was something to judge.
+The one rule: it explains the verdicts of `ketal run`, whatever they are: the exit code is 0 if an
+event was read.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, complain, options
-from ketal.cli.output.output_lines import add_output, as_json, opened
-from ketal.cli.whole_logs import check_read, read_whole, rejection, report_rejected
+from ketal.cli.output.output_lines import add_output, as_json, open_output
+from ketal.cli.whole_logs import read_with_progress, rejection_text, report_rejected, require_events
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
@@ -35,19 +35,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_pattern_and_logs(parser, "explain")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--verdict", metavar="ID", help="explain this verdict: its id, or how the id begins"
+        "--verdict", metavar="ID", help="explain the verdict with this id, or beginning of an id"
     )
     what.add_argument(
-        "--event", metavar="NODE@N", help="explain what each pattern made of this event"
+        "--event", metavar="NODE@N", help="explain what became of this event in each pattern"
     )
     what.add_argument(
         "--first",
-        type=options.positive,
+        type=options.positive_integer,
         metavar="N",
-        help="explain so many verdicts (default 10)",
+        help="explain the first N verdicts (default 10)",
     )
     add_output(parser, "human", "json")
-    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
     options.add_params(parser)
     options.add_reading(parser)
 
@@ -59,15 +59,17 @@ def execute(args: argparse.Namespace) -> int:
 
     options.check_stdin([args.pattern, *args.logs])
     source, limits = options.source_and_limits(args)
-    program = options.program_beside_logs(args, limits, "explain")
+    program = options.load_program_beside_logs(args, limits, "explain")
     event = None if args.event is None else as_dot(args.event)
 
     def judge(log: Log) -> tuple[JudgedLog, tuple[Explanation, ...]]:
         judged = JudgedLog(program, log, limits, event=event)
         return judged, explanations(judged, verdict=args.verdict, first=args.first or FIRST)
 
-    judged, explained = read_whole(args.logs, source, limits, judge, "nothing was explained")
-    with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
+    judged, explained = read_with_progress(
+        args.logs, source, limits, judge, "nothing was explained"
+    )
+    with open_output(args.write, inputs=(args.pattern, *args.logs)) as sink:
         for number, one in enumerate(explained):
             if args.output == "json":
                 sink.line(as_json(one.to_dict()))
@@ -78,7 +80,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> None:
-    """Print on standard error what was not explained.
+    """Print on standard error which verdicts were not explained, and the rejected records.
 
     Raises
     ------
@@ -86,8 +88,10 @@ def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Exp
         If the logs have no event.
     """
     events = judged.summary["events"]
-    first = rejection(next((one for one in judged.verdicts if isinstance(one, Rejected)), None))
-    check_read(args.logs, events["accepted"], events["rejected"], first)
+    first = rejection_text(
+        next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
+    )
+    require_events(args.logs, events["accepted"], events["rejected"], first)
     report_rejected(events["rejected"], first)
     if args.event is not None:
         return

@@ -1,11 +1,11 @@
 """`ketal run`: patterns over one execution.
 
-A finite log goes through `ketal.run`; with `--live` a `Monitor` is fed record by
-record, and each verdict is printed at once. Either way the summary comes last, also
-after Ctrl-C, SIGTERM or `--first`, and then covers the records read so far.
+A finite log goes through `ketal.run`; with `--live` a `Monitor` is fed record by record, and each
+verdict is printed at once. Either way the summary comes last, also after Ctrl-C, SIGTERM or
+`--first`, and then covers the records read so far.
 
-The one rule: the exit code is read off the summary, never off what was printed,
-so that `--count`, `limit n` and `return count` cannot hide a violation.
+The one rule: the exit code is computed from the summary, never from the printed verdicts, so that
+`--count`, `limit n` and `return count` cannot hide a violation.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ketal.cli import (
     options,
 )
 from ketal.cli.output import summary_text
-from ketal.cli.output.output_lines import OutputLines, add_output, opened
+from ketal.cli.output.output_lines import OutputLines, add_output, open_output
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.cli.process_state import LineSignals, calm_collector
-from ketal.cli.whole_logs import nothing_read, open_logs, rejection, report_rebuilding
+from ketal.cli.whole_logs import no_event_read_reason, open_logs, rejection_text, report_rebuilding
 from ketal.errors import SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
@@ -61,23 +61,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_pattern_and_logs(parser, "run")
     parser.add_argument(
-        "--live", action="store_true", help="judge each event as it comes; do not wait for the end"
+        "--live", action="store_true", help="judge each event at once, before the log ends"
     )
     add_output(parser, "human", "json", "github", "sarif")
     parser.add_argument("--write", metavar="FILE", help="write verdicts and summary to a file")
     parser.add_argument("--count", action="store_true", help="print the summary only")
     parser.add_argument(
         "--first",
-        type=options.positive,
+        type=options.positive_integer,
         metavar="N",
-        help="stop after so many verdicts; a rejected record is none of a pattern",
+        help="stop after N verdicts of patterns; rejected records do not count",
     )
     parser.add_argument(
-        "--stats", action="store_true", help="add held-back events and what each waits for"
+        "--stats", action="store_true", help="list held-back events and what each waits for"
     )
-    parser.add_argument(
-        "--explain", action="store_true", help="say beside each verdict why it holds"
-    )
+    parser.add_argument("--explain", action="store_true", help="explain why each verdict holds")
     parser.add_argument(
         "--show", action="store_true", help="draw the events around each verdict, in text"
     )
@@ -94,14 +92,14 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.runtime.batch_run import LogPass
 
     options.check_stdin([args.pattern, *args.logs])
-    _refuse_together(args)
+    _check_options(args)
     source, limits = options.source_and_limits(args)
     if args.live and source.scheme is not None and not source.scheme.states_clocks:
         raise SettingError(
             f"--live judges event after event, and vector clocks are made of {source.clock} clocks "
             "when a log is read whole"
         )
-    program = options.program_beside_logs(args, limits, "run")
+    program = options.load_program_beside_logs(args, limits, "run")
     log = open_logs(source, args.logs, limits)
     listing = not args.count or args.first is not None
     places = VerdictPlaces(all_kept=program.needs_order and not args.live)
@@ -114,11 +112,11 @@ def execute(args: argparse.Namespace) -> int:
         progress = ProgressLine(log.share_read)
     else:
         explained = args.explain or args.show
-        # With --first the summary is of what comes up to that verdict, so each record is a batch;
-        # what is explained or drawn is judged whole first.
-        singly = args.first is not None and not explained
-        read = Log(log.records, undecided=log.undecided) if singly else log
-        reading = watched(read, lambda batches: progress.counted(batches))
+        # With --first the summary covers the records up to that verdict, so each record is a batch
+        # of its own. With --explain and --show the whole log is judged first.
+        is_record_by_record = args.first is not None and not explained
+        read = Log(log.records, undecided=log.undecided) if is_record_by_record else log
+        reading = watched(read, lambda batches: progress.count_records(batches))
         if explained:
             from ketal.explanation.judged_log import JudgedLog
 
@@ -131,8 +129,8 @@ def execute(args: argparse.Namespace) -> int:
             )  # fmt: skip
         verdicts = run
         progress = ProgressLine(log.share_read, run.share_judged)
-    # Opened last: what could not run has emptied no file.
-    sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
+    # Opened last, so that a command that cannot run does not empty the file.
+    sink_of = open_output(args.write, inputs=(args.pattern, *args.logs))
     signals = LineSignals()
     with sink_of as sink, signals.handled(), calm_collector():
         try:
@@ -144,8 +142,8 @@ def execute(args: argparse.Namespace) -> int:
             progress.stop()
 
 
-def _refuse_together(args: argparse.Namespace) -> None:
-    """Raise a SettingError for options that do not go together."""
+def _check_options(args: argparse.Namespace) -> None:
+    """Raise a SettingError for options that exclude each other."""
     for option in ("explain", "show", "trace"):
         if getattr(args, option) and args.count:
             raise SettingError(
@@ -181,7 +179,7 @@ class _RunCommand:
     args: argparse.Namespace
     program: Program
     run: Any
-    """What gives the verdicts; it has their summary."""
+    """The Monitor, LogPass or JudgedLog that has the summary of the verdicts."""
     lines: VerdictLines
     sink: OutputLines
     progress: ProgressLine
@@ -189,34 +187,34 @@ class _RunCommand:
     first_rejected: Rejected | None = None
 
     def judge(self, verdicts: Iterable[Verdict]) -> int:
-        """Print verdicts and summary; return the exit code."""
-        whole, nothing = False, ""
+        """Print the verdicts and the summary; return the exit code."""
+        is_whole, no_event = False, ""
         stopped: KeyboardInterrupt | None = None
         try:
-            whole = self._print_verdicts(verdicts)
+            is_whole = self._print_verdicts(verdicts)
         except KeyboardInterrupt as stop:
             stopped = stop
         except BrokenPipeError:
             leave_closed_pipe()
-            return self._code(self.run.summary)
+            return self._exit_code(self.run.summary)
         self.progress.stop()
         summary = self.run.summary
-        if whole:
-            nothing = self._nothing_judged(summary)
-        # A finite log holds nothing back: everything is known.
+        if is_whole:
+            no_event = self._no_judged_event_reason(summary)
+        # With a finite log no event is held back, since the whole log is known.
         held = self.run.held_back() if self.args.stats and self.args.live else []
         held = sorted(held, key=lambda pair: pair[0].dot)
         try:
-            # No zero is an answer about events that were not judged.
-            shown = {**summary, "patterns": {}} if nothing else summary
-            for line in self.lines.of_summary(shown, held, self.first_rejected):
+            # If no event was judged, the zero counts of patterns would look like an answer.
+            shown = {**summary, "patterns": {}} if no_event else summary
+            for line in self.lines.summary_lines(shown, held, self.first_rejected):
                 self.sink.line(line)
             self.sink.flush()
         except BrokenPipeError:
             leave_closed_pipe()
         if stopped is not None:
-            return self._code_of(stopped)
-        if not whole:
+            return self._interrupted_code(stopped)
+        if not is_whole:
             upto = counted(self.args.first, "verdict")
             others = (
                 "the log was judged whole; the other verdicts are only counted"
@@ -224,13 +222,13 @@ class _RunCommand:
                 else "what comes after was not judged"
             )
             complain(f"stopped after {upto} (--first): {others}")
-        if nothing:
-            complain(nothing)
+        if no_event:
+            complain(no_event)
             return COULD_NOT_RUN
-        return self._code(summary, whole=whole)
+        return self._exit_code(summary, is_whole=is_whole)
 
-    def _code_of(self, stopped: KeyboardInterrupt) -> int:
-        """Report that the summary is not of the whole log; return the exit code."""
+    def _interrupted_code(self, stopped: KeyboardInterrupt) -> int:
+        """Report that the summary does not cover the whole log; return the exit code."""
         by_sigterm = isinstance(stopped, Terminated)
         word = "terminated" if by_sigterm else "interrupted"
         if self.program.needs_order and not self.args.live:
@@ -240,7 +238,7 @@ class _RunCommand:
         return TERMINATED if by_sigterm else INTERRUPTED
 
     def _print_verdicts(self, verdicts: Iterable[Verdict]) -> bool:
-        """Write the verdicts; return whether that was all of them."""
+        """Print the verdicts; return False if `--first` stopped it."""
         args, sink, signals = self.args, self.sink, self.signals
         number = 0
         for verdict in verdicts:
@@ -248,32 +246,32 @@ class _RunCommand:
                 number += 1
             elif self.first_rejected is None:
                 self.first_rejected = verdict
-            if self.lines.shows(verdict):
+            if self.lines.has_own_lines(verdict):
                 self.progress.give_way()
-                lines = self.lines.of_verdict(verdict)
+                lines = self.lines.verdict_lines(verdict)
                 signals.writing = True
                 for line in lines:
                     sink.line(line)
                 if args.live:
                     sink.flush()
-                signals.wrote()
+                signals.line_written()
             if number == args.first:
                 return False
         return True
 
-    def _code(self, summary: dict[str, Any], *, whole: bool = True) -> int:
-        """Return the exit code of a summary; state what is not plain from the verdicts."""
+    def _exit_code(self, summary: dict[str, Any], *, is_whole: bool = True) -> int:
+        """Return the exit code of a summary; report reasons that no verdict shows."""
         args, program = self.args, self.program
-        reasons = exit_codes.unjudged(summary, program)
-        if whole and not args.allow_vacuous:
-            reasons += exit_codes.empty_checks(summary, program)
+        reasons = exit_codes.unjudged_reasons(summary, program)
+        if is_whole and not args.allow_vacuous:
+            reasons += exit_codes.empty_check_reasons(summary, program)
         for reason in reasons:
             complain(reason)
         failed = any(exit_codes.occurrences(summary, name) for name in args.fail_on)
         return FOUND if reasons or failed else FINE
 
-    def _nothing_judged(self, summary: dict[str, Any]) -> str:
-        """Return why no event was judged, or none as the pattern asks; empty where one was."""
+    def _no_judged_event_reason(self, summary: dict[str, Any]) -> str:
+        """Return why no event was judged, or not as the pattern requires; empty if some was."""
         events = summary["events"]
         if events["accepted"] or events["held_back"]:
             for of in summary["patterns"].values():
@@ -282,5 +280,7 @@ class _RunCommand:
                         return f"{entry['place']}: {entry['message']}"
             return ""
         if events["read"] > events["rejected"]:
-            return f"no event was judged: {summary_text.records(events)}"
-        return nothing_read(self.args.logs, events["rejected"], rejection(self.first_rejected))
+            return f"no event was judged: {summary_text.records_equation(events)}"
+        return no_event_read_reason(
+            self.args.logs, events["rejected"], rejection_text(self.first_rejected)
+        )

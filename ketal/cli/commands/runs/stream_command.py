@@ -1,11 +1,12 @@
 """`ketal stream`: a streaming job on Kafka topics, until it is stopped.
 
 SIGTERM commits and ends with 0; Ctrl-C commits, prints the summary, and ends with 130. Before the
-engine begins there is nothing to commit, and the exit codes are the same.
-Verdicts that go to standard output are printed as by `ketal run`; everything else goes
-to standard error, and on a terminal a line there shows how it goes.
+engine begins there is nothing to commit, and the exit codes are the same. Verdicts for standard
+output are printed as by `ketal run`; everything else goes to standard error, where a terminal also
+shows a line with the figures of the job.
 
-The one rule: whatever ends the job, what was not committed is done again by the next one.
+The one rule: whatever ends the job, messages that were not committed are processed again by the
+next one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ketal.cli import (
     options,
 )
 from ketal.cli.output import summary_text
-from ketal.cli.output.output_lines import add_output, as_json, opened
+from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.output.progress import StatusLine
 from ketal.cli.process_state import calm_collector, signals_handled
 from ketal.errors import LostError, SettingError, printable
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ketal.streaming.job.file import Job
 
 _EXTRAS = {"kafka": ("kafka-python", "stream"), "pyspark": ("pyspark", "spark")}
-"""Module → (what to install, the extra that brings it)."""
+"""Module → (package to install, extra of ketal that installs it)."""
 
 EXAMPLE = """\
 examples:
@@ -52,13 +53,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="a pattern file")
     parser.add_argument("--config", metavar="FILE", help="the job's TOML file; flags override it")
-    parser.add_argument("-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="where Kafka is")
-    parser.add_argument("--input", action="append", metavar="TOPIC", help="read this topic")
-    parser.add_argument("--to", metavar="WHERE", help="verdicts: kafka:TOPIC, file:PATH or -")
     parser.add_argument(
-        "--group-id", metavar="NAME", help="the consumer group, default the pattern"
+        "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="the addresses of Kafka"
     )
-    parser.add_argument("--state", metavar="WHERE", help="saved state: dir:PATH or kafka:TOPIC")
+    parser.add_argument(
+        "--input", action="append", metavar="TOPIC", help="read this topic (repeatable)"
+    )
+    parser.add_argument(
+        "--to", metavar="WHERE", help="where verdicts go: kafka:TOPIC, file:PATH or -"
+    )
+    parser.add_argument(
+        "--group-id", metavar="NAME", help="the consumer group (default: the pattern file's name)"
+    )
+    parser.add_argument(
+        "--state", metavar="WHERE", help="where state is saved: dir:PATH or kafka:TOPIC"
+    )
     parser.add_argument("--engine", metavar="NAME", help="process (default) or spark")
     parser.add_argument(
         "--metrics-port", type=int, metavar="P", help="serve Prometheus text at /metrics"
@@ -66,20 +75,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-host",
         metavar="HOST",
-        help="serve them at this address of the machine only, as 127.0.0.1 (default: at every one)",
+        help="serve them at this address only, such as 127.0.0.1 (default: at every address)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would run, and end")
+    parser.add_argument("--dry-run", action="store_true", help="print what would run, and end")
     parser.add_argument(
         "--until-end",
         action="store_true",
-        help="end where the topics end now; the state is kept, the execution is not over",
+        help="stop at the present ends of the topics; the state is kept, the execution goes on "
+        "when the job is started again",
     )
     parser.add_argument(
         "--on-change",
         choices=("stop", "fresh", "drain"),
         default="stop",
         help="if the saved state is of another program: stop with exit code 3, start anew at "
-        "the stored offsets, or let the old patterns finish what they have begun",
+        "the stored offsets, or let the runs of the old patterns finish",
     )
     add_output(parser, "human", "json")
     options.add_params(parser)
@@ -104,13 +114,13 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
     from ketal.streaming.job.file import read_job
 
     job = read_job(args.config, {**vars(args), "topics": args.input})
-    job = replace(job, limits=options.limits_of(args.limit, job.limits))
+    job = replace(job, limits=options.parse_limits(args.limit, job.limits))
     if job.pattern == options.STDIN:
         raise SettingError("the pattern of a streaming job is a file: the job is started again")
     own = {word.partition("=")[0].strip() for word in args.set}
-    words = [f"{name}={value}" for name, value in job.params.items() if name not in own]
-    program = options.program_of(job.pattern, job.limits, words=[*words, *args.set])
-    # It refuses patterns that no stream runs, before any call to Kafka.
+    settings = [f"{name}={value}" for name, value in job.params.items() if name not in own]
+    program = options.load_program(job.pattern, job.limits, settings=[*settings, *args.set])
+    # This refuses patterns that cannot run on a stream, before any call to Kafka.
     Execution(program, limits=job.limits)
     try:
         stream = _Stream(args, job, program, signals)
@@ -127,26 +137,26 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
 
 
 class _EngineSignals:
-    """SIGTERM and Ctrl-C: they end an engine in order, and a command that has none yet at once."""
+    """The handler of SIGTERM and Ctrl-C, which stops the engine, or ends a command without one."""
 
     def __init__(self) -> None:
         self._engine: Any = None
         self._received: type[KeyboardInterrupt] | None = None
         self.code = FINE
-        """The exit code of a job that nothing else ended."""
+        """The exit code of the job, unless something else determines it."""
 
     def begin(self, engine: Any) -> None:
-        """Direct signals to an engine.
+        """Let signals stop an engine from now on.
 
-        One that came before ends the command after all: in a weak reference's callback, as imports
-        have them, Python ignores what the handler raises.
+        A signal that came before ends the command now, if it has not ended it: Python ignores an
+        exception of the handler in the callback of a weak reference, which may run during imports.
         """
         self._engine = engine
         if self._received is not None:
             raise self._received
 
     def handle(self, number: int, _: object) -> None:
-        """Ask the engine to end; a second signal does not wait for it."""
+        """Stop the engine; after a second signal, do not wait for it."""
         if self._engine is None:
             self._received = Terminated if number == signal.SIGTERM else KeyboardInterrupt
             raise self._received
@@ -209,7 +219,7 @@ class _Stream:
                 stack.callback(server.close)
                 self._report(f"metrics at port {server.port}, /metrics")
             self._signals.begin(engine)
-            self._sink = stack.enter_context(opened(None))
+            self._sink = stack.enter_context(open_output(None))
             stack.enter_context(calm_collector())
             try:
                 engine.run()
