@@ -1,4 +1,4 @@
-"""`[kafka.properties]`: what is wrong there is said before Kafka is asked anything."""
+"""`[kafka.properties]`: wrong settings are refused before any request to Kafka."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.connecting import clients, properties
 from ketal.streaming.kafka.connecting.properties import check_properties
 from ketal.streaming.kafka.process_engine import ProcessEngine
-from tests.streaming.jobs import FORKS, Told, Topic, job_of, run
+from tests.streaming.jobs import FORKS, HookRecorder, Topic, job_of, run
 
 
-def test_properties_are_those_of_kafka_python() -> None:
+def test_properties_have_the_names_of_kafka_python() -> None:
     check_properties({"sasl_plain_password": "secret", "linger_ms": 1, "check_crcs": False})
     with pytest.raises(SettingError, match="did you mean security_protocol") as caught:
         check_properties({"security.protocol": "secret"})
@@ -29,7 +29,7 @@ def test_properties_are_those_of_kafka_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("max_poll_records", "secret", "must be an integer of 1 or more"),
         ("max_poll_records", 0, "must be an integer of 1 or more\n  hint: and of 2147483647 at"),
@@ -50,21 +50,23 @@ def test_properties_are_those_of_kafka_python() -> None:
         ("ssl_cafile", "secret.pem", "names no file"),
     ],
 )
-def test_a_value_of_no_sense_is_refused_and_not_shown(name: str, value: Any, said: str) -> None:
+def test_invalid_property_value_is_refused_without_being_printed(
+    name: str, value: Any, message: str
+) -> None:
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g",
               properties={name: value})  # fmt: skip
     with pytest.raises(SettingError) as caught:
-        ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
+        ProcessEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
     text = str(caught.value)
     assert text.startswith(f"[kafka.properties] {name} ")
-    assert said in text
+    assert message in text
     assert "hint: " in text
     assert "secret" not in text.lower()
     assert "4711" not in text
 
 
 @pytest.mark.parametrize(("word", "package"), [("lz4", "lz4"), ("snappy", "python-snappy")])
-def test_a_compression_without_its_library_names_it(
+def test_compression_without_its_library_names_the_package(
     word: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"kafka.codec.has_{word}", lambda: False)
@@ -77,7 +79,7 @@ def test_a_compression_without_its_library_names_it(
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"security_protocol": "SASL_SSL"}, "SASL_SSL needs sasl_mechanism"),
         ({"sasl_mechanism": "PLAIN"}, "PLAIN needs sasl_plain_username"),
@@ -89,17 +91,17 @@ def test_a_compression_without_its_library_names_it(
         ({properties.TOKEN_ENDPOINT: "file:secret"}, "is no http: or https: URL\n  hint: "),
     ],
 )  # fmt: skip
-def test_what_a_login_lacks_is_said_before_kafka_is_asked(
-    values: dict[str, str], said: str
+def test_incomplete_login_settings_are_refused_before_connecting(
+    values: dict[str, str], message: str
 ) -> None:
     with pytest.raises(SettingError) as caught:
         check_properties(values)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "secret" not in str(caught.value).replace(properties.TOKEN_SECRET, "")
 
 
-def test_the_words_are_those_of_kafka_python() -> None:
-    """What it would refuse is none of them, and the other way round."""
+def test_accepted_words_are_those_of_kafka_python() -> None:
+    """ketal accepts exactly the words that kafka-python accepts."""
     from kafka import KafkaProducer
     from kafka.net.manager import KafkaConnectionManager
     from kafka.net.sasl import SASL_MECHANISMS
@@ -112,24 +114,25 @@ def test_the_words_are_those_of_kafka_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"), [({}, "'port'"), ({"sasl_plain_password": "port"}, "settings (ValueError)")]
+    ("values", "message"),
+    [({}, "'port'"), ({"sasl_plain_password": "port"}, "settings (ValueError)")],
 )
-def test_what_a_client_refuses_when_it_is_made_is_a_fault_of_the_settings(
-    values: dict[str, str], said: str
+def test_client_that_refuses_its_settings_is_a_setting_error(
+    values: dict[str, str], message: str
 ) -> None:
-    """And what it says of it is shown, unless there is a value in it."""
+    """The client's message is shown, unless it contains a value."""
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b:port", group_id="g",
               properties=values)  # fmt: skip
     for make in (clients.consumer_of, lambda job: clients.producer_of(job, "id")):
         with pytest.raises(SettingError, match="hint: look at") as caught:
             make(job)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
 
-def test_a_transaction_that_may_last_longer_than_the_broker_lets_it(
+def test_transaction_timeout_beyond_the_brokers_is_a_setting_error(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """kafka-python says it of another kind than it has for it."""
+    """kafka-python raises another error than the one it defines for this case."""
     job = job_of(broker, [topic()], tmp_path, properties={"transaction_timeout_ms": 99_999_999})
     with pytest.raises(SettingError, match=r"transaction_timeout_ms: Kafka refuses.*\n  hint: "):
         run(job, ketal.compile(FORKS))
