@@ -1,11 +1,11 @@
-"""The slow, obvious meaning of an audit: which single faults give the log that is there?
+"""The slow definition of an audit: which single faults explain a given log?
 
 A log is a list of (node, clock), one a line. It is a vector-clocked execution if
 the three rules of docs/audit.md hold. An explanation is one fault that, undone,
 makes it one: an entry that is written otherwise, an event that is there twice,
 events that were lost. Every event, entry and value is tried.
 
-The one rule: nothing of `ketal`'s auditor is used here.
+The one rule: no code of `ketal`'s auditor is used here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Cause(NamedTuple):
     """One fault that explains a log.
 
     `kind` is `own`, `low` or `high` (an entry is wrong, and too low or too high),
-    `extra` or `lost`; `line` is where it is named, from 1; `rows` is the log
-    without it, where that can be one only.
+    `extra` or `lost`; `line` is the line to name, from 1; `rows` is the log
+    without the fault, if there is only one such log.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Cause(NamedTuple):
 
 
 def log_of(lines: Iterable[tuple[str, Clock, dict[str, Any]]]) -> Log:
-    """Return a log as a reader gives it: an event without an own entry is a draft."""
+    """Return a log as a reader returns it: an event without an own entry is a draft."""
     items: list[Any] = []
     for number, (node, clock, data) in enumerate(lines, 1):
         if node in clock:
@@ -111,7 +111,7 @@ def _lost(rows: list[Row], nodes: list[str]) -> Iterator[Cause]:
             for last in range(first, most + 1):
                 if last in have:
                     break
-                # The least clocks that the lost events can have do best.
+                # Try the least clocks that the lost events can have.
                 before = have.get(first - 1, {})
                 whole = rows + [(node, {**before, node: c}) for c in range(first, last + 1)]
                 if valid(whole):
@@ -119,7 +119,7 @@ def _lost(rows: list[Row], nodes: list[str]) -> Iterator[Cause]:
 
 
 def _where_lost(rows: list[Row], node: str, first: int, last: int) -> int:
-    """Return the line of the next event of the node; else of the first that refers to it."""
+    """Return the line of the node's next event, or of the first event that refers to the loss."""
     after = [
         (clock[node], line)
         for line, (name, clock) in enumerate(rows, 1)
@@ -135,29 +135,29 @@ def _where_lost(rows: list[Row], node: str, first: int, last: int) -> int:
     return min(knows)[1]
 
 
-def named(found: list[Cause], rows: list[Row]) -> list[int]:
-    """Return the lines that are named, by the rules of docs/audit.md; one, mostly."""
-    kinds = {cause.kind for cause in found}
+def named(causes_found: list[Cause], rows: list[Row]) -> list[int]:
+    """Return the lines to name by the rules of docs/audit.md, usually one."""
+    kinds = {cause.kind for cause in causes_found}
     if "lost" in kinds:
-        return [next(cause.line for cause in found if cause.kind == "lost")]
+        return [next(cause.line for cause in causes_found if cause.kind == "lost")]
     if "extra" in kinds or "own" in kinds:
         kind = "extra" if "extra" in kinds else "own"
-        # What leaves the fewest lines in the wrong order; of two alike, the later one.
+        # The cause that leaves the fewest lines in the wrong order; among equals, the later one.
         _, _, line, cause = min(
             (_misorders(cause, rows), -cause.line, cause.line, cause)
-            for cause in found
+            for cause in causes_found
             if cause.kind == kind
         )
         return [line] if kind == "extra" else _two_holes(cause, rows) or [line]
-    lines = [cause.line for cause in found if cause.kind == "low"]
-    return [min(lines or [cause.line for cause in found])]
+    lines = [cause.line for cause in causes_found if cause.kind == "low"]
+    return [min(lines or [cause.line for cause in causes_found])]
 
 
 def _two_holes(cause: Cause, rows: list[Row]) -> list[int]:
     """Return the lines behind two holes, if they are likelier than one wrong own entry.
 
-    The last event of a node, alone behind a hole, may be the one that another hole is
-    waiting for; but not if line and clock are those of a last event.
+    The last event of a node, alone behind a hole, may be the event that another hole lacks,
+    unless its line and clock are those of a last event.
     """
     node, clock = rows[cause.line - 1]
     counter = clock.get(node, 0)
@@ -181,7 +181,7 @@ def _two_holes(cause: Cause, rows: list[Row]) -> list[int]:
 
 
 def _misorders(cause: Cause, rows: list[Row]) -> int:
-    """Count the neighbours of a node whose lines are in the wrong order without the cause."""
+    """Count the neighbouring events of a node whose lines are out of order without the cause."""
     lines = {
         clock[node]: line
         for line, (node, clock) in enumerate(cause.rows or rows, 1)
@@ -190,8 +190,8 @@ def _misorders(cause: Cause, rows: list[Row]) -> int:
     return sum(lines[a] > lines[b] for a, b in pairwise(sorted(lines)))
 
 
-def spoilt(rng: random.Random, rows: list[Row]) -> list[Row]:
-    """Return a log with one fault in it, anywhere; perhaps one that shows nowhere."""
+def with_a_fault(rng: random.Random, rows: list[Row]) -> list[Row]:
+    """Return a log with one fault anywhere, which may have no visible effect."""
     at = rng.randrange(len(rows))
     node, clock = rows[at]
     kind = rng.choice(("entry", "entry", "own", "own", "lost", "extra"))

@@ -1,16 +1,16 @@
 """Faults put into a valid log, each with the line where the auditor must name it.
 
-A log is a list of plain records, one a line; an injection takes the record of one
-event, spoils it, and returns the line of the fault, or None where this event
-cannot have the fault. Records that are touched, their neighbours along the node
-and their counterparts are left alone afterwards (`Rig.busy`), so that several
-faults in one log stay several causes.
+A log is a list of plain records, one per line; an injection takes the record of one
+event, damages it, and returns the line of the fault, or None if this event
+cannot have the fault. Damaged records, their neighbours along the node
+and their counterparts are not used again (`Rig.busy`), so that several
+faults in one log stay separate causes.
 
-Some injections give the same log as another one would. What is named then is in
-docs/audit.md and in `tests/auditing/test_causes.py`; here such a place is left out:
-the last event of a node, whose own entry leaves no hole; in a file that was
-shuffled, events of a node between which it learned nothing, for only their own
-entries tell them apart; a fall that may be a rise of the event before.
+Some injections give the same log as another fault would. docs/audit.md and
+`tests/auditing/test_causes.py` define the name of the fault then; here such places are skipped:
+the last event of a node, whose own entry leaves no hole; in a shuffled file,
+events of a node between which its clock learned nothing, since only their own
+entries distinguish them; a fall that may be a rise of the event before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ketal.model.events.event import Event
 Line = dict[str, Any]
 Clock = dict[str, int]
 MATCH = "id=message,send=sent:yes,receive=got:yes"
-"""What pairs the messages of a rig that has them."""
+"""The keys that pair the messages of a rig."""
 
 
 class Rig:
@@ -37,9 +37,9 @@ class Rig:
     events : list of Event
         The log, in the order of its file.
     rng : random.Random
-        Where the choices come from.
+        The source of random choices.
     messages : bool
-        Whether the messages that the clocks tell of are named in the records.
+        Whether the records name the messages that the clocks imply.
     """
 
     def __init__(self, events: list[Event], rng: random.Random, *, messages: bool = False) -> None:
@@ -66,7 +66,7 @@ class Rig:
         self.ghosts = 0
 
     def _named_messages(self) -> dict[int, int]:
-        """Name a message for each event that learned something; return receive → send."""
+        """Name a message for each event that learned a clock entry; return receive → send."""
         senders: dict[int, int] = {}
         used: set[int] = set()
         for index in range(len(self.records)):
@@ -74,7 +74,7 @@ class Rig:
             if not news:
                 continue
             send = max(news, key=lambda i: (sum(self.clean[i].values()), i))
-            # One attribute names one message, so an event sends or receives one.
+            # One attribute names one message, so an event sends or receives a single message.
             if used.isdisjoint((index, send)):
                 used |= {index, send}
                 senders[index] = send
@@ -82,7 +82,7 @@ class Rig:
                 self.records[send]["data"] |= {"message": f"m{index}", "sent": "yes"}
         return senders
 
-    # --- what is around an event ------------------------------------------------------
+    # --- the surroundings of an event ---------------------------------------------------
 
     def dot(self, index: int) -> tuple[str, int]:
         node = self.records[index]["node"]
@@ -228,7 +228,7 @@ class Rig:
             return None
         other = self.rng.choice(others)
         self.records[index]["clock"][other] = self.last[other] + self.rng.randint(1, 9)
-        # That its last event is there twice would look like the one that is referred to.
+        # A repeated last event would look like the event that is referred to.
         self.busy |= self.near(other, self.last[other])
         return index
 
@@ -261,7 +261,7 @@ class Rig:
         names = [
             name
             for name in sorted(before.keys() - {node})
-            # Two events that agree on both sides tell a fall from a rise before it.
+            # Two events that agree on both sides distinguish a fall from a rise before it.
             if earlier.get(name, 0) == before[name] and not self._is_sender(index, name)
         ]
         if not names:
@@ -305,7 +305,7 @@ FAULTS: dict[str, tuple[str, Callable[[Rig, int], int | None]]] = {
     "send unknown": ("A009", Rig.send_unknown),
     "backwards": ("A010", Rig.backwards),
 }
-"""Name → (code, injection); a restart, A011, is put in by `restarted`."""
+"""Name → (code, injection); `restarted` injects a restart, A011."""
 
 
 CROWDED: dict[str, tuple[str, Callable[[Rig, int], int | None]]] = {
@@ -313,11 +313,11 @@ CROWDED: dict[str, tuple[str, Callable[[Rig, int], int | None]]] = {
     "too large": ("A003", Rig.far_too_large),
     "too low": ("A003", Rig.too_low),
 }
-"""Own entries that may be wrong side by side."""
+"""Faults of own entries that may be adjacent."""
 
 
 def crowd(rig: Rig, kinds: Sequence[str], count: int) -> dict[int, str]:
-    """Put wrong own entries in beside each other; return the lines and codes to expect.
+    """Inject adjacent wrong own entries; return the expected lines and codes.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def crowd(rig: Rig, kinds: Sequence[str], count: int) -> dict[int, str]:
 
 
 def inject(rig: Rig, name: str, count: int) -> dict[int, str]:
-    """Put up to `count` faults of a class in; return the lines and codes to expect."""
+    """Inject up to `count` faults of a class; return the expected lines and codes."""
     code, spoil = FAULTS[name]
     expected: dict[int, str] = {}
     indices = list(range(len(rig.records)))
@@ -357,11 +357,10 @@ def inject(rig: Rig, name: str, count: int) -> dict[int, str]:
 
 
 def restarted(events: list[Event], node: str, cut: int) -> tuple[list[Event], int]:
-    """Let a node forget all and count from 1 again, from its event `cut` on.
+    """Make a node forget everything and count from 1 again, from its event `cut` on.
 
-    All clocks are as they would have been: what was known of the event before the
-    restart is not known by what came after it. A clock has room for one run of the
-    node; the later one is written into it.
+    All clocks are as they would have been: events after the restart do not know the events
+    before it. A clock has one entry for the node, which holds the later incarnation.
 
     Returns
     -------

@@ -1,6 +1,6 @@
-"""One fault anywhere in a small log: the auditor against the slow, obvious meaning.
+"""One fault anywhere in a small log: the auditor against its slow definition.
 
-Which faults explain a log is found by trying all (`tests.auditing.explaining`).
+`tests.auditing.explaining` finds the faults that explain a log by trying all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ketal
 from ketal.auditing.repair import repaired
 from ketal.auditing.report import Examined, examined
 from ketal.logs import Log
-from tests.auditing.explaining import Cause, Row, causes, log_of, named, spoilt, valid
+from tests.auditing.explaining import Cause, Row, causes, log_of, named, valid, with_a_fault
 from tests.property.executions import execution
 from tests.sampling import drawn
 
@@ -25,8 +25,8 @@ CODES = {
     "low": {"A008", "A010"},
     "high": {"A006", "A007", "A008", "A010"},
 }
-"""What a fault of each kind may be called; an event with the dot and clock of another is
-one that is there twice, whichever of the two was meant to have another dot."""
+"""Kind of fault → codes; an event with the dot and clock of another event is
+a repeated one, whichever of the two was meant to have another dot."""
 
 
 def spoilt_log(rng: random.Random) -> list[Row]:
@@ -34,7 +34,7 @@ def spoilt_log(rng: random.Random) -> list[Row]:
     if len(events) < 2:
         reject()
     rows: list[Row] = [(event.node, dict(event.clock)) for event in events]
-    return spoilt(rng, rows)
+    return with_a_fault(rng, rows)
 
 
 def judged(rows: list[Row]) -> Examined:
@@ -43,7 +43,7 @@ def judged(rows: list[Row]) -> Examined:
     return part
 
 
-def test_a_fault_is_named_where_it_is() -> None:
+def test_fault_is_named_with_a_line_that_explains_it() -> None:
     tried = dict.fromkeys(CODES, 0)
 
     @drawn(120, 10_000)
@@ -70,14 +70,14 @@ def test_a_fault_is_named_where_it_is() -> None:
 
 
 def right_logs(found: list[Cause]) -> set[tuple[Any, ...]]:
-    """Return the logs that could have been meant; one for each event that was lost or extra."""
+    """Return the possible original logs; one for each lost or extra event."""
     return {
         tuple((node, *sorted(clock.items())) for node, clock in cause.rows) or cause[:3]
         for cause in found
     }
 
 
-def test_what_can_be_one_log_only_is_repaired_and_nothing_else() -> None:
+def test_exactly_the_logs_with_one_possible_original_are_repaired() -> None:
     changed = left = 0
 
     @drawn(70, 5_000)

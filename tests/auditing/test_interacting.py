@@ -1,9 +1,9 @@
-"""Several faults that may touch each other: what is promised of any log.
+"""Several faults that may interact: the guarantees for any log.
 
-A log is clean exactly if it is an execution. Which of several explanations of
-contradictions was meant nobody can say, so this is all that is promised: each
-contradiction has one of its events named, or one before them on the line that lacks
-it; and what a repair writes has no fault that was not left.
+A log is clean exactly if it is an execution. Contradictions have several possible
+explanations, so no more is guaranteed: for each contradiction one of its events is named, or
+an earlier event of the line that lacks it; and a repaired log has no fault that was not
+reported as left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal.auditing.repair import repaired
-from tests.auditing.explaining import Row, log_of, spoilt, valid
+from tests.auditing.explaining import Row, log_of, valid, with_a_fault
 from tests.auditing.test_causes import judged
 from tests.property.executions import executions
 from tests.sampling import chances
@@ -28,17 +28,17 @@ def logs(draw: st.DrawFn) -> list[Row]:
     rows: list[Row] = [(event.node, dict(event.clock)) for event in events]
     rng = draw(chances())
     for _ in range(draw(st.integers(0, 4))):
-        rows = spoilt(rng, rows)
+        rows = with_a_fault(rng, rows)
     return rows
 
 
 @given(logs())
-def test_a_log_is_clean_if_it_is_an_execution(rows: list[Row]) -> None:
+def test_log_is_clean_exactly_if_it_is_an_execution(rows: list[Row]) -> None:
     assert (judged(rows).execution.findings == []) is valid(rows)
 
 
 @given(logs())
-def test_a_repaired_log_has_the_faults_that_were_left_and_no_other(rows: list[Row]) -> None:
+def test_repaired_log_has_only_faults_that_were_left(rows: list[Row]) -> None:
     done = repaired(judged(rows))
     written: list[Row] = [(item.node, item.clock) for item in done.items]  # type: ignore[union-attr, misc]
     again = ketal.audit(log_of((n, c, {"number": at}) for at, (n, c) in enumerate(written, 1)))
@@ -50,7 +50,7 @@ def test_a_repaired_log_has_the_faults_that_were_left_and_no_other(rows: list[Ro
 def test_each_contradiction_of_clocks_is_named(
     events: list[ketal.Event], rng: random.Random
 ) -> None:
-    """Own entries are right, and any other may be anything up to its node's last event."""
+    """Own entries are correct; any other entry may be any counter up to its node's last event."""
     rows: list[Row] = [(event.node, dict(event.clock)) for event in events]
     top = {node: sum(name == node for name, _ in rows) for node, _ in rows}
     for _ in range(rng.randint(1, 5) if len(top) > 1 else 0):

@@ -1,9 +1,9 @@
-"""One fault in a random run of messages, its file in causal order or shuffled: what is named?
+"""One fault in a random run of messages, with its file in causal order or shuffled.
 
-The fault that was put in, with its line and nothing else; where another single fault
-gives the same log (`tests.auditing.explaining` tries them all), the one that docs/audit.md
-says. These logs are larger than those of `tests/auditing/test_causes.py`, and name their
-messages.
+The audit names exactly the injected fault with its line; if another single fault gives the
+same log (`tests.auditing.explaining` tries all of them), it names the fault that docs/audit.md
+prescribes. These logs are larger than those of `tests/auditing/test_causes.py`, and name
+their messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MATCH = "id=msg,send=sent:yes,receive=got:yes"
 
 
 class Line(NamedTuple):
-    """An event as it is written: by identity, so that its line is found after a shuffle."""
+    """An event of the file, compared by identity to find its line after a shuffle."""
 
     node: str
     clock: dict[str, int]
@@ -63,7 +63,7 @@ def run_of_messages(rng: random.Random) -> list[Line]:
 
 
 class Rig:
-    """A run and the places in it; each fault returns the line where it is to be named."""
+    """A run and its events by dot; each fault returns the line that must be named."""
 
     def __init__(self, rng: random.Random, lines: list[Line]) -> None:
         self.rng = rng
@@ -119,7 +119,7 @@ class Rig:
         return line
 
     def too_low(self, line: Line) -> Line | None:
-        """Lower an entry, or take it out: not transitive, or backwards."""
+        """Lower or remove an entry: the clock is not transitive, or goes backwards."""
         names = sorted(line.clock.keys() - {line.node})
         if not names:
             return None
@@ -135,7 +135,7 @@ class Rig:
         return line
 
     def send_unknown(self, line: Line) -> Line | None:
-        """Forget the send of a message, down to what the node knew before."""
+        """Remove the send of a message from a clock, down to the entries known before."""
         if "got" not in line.data:
             return None
         message = line.data["msg"]
@@ -168,7 +168,7 @@ FAULTS: dict[str, tuple[Callable[[Rig, Line], Line | None], set[str]]] = {
 
 
 def spoilt(rng: random.Random, fault: str) -> tuple[list[Line], int, bool]:
-    """Return a log with a fault, its line, and whether messages are to be matched."""
+    """Return a log with a fault, the fault's line, and whether to match messages."""
     for _ in range(10):
         rig = Rig(rng, run_of_messages(rng))
         match = fault == "send unknown" or rng.random() < 0.3
@@ -179,29 +179,29 @@ def spoilt(rng: random.Random, fault: str) -> tuple[list[Line], int, bool]:
     reject()
 
 
-def said_of(lines: list[Line], match: bool) -> list[tuple[int, str]]:
+def findings_of(lines: list[Line], match: bool) -> list[tuple[int, str]]:
     (part,) = examined(log_of(lines), Messages.of(MATCH) if match else None)
     return [(finding.event.line, finding.code) for finding in part.execution.findings]
 
 
 def check(rng: random.Random, fault: str) -> str:
-    """Hold what is said of a log against what was done to it; return how it went."""
+    """Compare the findings for a log with the injected fault; return the kind of outcome."""
     lines, line, match = spoilt(rng, fault)
-    said = said_of(lines, match)
-    if len(said) == 1 and said[0][0] == line and said[0][1] in FAULTS[fault][1]:
+    findings = findings_of(lines, match)
+    if len(findings) == 1 and findings[0][0] == line and findings[0][1] in FAULTS[fault][1]:
         return "named"
     rows: list[Row] = [(node, clock) for node, clock, _ in lines]
     if valid(rows):
-        # Another execution; what its messages contradict is no fault of this class.
-        assert not said
+        # The log is another execution; contradictions of its messages are of another class.
+        assert not findings
         assert fault in ("too low", "too high")
         return "shows nowhere"
-    assert sorted(at for at, _ in said) == named(causes(rows), rows), (line, said)
+    assert sorted(at for at, _ in findings) == named(causes(rows), rows), (line, findings)
     return "ambiguous"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_single_fault_is_named_and_nothing_else(fault: str) -> None:
+def test_single_fault_is_named_and_no_other(fault: str) -> None:
     few, went = sample(35, 2_000), Counter[str]()
 
     @drawn(few)
@@ -251,8 +251,8 @@ CASES = {
         (2, "A004"),
     ),
 }
-"""Shuffled files in which little but the clocks of others tells where an event belongs: node
-and clock of each line, and what is named."""
+"""Shuffled files in which mainly the clocks of other nodes show the place of an event: node
+and clock of each line, and the expected fault."""
 
 
 def lines_of(text: str) -> list[Line]:
@@ -265,21 +265,21 @@ def lines_of(text: str) -> list[Line]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_where_an_event_belongs_its_surroundings_tell(name: str) -> None:
+def test_place_of_a_shuffled_event_is_found_by_the_clocks_of_others(name: str) -> None:
     text, fault = CASES[name]
     lines = lines_of(text)
-    assert said_of(lines, match=False) == [fault]
+    assert findings_of(lines, match=False) == [fault]
     assert valid([(node, clock) for node, clock, _ in lines]) is False
 
 
-def test_an_event_without_its_own_entry_that_others_contradict() -> None:
-    """What such an event knows of itself is its place, not the entry that it lacks."""
+def test_events_without_own_entries_are_named_despite_contradictions() -> None:
+    """The place of such an event decides, not the missing own entry."""
     text = "n1: / n1: n1=2 n2=1 / n2: n1=2 / n2: n1=2 / n1: n1=3"
-    assert [code for _, code in said_of(lines_of(text), match=False)].count("A001") == 3
+    assert [code for _, code in findings_of(lines_of(text), match=False)].count("A001") == 3
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["right after", "elsewhere"])
-def test_a_line_written_twice_or_an_event_that_was_not_counted(after: bool) -> None:
+def test_repeated_own_entry_is_a_duplicate_or_an_uncounted_event(after: bool) -> None:
     counters = [number for number in range(1, 16) if number != 7]
     counters.insert(counters.index(6 if after else 3), 6 if after else 3)
     part, *_ = examined(log_of(("n", {"n": counter}, {}) for counter in counters), None)
@@ -289,16 +289,16 @@ def test_a_line_written_twice_or_an_event_that_was_not_counted(after: bool) -> N
     assert bool(repaired(part).changed) == after
 
 
-def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
-    """By the clocks alone a@2 may be lost; then b would not know the send of its message."""
+def test_messages_distinguish_a_wrong_own_entry_from_a_lost_event() -> None:
+    """By the clocks alone a@2 may be lost, but then b would lack the send of its message."""
     lines = [
         Line("a", {"a": 3}, {"msg": 0, "sent": "yes"}),
         Line("b", {"a": 1, "b": 1}, {"msg": 0, "got": "yes"}),
         Line("a", {"a": 2}, {"msg": 1, "sent": "yes"}),
         Line("c", {"a": 2, "c": 1}, {"msg": 1, "got": "yes"}),
     ]
-    assert said_of(lines, match=False) == [(3, "A004")]
-    assert said_of(lines, match=True) == [(1, "A003")]
+    assert findings_of(lines, match=False) == [(3, "A004")]
+    assert findings_of(lines, match=True) == [(1, "A003")]
     (part,) = examined(log_of(lines), Messages.of(MATCH))
     done = repaired(part)
     assert [item.clock for item in done.items] == [  # type: ignore[union-attr]
@@ -307,7 +307,7 @@ def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
     assert (len(done.changed), done.left) == (1, ())
 
 
-def test_a_repair_gives_a_log_that_can_have_been_meant() -> None:
+def test_repair_gives_a_possible_original_log() -> None:
     repairs = 0
     few = sample(100, 10_000)
 
