@@ -22,10 +22,10 @@ FORGOT = (
 MATCH = "id=msg,send=type:send,receive=type:recv"
 
 
-def test_a_valid_log(ketal: Ketal, write: Write) -> None:
-    said = ketal("audit", write("run.jsonl", RUN))
-    assert said.code == 0
-    assert said.lines == [
+def test_valid_log_has_no_faults(ketal: Ketal, write: Write) -> None:
+    result = ketal("audit", write("run.jsonl", RUN))
+    assert result.code == 0
+    assert result.lines == [
         "3 events of 2 nodes",
         "1 concurrent pair, 2 ordered: 33.3% concurrent",
         "longest causal chain: 2 events",
@@ -34,18 +34,18 @@ def test_a_valid_log(ketal: Ketal, write: Write) -> None:
     ]
 
 
-def test_a_fault_for_a_person(ketal: Ketal, write: Write) -> None:
-    said = ketal("audit", write("log.jsonl", HOLE))
-    assert said.code == 1
-    assert said.lines[0] == ("log.jsonl:2: error[A004]: a@2 is not in the log: a hole before a@3")
-    assert said.lines[1].startswith("  hint: ")
-    assert said.lines[-1] == "1 fault"
+def test_fault_is_printed_with_its_place_and_a_hint(ketal: Ketal, write: Write) -> None:
+    result = ketal("audit", write("log.jsonl", HOLE))
+    assert result.code == 1
+    assert result.lines[0] == ("log.jsonl:2: error[A004]: a@2 is not in the log: a hole before a@3")
+    assert result.lines[1].startswith("  hint: ")
+    assert result.lines[-1] == "1 fault"
 
 
-def test_a_fault_as_json(ketal: Ketal, write: Write) -> None:
-    said = ketal("audit", "--output", "json", write("log.jsonl", HOLE))
-    assert said.code == 1
-    fault, last = said.objects
+def test_fault_is_printed_as_json(ketal: Ketal, write: Write) -> None:
+    result = ketal("audit", "--output", "json", write("log.jsonl", HOLE))
+    assert result.code == 1
+    fault, last = result.objects
     assert {key: fault[key] for key in ("file", "line", "column", "severity", "code", "dot")} == {
         "file": "log.jsonl", "line": 2, "column": 1, "severity": "error", "code": "A004",
         "dot": "a@2",
@@ -56,80 +56,82 @@ def test_a_fault_as_json(ketal: Ketal, write: Write) -> None:
     assert last["statistics"]["events"] == 2
 
 
-def test_messages_and_repair(ketal: Ketal, write: Write) -> None:
+def test_matched_messages_reveal_faults_that_repair_corrects(ketal: Ketal, write: Write) -> None:
     log = write("log.jsonl", FORGOT)
     assert ketal("audit", log).code == 0
     assert ketal("audit", "--match-messages", MATCH, log).code == 1
     words = ("audit", "--match-messages", MATCH, "--repair", "--write", "new.jsonl", log)
-    said = ketal(*words)
-    assert said.code == 1
-    assert "new.jsonl: 3 records, 2 changed, 0 left" in said.lines
-    assert "changed log.jsonl:2: [A009] the entry of a was 0 and is 1" in said.lines
+    result = ketal(*words)
+    assert result.code == 1
+    assert "new.jsonl: 3 records, 2 changed, 0 left" in result.lines
+    assert "changed log.jsonl:2: [A009] the entry of a was 0 and is 1" in result.lines
     assert ketal("audit", "--match-messages", MATCH, "new.jsonl").code == 0
     changed = [o for o in ketal(*words, "--output", "json").objects if "changed" in o]
     assert [(o["line"], o["dot"]) for o in changed] == [(2, "b@1"), (3, "b@2")]
 
 
-def test_a_key_that_fits_no_event_is_said(ketal: Ketal, write: Write) -> None:
-    """A mistyped field would match nothing, in silence."""
+def test_message_key_that_fits_no_event_is_reported(ketal: Ketal, write: Write) -> None:
+    """Otherwise a mistyped field would silently match nothing."""
     log = write("log.jsonl", FORGOT)
     for key, wrong in (("id=msg", "id=mgs"), ("send=type:send", "send=typ:send")):
-        said = ketal("audit", "--match-messages", MATCH.replace(key, wrong), log)
-        assert said.code == 0
-        assert said.err.splitlines() == [
+        result = ketal("audit", "--match-messages", MATCH.replace(key, wrong), log)
+        assert result.code == 0
+        assert result.err.splitlines() == [
             f"ketal: --match-messages: no event fits {wrong}, so no message is matched; "
             "is it the field that the log has?"
         ]
     assert ketal("audit", "--match-messages", MATCH, log).err == ""
 
 
-def test_what_comes_after_the_end_is_rejected(ketal: Ketal, write: Write) -> None:
+def test_event_after_the_end_is_rejected(ketal: Ketal, write: Write) -> None:
     """`ketal run` does the same."""
     end = '{"type":"ketal.end"}\n'
     log = write("log.jsonl", event("a", "x", {"a": 1}) + end + event("a", "x", {"a": 3}))
-    said = ketal("audit", log)
-    assert said.code == 0
-    assert said.lines[0] == "1 event of 1 node"
-    assert said.lines[1] == "1 rejected, the first log.jsonl:3: the execution has ended (ketal.end)"
+    result = ketal("audit", log)
+    assert result.code == 0
+    assert result.lines[0] == "1 event of 1 node"
+    assert (
+        result.lines[1] == "1 rejected, the first log.jsonl:3: the execution has ended (ketal.end)"
+    )
 
 
-def test_a_hole_beside_a_line_that_cannot_be_read(ketal: Ketal, write: Write) -> None:
+def test_hole_beside_an_unreadable_line_mentions_that_line(ketal: Ketal, write: Write) -> None:
     lines = HOLE.splitlines(keepends=True)
-    said = ketal("audit", write("log.jsonl", lines[0] + "{torn\n" + lines[1]))
-    assert said.code == 1
-    assert "log.jsonl:2 could not be read and may be it" in said.lines[1]
-    assert said.lines[3].startswith("1 rejected, the first log.jsonl:2")
+    result = ketal("audit", write("log.jsonl", lines[0] + "{torn\n" + lines[1]))
+    assert result.code == 1
+    assert "log.jsonl:2 could not be read and may be it" in result.lines[1]
+    assert result.lines[3].startswith("1 rejected, the first log.jsonl:2")
 
 
-def test_clocks_are_rebuilt_and_kept(ketal: Ketal, write: Write) -> None:
+def test_rebuilt_clocks_are_written_by_repair(ketal: Ketal, write: Write) -> None:
     bare = "".join(
         json.dumps({key: value for key, value in json.loads(line).items() if key != "clock"}) + "\n"
         for line in FORGOT.splitlines()
     )
     log = write("bare.jsonl", bare)
     assert ketal("audit", log).code == 1
-    said = ketal("audit", "--rebuild", MATCH, "--repair", "--write", "stamped.jsonl", log)
-    assert said.code == 0
+    result = ketal("audit", "--rebuild", MATCH, "--repair", "--write", "stamped.jsonl", log)
+    assert result.code == 0
     assert ketal("audit", "--match-messages", MATCH, "stamped.jsonl").code == 0
 
 
-def test_traces(ketal: Ketal, write: Write) -> None:
+def test_zipkin_trace_is_audited(ketal: Ketal, write: Write) -> None:
     span = {"traceId": "a" * 16, "id": "1", "timestamp": 5, "duration": 2}
     log = write("z.json", json.dumps([span | {"localEndpoint": {"serviceName": "shop"}}]))
-    said = ketal("audit", "--format", "zipkin", log)
-    assert said.code == 0
-    assert said.lines[0] == "2 events of 1 node"
+    result = ketal("audit", "--format", "zipkin", log)
+    assert result.code == 0
+    assert result.lines[0] == "2 events of 1 node"
 
 
-def test_what_can_be_one_way_only_is_corrected_and_said(ketal: Ketal, write: Write) -> None:
+def test_unambiguous_fault_is_corrected_and_reported(ketal: Ketal, write: Write) -> None:
     lines = [event("a", "x", {"a": n}) for n in (1, 2, 3, 4)]
     wrong = event("a", "x", {"a": 9, "b": 1})
     log = write("log.jsonl", "".join([*lines[:2], wrong, lines[3], lines[3], "{torn\n"]))
-    said = ketal("audit", "--repair", "--write", "new.jsonl", log)
-    assert said.code == 1
-    assert said.lines[0].startswith("log.jsonl:3: error[A003]: the own entry of a is too large")
-    assert said.lines[2].startswith("log.jsonl:3: error[A007]: a@3 refers to b@1")
-    rest = said.lines[4:]
+    result = ketal("audit", "--repair", "--write", "new.jsonl", log)
+    assert result.code == 1
+    assert result.lines[0].startswith("log.jsonl:3: error[A003]: the own entry of a is too large")
+    assert result.lines[2].startswith("log.jsonl:3: error[A007]: a@3 refers to b@1")
+    rest = result.lines[4:]
     changed = (
         "changed log.jsonl:3: [A003] the entry of a was 9 and is 3; the entry of b was 1 and is 0"
     )
@@ -142,11 +144,13 @@ def test_what_can_be_one_way_only_is_corrected_and_said(ketal: Ketal, write: Wri
     assert ketal("audit", "new.jsonl").code == 0
 
 
-def test_a_restart_is_said_once_and_named(ketal: Ketal, write: Write) -> None:
+def test_restart_is_reported_once_and_named(ketal: Ketal, write: Write) -> None:
     again = "".join(event("a", kind, {"a": n}) for kind in ("x", "y") for n in (1, 2, 3))
-    said = ketal("audit", "--output", "json", "--repair", "--write", "new.jsonl", write("a", again))
-    assert said.code == 1
-    fault, *changed, last = said.objects
+    result = ketal(
+        "audit", "--output", "json", "--repair", "--write", "new.jsonl", write("a", again)
+    )
+    assert result.code == 1
+    fault, *changed, last = result.objects
     assert (fault["line"], fault["code"], fault["dot"]) == (4, "A011", "a#2@1")
     assert [(one["line"], one["dot"]) for one in changed] == [
         (4, "a#2@1"), (5, "a#2@2"), (6, "a#2@3"),
@@ -155,17 +159,17 @@ def test_a_restart_is_said_once_and_named(ketal: Ketal, write: Write) -> None:
     assert ketal("audit", "new.jsonl").code == 0
 
 
-def test_packed_data_that_ends_early(ketal: Ketal, write: Write) -> None:
+def test_truncated_gzip_log_is_reported(ketal: Ketal, write: Write) -> None:
     text = "".join(event("a", str(n), {"a": n}) for n in range(1, 2_000))
     packed = gzip.compress(text.encode())
-    said = ketal("audit", write("log.jsonl.gz", packed[: len(packed) // 2]))
-    assert said.code == 0
-    assert "the gzip data ends early" in said.lines[1]
-    assert said.lines[-1].startswith("no faults")
+    result = ketal("audit", write("log.jsonl.gz", packed[: len(packed) // 2]))
+    assert result.code == 0
+    assert "the gzip data ends early" in result.lines[1]
+    assert result.lines[-1].startswith("no faults")
 
 
 @pytest.mark.parametrize("words", [("audit",), ("view",), ("explain", "p.ketal")])
-def test_ctrl_c_says_that_nothing_was_judged(
+def test_ctrl_c_reports_that_nothing_was_judged(
     words: tuple[str, ...], start: Callable[..., subprocess.Popen[str]], write: Write
 ) -> None:
     write("p.ketal", CONFLICT)
@@ -195,20 +199,24 @@ def test_ctrl_c_says_that_nothing_was_judged(
         (("--repair", "--write", "no/where.jsonl", "log.jsonl"), "cannot write"),
     ],
 )
-def test_what_cannot_run(ketal: Ketal, write: Write, words: tuple[str, ...], why: str) -> None:
+def test_unusable_arguments_or_logs_are_an_error(
+    ketal: Ketal, write: Write, words: tuple[str, ...], why: str
+) -> None:
     write("log.jsonl", HOLE)
     write("empty.jsonl", "")
     write("bad.jsonl", "nonsense\n")
     Path("folder").mkdir()
-    said = ketal("audit", *words)
-    assert said.code == 2
-    assert why in said.err
-    assert (said.out == "") or words == ("bad.jsonl",) or words == ("empty.jsonl",)
-    assert "no faults" not in said.out
+    result = ketal("audit", *words)
+    assert result.code == 2
+    assert why in result.err
+    assert (result.out == "") or words == ("bad.jsonl",) or words == ("empty.jsonl",)
+    assert "no faults" not in result.out
 
 
-def test_several_executions_are_repaired_each_to_a_file(ketal: Ketal, write: Write) -> None:
-    """The clocks of one are corrected, those of the other were right; the lines are the log's."""
+def test_each_of_several_executions_is_repaired_into_its_own_file(
+    ketal: Ketal, write: Write
+) -> None:
+    """The clocks of one execution are corrected, the other was correct; lines are of the log."""
     log = write(
         "log.txt",
         "== one ==\na {'a':1} x\na {'a':9} x\na {'a':3} x\n== two ==\na {'a':1} y\n".replace(
@@ -219,10 +227,10 @@ def test_several_executions_are_repaired_each_to_a_file(ketal: Ketal, write: Wri
         "audit", "--regex", r"(?<host>\S+) (?<clock>\{.*\}) (?<event>\w+)",
         "--delimiter", "^== (?<trace>.*) ==$", "--repair", "--write", "new.jsonl", log,
     )  # fmt: skip
-    said = ketal(*words)
-    assert said.code == 1
-    assert "changed log.txt:3: [A003] the entry of a was 9 and is 2" in said.lines
-    assert said.lines[-2:] == [
+    result = ketal(*words)
+    assert result.code == 1
+    assert "changed log.txt:3: [A003] the entry of a was 9 and is 2" in result.lines
+    assert result.lines[-2:] == [
         "new.1.jsonl: 3 records, 1 changed, 0 left (execution one)",
         "new.2.jsonl: 1 record, 0 changed, 0 left (execution two)",
     ]
@@ -238,7 +246,7 @@ def test_several_executions_are_repaired_each_to_a_file(ketal: Ketal, write: Wri
     assert "write over" in over.err
 
 
-def test_what_was_missing_to_rebuild_clocks_is_said(ketal: Ketal, write: Write) -> None:
+def test_unmatched_messages_of_a_rebuild_are_reported(ketal: Ketal, write: Write) -> None:
     rows: list[dict[str, object]] = [
         {"node": "a", "type": "send", "msg": 1}, {"node": "b", "type": "recv", "msg": 2},
         {"node": "b", "type": "recv", "msg": 3}, {"node": "c", "type": "send", "msg": 4},
@@ -250,23 +258,23 @@ def test_what_was_missing_to_rebuild_clocks_is_said(ketal: Ketal, write: Write) 
         ("audit",), ("run", pattern), ("run", "--live", pattern), ("explain", pattern),
         ("view", "--write", "run.html"),
     ):  # fmt: skip
-        said = ketal(*words, "--rebuild", MATCH, log)
-        assert said.err.splitlines() == [
+        result = ketal(*words, "--rebuild", MATCH, log)
+        assert result.err.splitlines() == [
             "ketal: clocks rebuilt: 2 receives whose send is not in the log; "
             "what is not there orders nothing",
             "ketal: clocks rebuilt: 1 receive of a message that several events send; "
             "what is not there orders nothing",
         ]
-    # A send that nobody receives is fine.
+    # A send without a receive is no fault.
     sends = [rows[0], rows[4], rows[5]]
     fine = write("fine.jsonl", "".join(json.dumps(row) + "\n" for row in sends))
     assert ketal("audit", "--rebuild", MATCH, fine).err == ""
-    # A kind of event that there is none of is a name that is mistyped, most likely.
+    # A key that fits no event is most likely mistyped.
     bare = write("sends.jsonl", json.dumps(rows[0]) + "\n")
     assert ketal("audit", "--rebuild", MATCH, bare).err == (
         "ketal: clocks rebuilt: no event fits receive=type:recv; what is not there orders nothing\n"
     )
-    # The same keys for both are reported once, others each.
+    # The same keys for rebuild and audit are reported once, different keys each.
     twice = ketal("audit", "--rebuild", MATCH, "--match-messages", MATCH, bare).err
     assert twice.count("no event fits") == 1
     other = MATCH.replace("id=msg", "id=mgs")

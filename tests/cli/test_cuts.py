@@ -1,4 +1,4 @@
-"""`ketal cuts`: the numbers for a person and as JSON, the picture, and the exit code."""
+"""`ketal cuts`: the numbers as text and as JSON, the picture, and the exit code."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ TWO_WORDS = [
 ]
 
 
-def test_a_person_is_shown_the_numbers(ketal: Ketal, write: Write) -> None:
-    said = ketal("cuts", write("run.jsonl", RUN))
-    assert (said.code, said.out, said.err) == (0, SHOWN, "")
+def test_cuts_prints_its_numbers(ketal: Ketal, write: Write) -> None:
+    result = ketal("cuts", write("run.jsonl", RUN))
+    assert (result.code, result.out, result.err) == (0, SHOWN, "")
 
 
-def test_json_is_one_object_with_whole_numbers(ketal: Ketal, write: Write) -> None:
-    said = ketal("cuts", "--output", "json", write("run.jsonl", RUN + "torn\n"))
-    assert said.code == 0
-    assert said.objects == [
+def test_cuts_prints_one_json_object(ketal: Ketal, write: Write) -> None:
+    result = ketal("cuts", "--output", "json", write("run.jsonl", RUN + "torn\n"))
+    assert result.code == 0
+    assert result.objects == [
         {
             "cuts": {
                 "executions": [
@@ -53,20 +53,20 @@ def test_json_is_one_object_with_whole_numbers(ketal: Ketal, write: Write) -> No
     ]
 
 
-def test_json_has_every_digit(ketal: Ketal, write: Write) -> None:
+def test_json_has_all_digits_of_large_numbers(ketal: Ketal, write: Write) -> None:
     lines = [event(f"n{n}", "x", {f"n{n}": c}) for n in range(3) for c in range(1, 4_001)]
-    said = ketal("cuts", "--output", "json", write("wide.jsonl", "".join(lines)))
-    assert said.code == 0
-    text = said.out.split('"linear_extensions":')[1].split(",")[0]
+    result = ketal("cuts", "--output", "json", write("wide.jsonl", "".join(lines)))
+    assert result.code == 0
+    text = result.out.split('"linear_extensions":')[1].split(",")[0]
     assert text.isdigit()
     assert len(text) > 5_000
-    assert f'"cuts":{4_001**3},' in said.out
+    assert f'"cuts":{4_001**3},' in result.out
 
 
-def test_each_execution_is_named_and_one_can_be_picked(ketal: Ketal, write: Write) -> None:
+def test_each_execution_is_listed_and_one_can_be_selected(ketal: Ketal, write: Write) -> None:
     log = write("two.log", TWO)
-    said = ketal("cuts", *TWO_WORDS, log)
-    assert said.out == (
+    result = ketal("cuts", *TWO_WORDS, log)
+    assert result.out == (
         "execution          one\nevents             1, nodes 1\n"
         "consistent cuts    2\nlinear extensions  1\n\n"
         "execution          two\nevents             2, nodes 2\n"
@@ -80,23 +80,23 @@ def test_each_execution_is_named_and_one_can_be_picked(ketal: Ketal, write: Writ
     assert none.err == "ketal: there is no execution 'three'; the log has one, two\n"
 
 
-def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:
+def test_number_cut_by_a_limit_names_it(ketal: Ketal, write: Write) -> None:
     lines = [
         event("a", "x", {"a": 1}),
         event("a", "x", {"a": 2}),
         event("b", "x", {"b": 1}),
         event("b", "x", {"a": 1, "b": 2}),
     ]
-    said = ketal("cuts", "--limit", "counted_cuts_max=3", write("n.jsonl", "".join(lines)))
-    assert said.code == 0
-    assert "more than 4 (limit counted_cuts_max)" in said.lines[1]
-    assert said.lines[2].startswith("linear extensions  at least ")
+    result = ketal("cuts", "--limit", "counted_cuts_max=3", write("n.jsonl", "".join(lines)))
+    assert result.code == 0
+    assert "more than 4 (limit counted_cuts_max)" in result.lines[1]
+    assert result.lines[2].startswith("linear extensions  at least ")
 
 
 # --- pictures -----------------------------------------------------------------
 
 
-def test_a_name_says_what_is_drawn_and_to_says_it_too(ketal: Ketal, write: Write) -> None:
+def test_form_of_the_picture_is_set_by_file_name_or_option(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", RUN)
     assert ketal("cuts", "--write", "lattice.svg", log).out == ""
     drawn = ketal("cuts", "--to", "svg", log)
@@ -117,19 +117,19 @@ def test_a_name_says_what_is_drawn_and_to_says_it_too(ketal: Ketal, write: Write
         (["--write", "run.jsonl"], "would write over what is read"),
     ],
 )
-def test_what_cannot_be_drawn_is_an_error(
+def test_lattice_that_cannot_be_drawn_is_an_error(
     words: list[str], reason: str, ketal: Ketal, write: Write
 ) -> None:
-    said = ketal("cuts", *words, write("run.jsonl", RUN))
-    assert (said.code, said.out) == (2, "")
-    assert reason in said.err
+    result = ketal("cuts", *words, write("run.jsonl", RUN))
+    assert (result.code, result.out) == (2, "")
+    assert reason in result.err
     assert not Path("lattice.png").exists()
 
 
 # --- exit codes -----------------------------------------------------------------
 
 
-def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> None:
+def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     empty = ketal("cuts", write("empty.jsonl", ""))
     assert (empty.code, empty.out) == (2, "")
     assert empty.err == "ketal: no event was read: there is none in empty.jsonl\n"
@@ -138,11 +138,11 @@ def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> 
     assert bad.err.startswith("ketal: no event was read: 2 records were all rejected; the first is")
 
 
-def test_clocks_of_no_execution_name_the_auditor(ketal: Ketal, write: Write) -> None:
+def test_impossible_clocks_are_an_error_that_names_the_audit(ketal: Ketal, write: Write) -> None:
     lines = [event("a", "x", {"a": 1, "c": 9}), event("b", "x", {"a": 1, "b": 1})]
-    said = ketal("cuts", write("bad.jsonl", "".join(lines)))
-    assert (said.code, said.out) == (2, "")
-    assert "`ketal audit` says what is wrong" in said.err
+    result = ketal("cuts", write("bad.jsonl", "".join(lines)))
+    assert (result.code, result.out) == (2, "")
+    assert "`ketal audit` says what is wrong" in result.err
 
 
 def test_ctrl_c_ends_with_its_exit_code(
@@ -152,12 +152,12 @@ def test_ctrl_c_ends_with_its_exit_code(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ketal.explanation.cuts.cut_report.count_cuts", interrupted)
-    said = ketal("cuts", write("run.jsonl", RUN))
-    assert (said.code, said.out) == (INTERRUPTED, "")
-    assert said.err == "ketal: interrupted: the cuts were not counted to their end\n"
+    result = ketal("cuts", write("run.jsonl", RUN))
+    assert (result.code, result.out) == (INTERRUPTED, "")
+    assert result.err == "ketal: interrupted: the cuts were not counted to their end\n"
 
 
-def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
+def test_file_name_that_is_not_utf8(ketal: Ketal, write: Write) -> None:
     log = write("run\udcff.jsonl", RUN + "rubbish\n")
     (cuts,) = ketal("cuts", "--output", "json", log).objects
     assert cuts["cuts"]["first_rejected"].startswith("run\udcff.jsonl:4: ")

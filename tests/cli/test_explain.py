@@ -25,26 +25,26 @@ match Conflict (key=x): First=a@1, Second=b@1
 def test_each_verdict_is_explained_with_the_places_of_its_events(
     ketal: Ketal, write: Write
 ) -> None:
-    said = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", TWO))
-    assert (said.code, said.out, said.err) == (0, EXPLAINED, "")
+    result = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", TWO))
+    assert (result.code, result.out, result.err) == (0, EXPLAINED, "")
 
 
-def test_json_is_an_object_for_each_verdict(ketal: Ketal, write: Write) -> None:
+def test_json_has_one_object_per_verdict(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", PHASES), write("run.jsonl", OPEN)
-    (said,) = ketal("explain", "--output", "json", pattern, log).objects
-    assert said["verdict"]["event"] == "n@2"
-    assert said["event"] == {"event": "n@2", "type": "open", "place": "run.jsonl:2"}
-    (run,) = said["runs"]
+    (result,) = ketal("explain", "--output", "json", pattern, log).objects
+    assert result["verdict"]["event"] == "n@2"
+    assert result["event"] == {"event": "n@2", "type": "open", "place": "run.jsonl:2"}
+    (run,) = result["runs"]
     assert run["taken"] == [
         {"step": "Open", "event": "n@1", "type": "open", "place": "run.jsonl:1"}
     ]
     assert [(step["step"], step["holds"]) for step in run["steps"]] == [("Close", False)]
 
 
-def test_an_event_is_explained_in_every_pattern(ketal: Ketal, write: Write) -> None:
+def test_event_is_explained_under_every_pattern(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CONFLICT + PHASES), write("run.jsonl", TWO + OPEN)
-    said = ketal("explain", "--event", "n@1", pattern, log)
-    assert said.lines == [
+    result = ketal("explain", "--event", "n@1", pattern, log)
+    assert result.lines == [
         "Conflict: n@1 open (run.jsonl:3)",
         "  it is no event of the pattern:",
         '    type == "write" fails: type is "open"',
@@ -53,56 +53,57 @@ def test_an_event_is_explained_in_every_pattern(ketal: Ketal, write: Write) -> N
         "  in q0, with nothing taken yet:",
         "    it is Open",
     ]
-    said = ketal("explain", "--event", "n@9", pattern, log)
-    assert (said.code, said.out) == (2, "")
+    result = ketal("explain", "--event", "n@9", pattern, log)
+    assert (result.code, result.out) == (2, "")
     assert (
-        "no run was offered an event n@9, and the log has none; near it the log has n@2" in said.err
+        "no run was offered an event n@9, and the log has none; near it the log has n@2"
+        in result.err
     )
 
 
-def test_a_count_may_be_of_any_size_and_a_limit_the_largest(ketal: Ketal, write: Write) -> None:
+def test_first_and_limits_accept_very_large_numbers(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
     assert ketal("explain", "--first", "9" * 25, pattern, log).out == EXPLAINED
     most = sys.maxsize
     none = write("none.ketal", CONFLICT.replace("Conc(Write)", "Causal(Write)"))
     words = ("--limit", f"explained_runs_max={most}", "--limit", f"near_misses_max={most}")
     for more in ((pattern, log, "--event", "b@1"), (none, log)):
-        said = ketal("explain", *more)
-        assert (said.code, said.err) == (0, "")
-        assert ketal("explain", *words, *more).out == said.out
+        result = ketal("explain", *more)
+        assert (result.code, result.err) == (0, "")
+        assert ketal("explain", *words, *more).out == result.out
 
 
-def test_so_many_verdicts_are_explained_and_the_rest_is_counted(ketal: Ketal, write: Write) -> None:
+def test_first_verdicts_are_explained_and_the_rest_is_counted(ketal: Ketal, write: Write) -> None:
     log = write(
         "run.jsonl", "".join(event(f"n{n}", "write", {f"n{n}": 1}, key=1) for n in range(6))
     )
     pattern = write("p.ketal", CONFLICT)
-    said = ketal("explain", pattern, log)
-    assert said.out.count("match Conflict") == 10
-    assert "5 verdicts more; --first N or --verdict ID explains others" in said.err
+    result = ketal("explain", pattern, log)
+    assert result.out.count("match Conflict") == 10
+    assert "5 verdicts more; --first N or --verdict ID explains others" in result.err
     found = ketal("run", "--output", "json", pattern, log).objects[:-1]
     for one in found:
         del one["places"]
-        said = ketal("explain", "--verdict", one["id"], "--output", "json", pattern, log)
-        assert [shown["verdict"] for shown in said.objects] == [one]
+        result = ketal("explain", "--verdict", one["id"], "--output", "json", pattern, log)
+        assert [shown["verdict"] for shown in result.objects] == [one]
 
 
 CHECKED = 'pattern Writes { event Write = type == "write"; check Write*; }'
 
 
-def test_without_a_verdict_it_says_what_to_do(ketal: Ketal, write: Write) -> None:
+def test_log_without_a_verdict_gets_a_hint(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CHECKED), write("run.jsonl", TWO)
-    said = ketal("explain", pattern, log)
-    assert (said.code, said.out) == (0, "")
-    assert "there is no verdict to explain" in said.err
-    said = ketal("explain", "--verdict", "abc", pattern, log)
-    assert said.code == 2
-    assert "no verdict has an id that begins with 'abc'" in said.err
+    result = ketal("explain", pattern, log)
+    assert (result.code, result.out) == (0, "")
+    assert "there is no verdict to explain" in result.err
+    result = ketal("explain", "--verdict", "abc", pattern, log)
+    assert result.code == 2
+    assert "no verdict has an id that begins with 'abc'" in result.err
 
 
-def test_of_a_find_that_judged_nothing_it_says_why(ketal: Ketal, write: Write) -> None:
-    said = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", OPEN))
-    assert (said.code, said.lines) == (
+def test_find_that_judged_no_event_is_explained(ketal: Ketal, write: Write) -> None:
+    result = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", OPEN))
+    assert (result.code, result.lines) == (
         0,
         [
             "Conflict: no match",
@@ -113,62 +114,62 @@ def test_of_a_find_that_judged_nothing_it_says_why(ketal: Ketal, write: Write) -
         ],
     )
     keyless = event("a", "write", {"a": 1})
-    said = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", keyless))
-    assert "    1 event lacks the key of `partition by`" in said.lines
+    result = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", keyless))
+    assert "    1 event lacks the key of `partition by`" in result.lines
 
 
-def test_matches_that_are_only_counted_are_no_lack_of_matches(ketal: Ketal, write: Write) -> None:
+def test_counted_matches_are_not_reported_as_no_match(ketal: Ketal, write: Write) -> None:
     counted = CONFLICT.replace("find any First Second;", "find any First Second; return count;")
-    said = ketal("explain", write("p.ketal", counted), write("run.jsonl", TWO))
-    assert (said.code, said.out) == (0, "")
-    assert "the matches of Conflict are counted and not listed (return count)" in said.err
-    assert "no match" not in said.err
+    result = ketal("explain", write("p.ketal", counted), write("run.jsonl", TWO))
+    assert (result.code, result.out) == (0, "")
+    assert "the matches of Conflict are counted and not listed (return count)" in result.err
+    assert "no match" not in result.err
 
 
-def test_a_log_without_events_cannot_be_explained(ketal: Ketal, write: Write) -> None:
-    said = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", "nonsense\n"))
-    assert said.code == 2
-    assert "run.jsonl:1" in said.err
+def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
+    result = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", "nonsense\n"))
+    assert result.code == 2
+    assert "run.jsonl:1" in result.err
 
 
-def test_what_was_not_read_is_counted_beside_what_is_explained(ketal: Ketal, write: Write) -> None:
-    """Why a verdict is absent may be in a line that was cut."""
+def test_rejected_records_are_counted_beside_explanations(ketal: Ketal, write: Write) -> None:
+    """A damaged line may be the reason why a verdict is absent."""
     log = write("run.jsonl", TWO + "nonsense\n" + TWO[:20])
-    said = ketal("explain", write("p.ketal", CONFLICT), log)
-    assert (said.code, said.out) == (0, EXPLAINED)
-    assert said.err.startswith("ketal: 2 records were rejected; the first is run.jsonl:3: ")
+    result = ketal("explain", write("p.ketal", CONFLICT), log)
+    assert (result.code, result.out) == (0, EXPLAINED)
+    assert result.err.startswith("ketal: 2 records were rejected; the first is run.jsonl:3: ")
 
 
-def test_run_says_beside_each_verdict_why(ketal: Ketal, write: Write) -> None:
-    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
-    said = ketal("run", "--explain", "--fail-on", "match", pattern, log)
-    assert (said.code, said.out) == (1, EXPLAINED + "2 read = 2 accepted\nConflict: 1 match\n")
-    plain = ketal("run", "--output", "json", pattern, log).objects
-    told = ketal("run", "--explain", "--output", "json", pattern, log).objects
-    assert told[0].pop("explanation")["pairs"][0]["order"] == "concurrent"
-    assert told == plain
-
-
-def test_run_explains_a_whole_log_only(ketal: Ketal, write: Write) -> None:
-    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
-    for option, other in itertools.product(("--explain", "--show"), ("--live", "--trace")):
-        said = ketal("run", option, other, pattern, log)
-        assert said.code == 2
-        assert f"{option} is of a whole log; it does not go with {other}" in said.err
-
-
-def test_count_goes_with_nothing_that_stands_beside_verdicts(ketal: Ketal, write: Write) -> None:
-    """They were ignored in silence, and `--trace` with them."""
-    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
-    for option in ("--explain", "--show", "--trace"):
-        said = ketal("run", "--count", option, pattern, log)
-        assert (said.code, said.out) == (2, "")
-        assert f"{option} is of what stands before the summary" in said.err
-
-
-def test_a_run_of_a_node_that_numbers_its_incarnations_has_its_places(
+def test_run_with_explain_prints_an_explanation_below_each_verdict(
     ketal: Ketal, write: Write
 ) -> None:
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
+    result = ketal("run", "--explain", "--fail-on", "match", pattern, log)
+    assert (result.code, result.out) == (1, EXPLAINED + "2 read = 2 accepted\nConflict: 1 match\n")
+    plain = ketal("run", "--output", "json", pattern, log).objects
+    explained = ketal("run", "--explain", "--output", "json", pattern, log).objects
+    assert explained[0].pop("explanation")["pairs"][0]["order"] == "concurrent"
+    assert explained == plain
+
+
+def test_run_refuses_explain_with_live_or_trace(ketal: Ketal, write: Write) -> None:
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
+    for option, other in itertools.product(("--explain", "--show"), ("--live", "--trace")):
+        result = ketal("run", option, other, pattern, log)
+        assert result.code == 2
+        assert f"{option} is of a whole log; it does not go with {other}" in result.err
+
+
+def test_count_is_refused_with_options_that_add_to_verdicts(ketal: Ketal, write: Write) -> None:
+    """These options, and `--trace`, were once silently ignored."""
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
+    for option in ("--explain", "--show", "--trace"):
+        result = ketal("run", "--count", option, pattern, log)
+        assert (result.code, result.out) == (2, "")
+        assert f"{option} is of what stands before the summary" in result.err
+
+
+def test_numbered_incarnations_have_their_own_places(ketal: Ketal, write: Write) -> None:
     second = event("a", "write", {"a": 1}, key="x", incarnation=2)
     first = event("a", "write", {"a": 1}, key="x")
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", second + first)
@@ -183,8 +184,8 @@ def test_a_run_of_a_node_that_numbers_its_incarnations_has_its_places(
 def test_run_draws_the_events_around_each_verdict(ketal: Ketal, write: Write) -> None:
     late = event("b", "write", {"a": 1, "b": 2}, key="x")
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO + late)
-    said = ketal("run", "--show", pattern, log)
-    assert (said.code, said.lines) == (
+    result = ketal("run", "--show", pattern, log)
+    assert (result.code, result.lines) == (
         0,
         [
             "match Conflict (key=x): First=a@1, Second=b@1 (run.jsonl:1, run.jsonl:2)",
@@ -196,12 +197,12 @@ def test_run_draws_the_events_around_each_verdict(ketal: Ketal, write: Write) ->
         ],
     )
     both = ketal("run", "--show", "--explain", pattern, log).lines
-    assert [line for line in both if line in said.lines[1:]] == said.lines[1:]
+    assert [line for line in both if line in result.lines[1:]] == result.lines[1:]
     assert ketal("run", "--show", "--output", "json", pattern, log).code == 2
 
 
-def test_the_pattern_may_be_standard_input(ketal: Ketal, write: Write) -> None:
-    said = ketal("explain", "-", write("run.jsonl", TWO), stdin=CONFLICT)
-    assert (said.code, said.out) == (0, EXPLAINED)
-    said = ketal("explain", "-", "-", stdin=CONFLICT)
-    assert said.code == 2
+def test_pattern_can_be_read_from_standard_input(ketal: Ketal, write: Write) -> None:
+    result = ketal("explain", "-", write("run.jsonl", TWO), stdin=CONFLICT)
+    assert (result.code, result.out) == (0, EXPLAINED)
+    result = ketal("explain", "-", "-", stdin=CONFLICT)
+    assert result.code == 2

@@ -19,16 +19,16 @@ def files(write: Write) -> None:
     write("good.ketal", CONFLICT)
 
 
-def test_in_place(ketal: Ketal, tmp_path: Path) -> None:
-    said = ketal("fmt", "ugly.ketal", "good.ketal")
-    assert (said.code, said.out) == (0, "formatted ugly.ketal\n")
+def test_file_is_formatted_in_place(ketal: Ketal, tmp_path: Path) -> None:
+    result = ketal("fmt", "ugly.ketal", "good.ketal")
+    assert (result.code, result.out) == (0, "formatted ugly.ketal\n")
     assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT
     assert (tmp_path / "good.ketal").read_text() == CONFLICT
     assert ketal("fmt", "ugly.ketal").out == ""
     assert sorted(os.listdir(tmp_path)) == ["good.ketal", "ugly.ketal"]
 
 
-def test_the_mode_and_a_link_are_kept(ketal: Ketal, tmp_path: Path) -> None:
+def test_file_mode_and_symbolic_link_are_kept(ketal: Ketal, tmp_path: Path) -> None:
     (tmp_path / "ugly.ketal").chmod(0o640)
     (tmp_path / "link.ketal").symlink_to("ugly.ketal")
     assert ketal("fmt", "link.ketal").code == 0
@@ -37,18 +37,18 @@ def test_the_mode_and_a_link_are_kept(ketal: Ketal, tmp_path: Path) -> None:
     assert (tmp_path / "ugly.ketal").stat().st_mode & 0o777 == 0o640
 
 
-def test_check(ketal: Ketal, tmp_path: Path) -> None:
-    said = ketal("fmt", "--check", "ugly.ketal", "good.ketal")
-    assert (said.code, said.out) == (1, "would format ugly.ketal\n")
+def test_check_names_files_without_changing_them(ketal: Ketal, tmp_path: Path) -> None:
+    result = ketal("fmt", "--check", "ugly.ketal", "good.ketal")
+    assert (result.code, result.out) == (1, "would format ugly.ketal\n")
     assert (tmp_path / "ugly.ketal").read_text() == UGLY
     assert ketal("fmt", "--check", "good.ketal").code == 0
 
 
-def test_diff(ketal: Ketal, tmp_path: Path, write: Write) -> None:
-    said = ketal("fmt", "--diff", "ugly.ketal")
-    assert said.code == 0
-    assert said.lines[:2] == ["--- ugly.ketal", "+++ ugly.ketal"]
-    assert "+    check (Open Close)*;" in said.lines
+def test_diff_is_printed_without_changing_files(ketal: Ketal, tmp_path: Path, write: Write) -> None:
+    result = ketal("fmt", "--diff", "ugly.ketal")
+    assert result.code == 0
+    assert result.lines[:2] == ["--- ugly.ketal", "+++ ugly.ketal"]
+    assert "+    check (Open Close)*;" in result.lines
     assert (tmp_path / "ugly.ketal").read_text() == UGLY
     assert ketal("fmt", "--diff", "good.ketal").out == ""
     write("end.ketal", CONFLICT[:-1])
@@ -56,20 +56,20 @@ def test_diff(ketal: Ketal, tmp_path: Path, write: Write) -> None:
     assert ketal("fmt", "--diff", "--check", "ugly.ketal").code == 1
 
 
-def test_a_filter(ketal: Ketal) -> None:
-    said = ketal("fmt", "-", stdin=UGLY)
-    assert (said.code, said.out) == (0, LAID_OUT)
+def test_standard_input_is_formatted_to_standard_output(ketal: Ketal) -> None:
+    result = ketal("fmt", "-", stdin=UGLY)
+    assert (result.code, result.out) == (0, LAID_OUT)
     assert ketal("fmt", "-", stdin=CONFLICT).out == CONFLICT
     assert ketal("fmt", "--check", "-", stdin=UGLY).out == "would format <stdin>\n"
 
 
-def test_a_file_that_does_not_parse_is_left_as_it_is(
+def test_file_that_does_not_parse_is_not_changed(
     ketal: Ketal, tmp_path: Path, write: Write
 ) -> None:
     write("bad.ketal", "pattern P { check ; }")
-    said = ketal("fmt", "bad.ketal", "none.ketal", "ugly.ketal")
-    assert said.code == 2
-    assert said.err.startswith("bad.ketal:1:")
-    assert "none.ketal: No such file" in said.err
+    result = ketal("fmt", "bad.ketal", "none.ketal", "ugly.ketal")
+    assert result.code == 2
+    assert result.err.startswith("bad.ketal:1:")
+    assert "none.ketal: No such file" in result.err
     assert (tmp_path / "bad.ketal").read_text() == "pattern P { check ; }"
     assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT

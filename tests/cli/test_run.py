@@ -30,19 +30,19 @@ def files(write: Write) -> None:
     write("broken.jsonl", BROKEN)
 
 
-def test_human_says_a_verdict_a_line_and_a_summary_that_adds_up(ketal: Ketal) -> None:
-    said = ketal("run", "conflict.ketal", "run.jsonl")
-    assert said.lines == [
+def test_text_output_has_a_line_per_verdict_and_a_summary(ketal: Ketal) -> None:
+    result = ketal("run", "conflict.ketal", "run.jsonl")
+    assert result.lines == [
         "match Conflict (key=x): First=a@1, Second=b@1 (run.jsonl:1, run.jsonl:2)",
         "3 read = 3 accepted",
         "Conflict: 1 match",
     ]
-    assert (said.code, said.err) == (0, "")
+    assert (result.code, result.err) == (0, "")
 
 
-def test_json_says_a_verdict_a_line_then_the_summary(ketal: Ketal) -> None:
-    said = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json")
-    match, summary = said.objects
+def test_json_output_has_a_line_per_verdict_and_then_the_summary(ketal: Ketal) -> None:
+    result = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json")
+    match, summary = result.objects
     assert match == {
         "verdict": "match",
         "pattern": "Conflict",
@@ -65,11 +65,11 @@ def test_json_says_a_verdict_a_line_then_the_summary(ketal: Ketal) -> None:
     }
 
 
-def test_a_violation_exits_with_one(ketal: Ketal) -> None:
-    said = ketal("run", "phases.ketal", "broken.jsonl")
-    assert said.code == 1
-    assert said.lines[0].startswith("violation Phases: a@2 open")
-    assert said.lines[1:] == [
+def test_violation_has_exit_code_one(ketal: Ketal) -> None:
+    result = ketal("run", "phases.ketal", "broken.jsonl")
+    assert result.code == 1
+    assert result.lines[0].startswith("violation Phases: a@2 open")
+    assert result.lines[1:] == [
         "3 read = 3 accepted",
         "Phases: 1 violation",
         "Phases: not judged: 1 event after a violation that halted their run "
@@ -77,12 +77,12 @@ def test_a_violation_exits_with_one(ketal: Ketal) -> None:
     ]
 
 
-def test_a_check_that_holds_says_so(ketal: Ketal) -> None:
-    said = ketal("run", "phases.ketal", "-", stdin=event("a", "open", {"a": 1}))
-    assert said.lines[0].startswith("incomplete Phases: ended in ")
+def test_check_without_a_violation_is_reported(ketal: Ketal) -> None:
+    result = ketal("run", "phases.ketal", "-", stdin=event("a", "open", {"a": 1}))
+    assert result.lines[0].startswith("incomplete Phases: ended in ")
     why = "no event has the type `close`, which the step `Close` needs"
-    assert said.lines[-1] == f"Phases: no violation, 1 incomplete run: {why}"
-    assert said.code == 0
+    assert result.lines[-1] == f"Phases: no violation, 1 incomplete run: {why}"
+    assert result.code == 0
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_check_that_holds_says_so(ketal: Ketal) -> None:
         ("gap,late,held_back,incomplete", RUN, 0),
     ],
 )
-def test_fail_on_says_what_exits_with_one(
+def test_fail_on_selects_the_causes_of_exit_code_one(
     ketal: Ketal, write: Write, cause: str, log: str, code: int
 ) -> None:
     write("log.jsonl", log)
@@ -121,51 +121,51 @@ def test_fail_on_held_back(ketal: Ketal, write: Write) -> None:
     assert ketal(*words, "--fail-on", "held_back", stdin=log).code == 1
 
 
-def test_a_check_that_did_not_judge_all_fails(ketal: Ketal, write: Write) -> None:
+def test_check_with_held_back_events_has_exit_code_one(ketal: Ketal, write: Write) -> None:
     write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
     log = event("a", "open", {"a": 1}) + event("a", "close", {"a": 3})
-    said = ketal("run", "--live", "held.ketal", "-", stdin=log)
-    assert said.code == 1
-    assert "not all was judged by the check: 1 event waits for others" in said.err
+    result = ketal("run", "--live", "held.ketal", "-", stdin=log)
+    assert result.code == 1
+    assert "not all was judged by the check: 1 event waits for others" in result.err
 
 
 def test_fail_on_late(ketal: Ketal, write: Write) -> None:
     write("timed.ketal", PARAM)
     log = '{"type": "ketal.watermark", "time": 100}\n' + event("a", "write", {"a": 1}, time=1)
     words = ("run", "timed.ketal", "-", "--fail-on", "late", "--output", "json")
-    said = ketal(*words, stdin=log + event("a", "write", {"a": 2}, time=101))
-    assert said.code == 1
-    assert said.summary["events"] | {"read": 2, "late": 1} == said.summary["events"]
-    said = ketal(*words, stdin=log)
-    assert (said.code, said.summary["patterns"]) == (2, {})
-    assert "no event was judged: 1 read = 1 late" in said.err
+    result = ketal(*words, stdin=log + event("a", "write", {"a": 2}, time=101))
+    assert result.code == 1
+    assert result.summary["events"] | {"read": 2, "late": 1} == result.summary["events"]
+    result = ketal(*words, stdin=log)
+    assert (result.code, result.summary["patterns"]) == (2, {})
+    assert "no event was judged: 1 read = 1 late" in result.err
 
 
-def test_fail_on_something_else_is_refused(ketal: Ketal) -> None:
-    said = ketal("run", "phases.ketal", "broken.jsonl", "--fail-on", "everything")
-    assert said.code == 2
-    assert "there is no 'everything' to fail on; there are violation, match" in said.err
+def test_unknown_cause_of_fail_on_is_refused(ketal: Ketal) -> None:
+    result = ketal("run", "phases.ketal", "broken.jsonl", "--fail-on", "everything")
+    assert result.code == 2
+    assert "there is no 'everything' to fail on; there are violation, match" in result.err
 
 
 def test_count_prints_the_summary_only(ketal: Ketal) -> None:
-    said = ketal("run", "--count", "conflict.ketal", "run.jsonl")
-    assert said.lines == ["3 read = 3 accepted", "Conflict: 1 match"]
+    result = ketal("run", "--count", "conflict.ketal", "run.jsonl")
+    assert result.lines == ["3 read = 3 accepted", "Conflict: 1 match"]
     assert (
         len(ketal("run", "--count", "conflict.ketal", "run.jsonl", "--output", "json").lines) == 1
     )
 
 
 def test_count_shows_the_first_rejection(ketal: Ketal) -> None:
-    said = ketal("run", "--count", "conflict.ketal", "-", stdin=RUN + "{}\n[]\n")
-    assert said.lines[0] == "5 read = 3 accepted + 2 rejected"
-    assert said.lines[1].startswith("first rejected <stdin>:4: the record has no clock")
+    result = ketal("run", "--count", "conflict.ketal", "-", stdin=RUN + "{}\n[]\n")
+    assert result.lines[0] == "5 read = 3 accepted + 2 rejected"
+    assert result.lines[1].startswith("first rejected <stdin>:4: the record has no clock")
 
 
 def test_count_does_not_hide_a_violation(ketal: Ketal) -> None:
     assert ketal("run", "--count", "phases.ketal", "broken.jsonl").code == 1
 
 
-def test_first_stops_after_so_many_verdicts(ketal: Ketal) -> None:
+def test_first_stops_after_the_given_number_of_verdicts(ketal: Ketal) -> None:
     log = RUN + event("c", "write", {"c": 1}, key="x")
     whole = ketal("run", "conflict.ketal", "-", "--output", "json", stdin=log)
     first = ketal("run", "conflict.ketal", "-", "--output", "json", "--first", "2", stdin=log)
@@ -176,72 +176,70 @@ def test_first_stops_after_so_many_verdicts(ketal: Ketal) -> None:
 
 
 @pytest.mark.parametrize("option", ["--explain", "--show"])
-def test_first_of_what_is_judged_whole_does_not_say_that_the_rest_was_not(
-    ketal: Ketal, option: str
-) -> None:
+def test_first_with_explain_or_show_judges_the_whole_log(ketal: Ketal, option: str) -> None:
     log = RUN + event("c", "write", {"c": 1}, key="x")
-    said = ketal("run", "conflict.ketal", "-", option, "--first", "1", stdin=log)
-    assert said.lines[-2:] == ["4 read = 4 accepted", "Conflict: 4 matches"]
-    assert "stopped after 1 verdict (--first): the log was judged whole" in said.err
-    assert "was not judged" not in said.err
+    result = ketal("run", "conflict.ketal", "-", option, "--first", "1", stdin=log)
+    assert result.lines[-2:] == ["4 read = 4 accepted", "Conflict: 4 matches"]
+    assert "stopped after 1 verdict (--first): the log was judged whole" in result.err
+    assert "was not judged" not in result.err
 
 
-def test_a_rejected_record_is_no_verdict_of_those_that_first_counts(ketal: Ketal) -> None:
+def test_first_does_not_count_rejected_records(ketal: Ketal) -> None:
     log = "{}\n" * 5 + RUN + event("c", "write", {"c": 1}, key="x")
-    said = ketal("run", "conflict.ketal", "-", "--first", "1", stdin=log)
-    kinds = [line.split()[0] for line in said.lines]
+    result = ketal("run", "conflict.ketal", "-", "--first", "1", stdin=log)
+    kinds = [line.split()[0] for line in result.lines]
     assert kinds[:5] == ["rejected"] * 3 + ["match", "rejected"]
-    assert ": 5 times, first <stdin>:1" in said.lines[4]
+    assert ": 5 times, first <stdin>:1" in result.lines[4]
     assert kinds.count("match") == 1
     none = ketal("run", "conflict.ketal", "-", "--first", "1", stdin="{}\n" * 5)
     assert none.code == 2
     assert "no event was read: 5 records were all rejected" in none.err
 
 
-def test_a_counter_that_begins_again_is_said(ketal: Ketal) -> None:
-    """The same dot with other content, at counter 1: a restart, and not in silence."""
+def test_restarted_counter_is_reported(ketal: Ketal) -> None:
+    """A second event with counter 1 and other content is a restart, which is reported."""
     log = event("a", "write", {"a": 1}, key="x") + event("a", "write", {"a": 1}, key="y")
-    said = ketal("run", "conflict.ketal", "-", stdin=log)
-    assert said.lines[-1].startswith("1 restart: a node whose counter began at 1 again")
+    result = ketal("run", "conflict.ketal", "-", stdin=log)
+    assert result.lines[-1].startswith("1 restart: a node whose counter began at 1 again")
     summary = ketal("run", "conflict.ketal", "-", "--output", "json", stdin=log).summary
     assert summary["restarts"] == 1
     live = ketal("run", "conflict.ketal", "-", "--live", "--output", "json", stdin=log).summary
     assert live["restarts"] == 1
 
 
-def test_first_and_count_count_to_the_first(ketal: Ketal) -> None:
-    said = ketal("run", "conflict.ketal", "run.jsonl", "--first", "1", "--count", "--live")
-    assert said.lines == ["2 read = 2 accepted", "Conflict: 1 match"]
+def test_count_with_first_counts_up_to_the_first_verdict(ketal: Ketal) -> None:
+    result = ketal("run", "conflict.ketal", "run.jsonl", "--first", "1", "--count", "--live")
+    assert result.lines == ["2 read = 2 accepted", "Conflict: 1 match"]
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "1.5", ""])
 def test_first_takes_a_positive_number(ketal: Ketal, number: str) -> None:
-    said = ketal("run", "conflict.ketal", "run.jsonl", f"--first={number}")
-    assert said.code == 2
-    assert "is no positive number" in said.err
+    result = ketal("run", "conflict.ketal", "run.jsonl", f"--first={number}")
+    assert result.code == 2
+    assert "is no positive number" in result.err
 
 
-def test_stats_says_what_each_held_back_event_waits_for(ketal: Ketal, write: Write) -> None:
+def test_stats_prints_the_missing_dot_of_each_held_back_event(ketal: Ketal, write: Write) -> None:
     write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
     log = event("a", "open", {"a": 1}) + event("b", "close", {"a": 3, "b": 1})
     words = ("run", "held.ketal", "-", "--live", "--stats")
-    said = ketal(*words, stdin=log)
-    assert "held back b@1 close: waits for a@2" in said.lines
-    assert "2 read = 1 accepted + 1 held back" in said.lines
+    result = ketal(*words, stdin=log)
+    assert "held back b@1 close: waits for a@2" in result.lines
+    assert "2 read = 1 accepted + 1 held back" in result.lines
     (held,) = ketal(*words, "--output", "json", stdin=log).objects[-1]["held_back"]
     assert held == {"event": "b@1", "waits_for": "a@2"}
 
 
-def test_without_stats_the_summary_says_where_to_look(ketal: Ketal, write: Write) -> None:
+def test_summary_of_held_back_events_points_to_stats(ketal: Ketal, write: Write) -> None:
     write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
-    said = ketal("run", "held.ketal", "-", "--live", stdin=event("b", "close", {"a": 3, "b": 1}))
-    assert "held back: waiting for events that did not come (--stats says which)" in said.lines
+    result = ketal("run", "held.ketal", "-", "--live", stdin=event("b", "close", {"a": 3, "b": 1}))
+    assert "held back: waiting for events that did not come (--stats says which)" in result.lines
 
 
-def test_a_finite_log_holds_nothing_back_and_tells_of_holes(ketal: Ketal) -> None:
+def test_finite_log_holds_no_event_back_and_counts_holes(ketal: Ketal) -> None:
     log = event("b", "write", {"a": 3, "b": 1}, key="x")
-    said = ketal("run", "conflict.ketal", "-", "--stats", stdin=log)
-    assert said.lines == [
+    result = ketal("run", "conflict.ketal", "-", "--stats", stdin=log)
+    assert result.lines == [
         "held back: nothing",
         "1 read = 1 accepted",
         "Conflict: no match",
@@ -250,15 +248,15 @@ def test_a_finite_log_holds_nothing_back_and_tells_of_holes(ketal: Ketal) -> Non
 
 
 def test_trace_shows_transitions(ketal: Ketal) -> None:
-    said = ketal("run", "--trace", "phases.ketal", "broken.jsonl", "--output", "json")
-    moved = [verdict for verdict in said.objects if verdict.get("verdict") == "transition"]
+    result = ketal("run", "--trace", "phases.ketal", "broken.jsonl", "--output", "json")
+    moved = [verdict for verdict in result.objects if verdict.get("verdict") == "transition"]
     assert [(m["event"], m["from"], m["to"]) for m in moved] == [("a@1", "q0", "q1")]
 
 
-def test_pattern_picks_one(ketal: Ketal, write: Write) -> None:
+def test_pattern_option_selects_one_pattern(ketal: Ketal, write: Write) -> None:
     write("both.ketal", BOTH)
-    said = ketal("run", "both.ketal", "run.jsonl", "--pattern", "Phases", "--output", "json")
-    assert list(said.summary["patterns"]) == ["Phases"]
+    result = ketal("run", "both.ketal", "run.jsonl", "--pattern", "Phases", "--output", "json")
+    assert list(result.summary["patterns"]) == ["Phases"]
     both = ketal("run", "both.ketal", "run.jsonl", "--output", "json")
     assert list(both.summary["patterns"]) == ["Conflict", "Phases"]
     wrong = ketal("run", "both.ketal", "run.jsonl", "--pattern", "Phase")
@@ -266,30 +264,30 @@ def test_pattern_picks_one(ketal: Ketal, write: Write) -> None:
     assert wrong.err == "ketal: both.ketal: there is no pattern 'Phase'; did you mean Phases?\n"
 
 
-def test_write_says_where(ketal: Ketal, tmp_path: Path) -> None:
+def test_write_option_names_the_output_file(ketal: Ketal, tmp_path: Path) -> None:
     printed = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json")
-    said = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json", "--write", "out.jsonl")
-    assert (said.code, said.out, said.err) == (0, "", "")
+    result = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json", "--write", "out.jsonl")
+    assert (result.code, result.out, result.err) == (0, "", "")
     assert (tmp_path / "out.jsonl").read_text() == printed.out
     assert ketal("run", "conflict.ketal", "run.jsonl", "--write", "-").lines[-1].endswith("1 match")
 
 
 @pytest.mark.parametrize("name", ["run.jsonl", "./conflict.ketal"])
-def test_write_does_not_write_over_what_is_read(ketal: Ketal, tmp_path: Path, name: str) -> None:
-    said = ketal("run", "conflict.ketal", "run.jsonl", "--write", name)
-    assert said.code == 2
-    assert said.err == f"ketal: --write {name} would write over what is read\n"
+def test_write_does_not_overwrite_input_files(ketal: Ketal, tmp_path: Path, name: str) -> None:
+    result = ketal("run", "conflict.ketal", "run.jsonl", "--write", name)
+    assert result.code == 2
+    assert result.err == f"ketal: --write {name} would write over what is read\n"
     assert (tmp_path / "run.jsonl").read_text() == RUN
     assert (tmp_path / "conflict.ketal").read_text() == CONFLICT
 
 
-def test_verdicts_that_are_only_counted_are_said_to_be_in_doubt(ketal: Ketal, write: Write) -> None:
+def test_counted_verdicts_that_are_uncertain_are_reported(ketal: Ketal, write: Write) -> None:
     write("gap.ketal", "pattern P { order CausalOrder(gap = 1 s); event E = true; "
           "find next E; return count; }")  # fmt: skip
     write("gap.jsonl", event("a", "x", {"a": 2}) + event("b", "x", {"b": 1}))
     for live in ((), ("--live",)):
-        said = ketal("run", "gap.ketal", "gap.jsonl", *live)
-        assert said.lines[:4] == [
+        result = ketal("run", "gap.ketal", "gap.jsonl", *live)
+        assert result.lines[:4] == [
             "gap a@1 declared lost",
             "2 read = 2 accepted",
             "P: 2 matches",
@@ -297,20 +295,22 @@ def test_verdicts_that_are_only_counted_are_said_to_be_in_doubt(ketal: Ketal, wr
         ]
 
 
-def test_write_where_nothing_can_be_written(ketal: Ketal) -> None:
-    said = ketal("run", "conflict.ketal", "run.jsonl", "--write", "no/where.txt")
-    assert (said.code, said.err) == (
+def test_write_to_an_impossible_path_is_reported(ketal: Ketal) -> None:
+    result = ketal("run", "conflict.ketal", "run.jsonl", "--write", "no/where.txt")
+    assert (result.code, result.err) == (
         2,
         "ketal: cannot write no/where.txt: No such file or directory\n",
     )
 
 
-def test_what_could_not_run_empties_no_file(ketal: Ketal, write: Write, tmp_path: Path) -> None:
+def test_command_that_fails_to_start_does_not_truncate_the_output_file(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
     write("old.txt", "kept")
     write("total.ketal", CONFLICT.replace("find any", "mode possibly; find any", 1))
-    said = ketal("run", "--live", "total.ketal", "-", "--write", "old.txt")
-    assert said.code == 2
-    assert "is not available on a stream" in said.err
+    result = ketal("run", "--live", "total.ketal", "-", "--write", "old.txt")
+    assert result.code == 2
+    assert "is not available on a stream" in result.err
     assert (tmp_path / "old.txt").read_text() == "kept"
 
 
@@ -343,9 +343,9 @@ def test_set_gives_parameters_their_values(
 ) -> None:
     write("two.ketal", PARAM.replace("&& size >= least", "&& size >= least && flag == flag"))
     words = [word for setting in settings for word in ("--set", setting)]
-    said = ketal("run", "two.ketal", "-", "--output", "json", *words, stdin=sized(1, 5))
-    assert said.code == 0, said.err
-    assert said.summary["patterns"]["Two"]["matches"] == matches
+    result = ketal("run", "two.ketal", "-", "--output", "json", *words, stdin=sized(1, 5))
+    assert result.code == 0, result.err
+    assert result.summary["patterns"]["Two"]["matches"] == matches
 
 
 @pytest.mark.parametrize(
@@ -359,24 +359,24 @@ def test_set_gives_parameters_their_values(
         (["limits=2"], "a parameter called 'limits' cannot be set"),
     ],
 )
-def test_a_setting_that_does_not_fit(
+def test_invalid_value_of_set_is_refused(
     ketal: Ketal, write: Write, settings: list[str], reason: str
 ) -> None:
     write("two.ketal", PARAM.replace("&& size >= least", "&& size >= least && flag == flag"))
     words = [word for setting in settings for word in ("--set", setting)]
-    said = ketal("run", "two.ketal", "-", *words, stdin=sized(1, 5))
-    assert said.code == 2
-    assert said.err.startswith("ketal: ")
-    assert reason in said.err
-    assert said.err.count("\n") == 1
+    result = ketal("run", "two.ketal", "-", *words, stdin=sized(1, 5))
+    assert result.code == 2
+    assert result.err.startswith("ketal: ")
+    assert reason in result.err
+    assert result.err.count("\n") == 1
 
 
 def test_limit_changes_a_limit(ketal: Ketal) -> None:
-    said = ketal(
+    result = ketal(
         "run", "conflict.ketal", "run.jsonl", "--limit", "line_bytes_max=65", "--output", "json"
     )
-    assert said.summary["events"]["rejected"] == 1
-    assert "line_bytes_max (65 bytes)" in said.objects[0]["reason"]
+    assert result.summary["events"]["rejected"] == 1
+    assert "line_bytes_max (65 bytes)" in result.objects[0]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -390,9 +390,9 @@ def test_limit_changes_a_limit(ketal: Ketal) -> None:
         (f"runs_max={sys.maxsize + 1}", f"limit runs_max must be at most {sys.maxsize}"),
     ],
 )
-def test_a_limit_that_is_none(ketal: Ketal, limit: str, reason: str) -> None:
-    said = ketal("run", "conflict.ketal", "run.jsonl", "--limit", limit)
-    assert (said.code, said.err) == (2, f"ketal: {reason}\n")
+def test_invalid_limit_is_refused(ketal: Ketal, limit: str, reason: str) -> None:
+    result = ketal("run", "conflict.ketal", "run.jsonl", "--limit", limit)
+    assert (result.code, result.err) == (2, f"ketal: {reason}\n")
 
 
 CONFIG = """
@@ -413,29 +413,29 @@ def mapped() -> str:
     return "".join(json.dumps(one) + "\n" for one in MAPPED)
 
 
-def test_config_holds_source_and_limits(ketal: Ketal, write: Write) -> None:
+def test_config_file_sets_source_and_limits(ketal: Ketal, write: Write) -> None:
     write("ketal.toml", CONFIG)
     long = json.dumps({"node": 3, "pad": "x" * 300}) + "\n"
     words = ("run", "conflict.ketal", "-", "--config", "ketal.toml", "--output", "json")
-    said = ketal(*words, stdin=mapped() + long)
-    assert said.objects[0]["reason"].startswith("the line is longer than line_bytes_max (200")
-    assert said.objects[1]["time"] == "1970-01-01T00:00:02.5Z"
-    assert said.summary["events"]["accepted"] == 2
+    result = ketal(*words, stdin=mapped() + long)
+    assert result.objects[0]["reason"].startswith("the line is longer than line_bytes_max (200")
+    assert result.objects[1]["time"] == "1970-01-01T00:00:02.5Z"
+    assert result.summary["events"]["accepted"] == 2
 
 
 def test_flags_override_the_config(ketal: Ketal, write: Write) -> None:
     write("ketal.toml", CONFIG.replace("pkt.vc", "nowhere"))
     words = ["run", "conflict.ketal", "-", "--config", "ketal.toml", "--output", "json"]
     words += ["--field", "clock=pkt.vc", "--time-unit", "s", "--limit", "line_bytes_max=1000"]
-    said = ketal(*words, stdin=mapped())
-    assert said.objects[0]["time"] == "1970-01-01T00:41:40Z"
-    assert said.summary["events"]["accepted"] == 2
+    result = ketal(*words, stdin=mapped())
+    assert result.objects[0]["time"] == "1970-01-01T00:41:40Z"
+    assert result.summary["events"]["accepted"] == 2
 
 
-def test_a_config_that_is_wrong(ketal: Ketal, write: Write) -> None:
+def test_invalid_config_file_is_refused(ketal: Ketal, write: Write) -> None:
     write("ketal.toml", "[sauce]\n")
-    said = ketal("run", "conflict.ketal", "run.jsonl", "--config", "ketal.toml")
-    assert (said.code, said.err) == (
+    result = ketal("run", "conflict.ketal", "run.jsonl", "--config", "ketal.toml")
+    assert (result.code, result.err) == (
         2,
         "ketal: ketal.toml: unknown key 'sauce'; did you mean source?\n",
     )
@@ -445,7 +445,7 @@ def test_a_config_that_is_wrong(ketal: Ketal, write: Write) -> None:
 # --- reading -------------------------------------------------------------------------
 
 
-def test_times_have_a_format(ketal: Ketal, write: Write) -> None:
+def test_time_format_option_reads_times(ketal: Ketal, write: Write) -> None:
     lines = "".join(
         event(node, "write", {node: 1}, key="x", time=time) + "\n"
         for node, time in (("a", "5/27/2013 10:53:39 AM"), ("b", "5/27/2013 10:53:48 PM"))
@@ -454,9 +454,9 @@ def test_times_have_a_format(ketal: Ketal, write: Write) -> None:
     bare = ketal(*words, stdin=lines)
     assert bare.summary["events"]["rejected"] == 2
     assert "(--time-format FORMAT says how times are written)" in bare.objects[0]["reason"]
-    said = ketal(*words, "--time-format", "%m/%d/%Y %I:%M:%S %p", stdin=lines)
-    assert said.objects[0]["time"] == "2013-05-27T22:53:48Z"
-    assert said.summary["events"]["rejected"] == 0
+    result = ketal(*words, "--time-format", "%m/%d/%Y %I:%M:%S %p", stdin=lines)
+    assert result.objects[0]["time"] == "2013-05-27T22:53:48Z"
+    assert result.summary["events"]["rejected"] == 0
     write("ketal.toml", "[source]\ntime_format = '%m/%d/%Y'\n")
     bad = ketal(*words, "--config", "ketal.toml", stdin=lines)
     fault = "time '5/27/2013 10:53:39 AM' does not fit the time format '%m/%d/%Y'"
@@ -465,27 +465,29 @@ def test_times_have_a_format(ketal: Ketal, write: Write) -> None:
     assert ketal(*words, stdin=lines).summary["events"]["accepted"] == 2
 
 
-def test_fields_are_mapped(ketal: Ketal) -> None:
+def test_field_options_map_fields(ketal: Ketal) -> None:
     words = ["--field", "type=event", "--field", "clock=pkt.vc", "--field", "data=pkt"]
-    said = ketal("run", "conflict.ketal", "-", *words, "--time-unit", "ms", stdin=mapped())
-    assert said.lines[0] == "match Conflict (key=x): First=1@1, Second=2@1 (<stdin>:1, <stdin>:2)"
+    result = ketal("run", "conflict.ketal", "-", *words, "--time-unit", "ms", stdin=mapped())
+    assert result.lines[0] == "match Conflict (key=x): First=1@1, Second=2@1 (<stdin>:1, <stdin>:2)"
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
-def test_the_number_of_an_incarnation_is_a_field(ketal: Ketal, live: bool) -> None:
+def test_incarnation_number_can_be_a_field(ketal: Ketal, live: bool) -> None:
     first, second = (event("a", "write", {"a": 1}, key="x", boot={"no": n}) for n in (1, 2))
     words = ["--field", "incarnation=boot.no", *["--live"] * live]
-    said = ketal("run", "conflict.ketal", "-", *words, stdin=first + second)
-    assert said.lines[0] == "match Conflict (key=x): First=a@1, Second=a#2@1 (<stdin>:1, <stdin>:2)"
-    # Content that differs in nothing else is told apart by the number too.
-    assert "accepted" in said.lines[1]
-    assert "duplicate" not in said.lines[1]
+    result = ketal("run", "conflict.ketal", "-", *words, stdin=first + second)
+    assert (
+        result.lines[0] == "match Conflict (key=x): First=a@1, Second=a#2@1 (<stdin>:1, <stdin>:2)"
+    )
+    # The number also distinguishes events with otherwise equal content.
+    assert "accepted" in result.lines[1]
+    assert "duplicate" not in result.lines[1]
 
 
 def test_positional_clocks(ketal: Ketal) -> None:
     log = '{"node": "a", "type": "write", "clock": [1, 0], "key": 1}\n'
-    said = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", "--output", "json", stdin=log)
-    assert said.summary["events"]["accepted"] == 1
+    result = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", "--output", "json", stdin=log)
+    assert result.summary["events"]["accepted"] == 1
 
 
 SHIVIZ = """first write
@@ -506,24 +508,24 @@ WRITES = """pattern Writes {
 def test_shiviz_regex_and_delimiter(ketal: Ketal, write: Write) -> None:
     write("writes.ketal", WRITES)
     regex = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
-    said = ketal("run", "writes.ketal", "-", "--regex", regex, stdin=SHIVIZ)
-    assert said.lines == [
+    result = ketal("run", "writes.ketal", "-", "--regex", regex, stdin=SHIVIZ)
+    assert result.lines == [
         "match Writes: A=a@1, B=b@1 (<stdin>:1, <stdin>:3)",
         "2 read = 2 accepted",
         "Writes: 1 match",
     ]
     log = f"=== one ===\n{SHIVIZ}=== two ===\n{SHIVIZ}"
     words = ["--regex", regex, "--delimiter", "^=== (?<trace>.*) ===$", "--output", "json"]
-    said = ketal("run", "writes.ketal", "-", *words, stdin=log)
-    assert [verdict["execution"] for verdict in said.objects[:-1]] == ["one", "two"]
-    assert said.summary["patterns"]["Writes"]["matches"] == 2
+    result = ketal("run", "writes.ketal", "-", *words, stdin=log)
+    assert [verdict["execution"] for verdict in result.objects[:-1]] == ["one", "two"]
+    assert result.summary["patterns"]["Writes"]["matches"] == 2
 
 
-def test_format_and_packed_logs(ketal: Ketal, write: Write) -> None:
+def test_format_option_and_packed_logs(ketal: Ketal, write: Write) -> None:
     write("log.gz", gzip.compress(RUN.encode()))
     assert ketal("run", "conflict.ketal", "log.gz", "--format", "jsonl").code == 0
-    said = ketal("run", "conflict.ketal", "run.jsonl", "--format", "jsonlines")
-    assert (said.code, said.err) == (
+    result = ketal("run", "conflict.ketal", "run.jsonl", "--format", "jsonlines")
+    assert (result.code, result.err) == (
         2,
         "ketal: there is no format 'jsonlines'; did you mean jsonl?\n",
     )
@@ -532,23 +534,23 @@ def test_format_and_packed_logs(ketal: Ketal, write: Write) -> None:
 def test_several_logs_are_one_execution(ketal: Ketal, write: Write) -> None:
     one, two, three = RUN.splitlines(keepends=True)
     write("b.jsonl", two + three)
-    said = ketal("run", "conflict.ketal", "-", "b.jsonl", stdin=one)
+    result = ketal("run", "conflict.ketal", "-", "b.jsonl", stdin=one)
     places = "(<stdin>:1, b.jsonl:1)"
-    assert said.lines[0] == f"match Conflict (key=x): First=a@1, Second=b@1 {places}"
+    assert result.lines[0] == f"match Conflict (key=x): First=a@1, Second=b@1 {places}"
 
 
-def test_options_may_stand_anywhere(ketal: Ketal, write: Write) -> None:
+def test_options_may_be_anywhere_among_the_arguments(ketal: Ketal, write: Write) -> None:
     one, two, three = RUN.splitlines(keepends=True)
     write("a.jsonl", one)
     write("b.jsonl", two + three)
-    said = ketal("run", "--count", "conflict.ketal", "a.jsonl", "--output", "human", "b.jsonl")
-    assert said.lines == ["3 read = 3 accepted", "Conflict: 1 match"]
+    result = ketal("run", "--count", "conflict.ketal", "a.jsonl", "--output", "human", "b.jsonl")
+    assert result.lines == ["3 read = 3 accepted", "Conflict: 1 match"]
 
 
-def test_the_pattern_may_be_standard_input(ketal: Ketal) -> None:
+def test_pattern_can_be_read_from_standard_input(ketal: Ketal) -> None:
     assert ketal("run", "-", "run.jsonl", stdin=CONFLICT).lines[-1] == "Conflict: 1 match"
-    said = ketal("run", "-", "-", stdin=CONFLICT)
-    assert (said.code, said.err) == (
+    result = ketal("run", "-", "-", stdin=CONFLICT)
+    assert (result.code, result.err) == (
         2,
         "ketal: standard input (-) is given twice, and can be read only once\n",
     )
@@ -589,13 +591,13 @@ CONCURRENT = """pattern Concurrent {
         ),
     ],
 )
-def test_real_logs_as_their_users_would_read_them(
+def test_real_logs_have_the_known_number_of_concurrent_pairs(
     ketal: Ketal, write: Write, shared_data: Path, log: str, options: list[str], matches: int
 ) -> None:
     write("concurrent.ketal", CONCURRENT)
-    said = ketal("run", "concurrent.ketal", shared_data / log, *options, "--count")
-    assert said.lines[1:] == [f"Concurrent: {matches:,} matches"]
-    assert (said.code, said.err) == (0, "")
+    result = ketal("run", "concurrent.ketal", shared_data / log, *options, "--count")
+    assert result.lines[1:] == [f"Concurrent: {matches:,} matches"]
+    assert (result.code, result.err) == (0, "")
 
 
 # --- what cannot run -------------------------------------------------------------------
@@ -618,30 +620,30 @@ def test_real_logs_as_their_users_would_read_them(
         (("conflict.ketal", "run.jsonl", "--time-format", "%H:%M"), "'%H:%M' has no date; it"),
     ],
 )
-def test_the_reason_is_one_line(ketal: Ketal, words: tuple[str, ...], reason: str) -> None:
-    said = ketal("run", *words)
-    assert said.code == 2
-    assert said.out == ""
-    assert said.err.startswith("ketal: ")
-    assert reason in said.err
-    assert said.err.count("\n") == 1
+def test_error_is_reported_in_one_line(ketal: Ketal, words: tuple[str, ...], reason: str) -> None:
+    result = ketal("run", *words)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("ketal: ")
+    assert reason in result.err
+    assert result.err.count("\n") == 1
 
 
-def test_a_pattern_error_is_shown_in_its_place(ketal: Ketal, write: Write) -> None:
+def test_pattern_error_is_shown_with_its_place(ketal: Ketal, write: Write) -> None:
     write("bad.ketal", CONFLICT.replace("Conc(Write)", "Conc(Wrote)"))
-    said = ketal("run", "bad.ketal", "run.jsonl")
-    assert said.code == 2
-    head, line, caret, hint = said.err.splitlines()
+    result = ketal("run", "bad.ketal", "run.jsonl")
+    assert result.code == 2
+    head, line, caret, hint = result.err.splitlines()
     assert head.startswith("bad.ketal:6:19: error[K")
     assert line.strip() == "Second = Conc(Wrote);"
     assert caret.strip() == "^^^^^"
     assert "did you mean `Write`?" in hint
 
 
-def test_missing_words(ketal: Ketal) -> None:
-    said = ketal("run", "conflict.ketal")
-    assert said.code == 2
-    first, then, *_ = said.err.splitlines()
+def test_missing_arguments_print_the_usage(ketal: Ketal) -> None:
+    result = ketal("run", "conflict.ketal")
+    assert result.code == 2
+    first, then, *_ = result.err.splitlines()
     assert first == "ketal run: error: the following arguments are required: LOG"
     assert then.startswith("usage: ketal run")
     assert ketal("run", "conflict.ketal", "run.jsonl", "--cuont").code == 2
@@ -651,21 +653,21 @@ def test_no_option_is_abbreviated(ketal: Ketal) -> None:
     assert ketal("run", "conflict.ketal", "run.jsonl", "--outp", "json").code == 2
 
 
-def test_what_a_log_contains_cannot_steer_the_terminal(ketal: Ketal) -> None:
+def test_control_characters_of_a_log_are_escaped(ketal: Ketal) -> None:
     log = event("a\x1b[31m", "write", {"a\x1b[31m": 1}, key="x\ny") + event(
         "b", "write", {"b": 1}, key="x\ny"
     )
-    said = ketal("run", "conflict.ketal", "-", stdin=log)
-    assert "\x1b" not in said.out
-    assert len(said.lines) == 3
-    assert "a\\x1b[31m@1" in said.out
+    result = ketal("run", "conflict.ketal", "-", stdin=log)
+    assert "\x1b" not in result.out
+    assert len(result.lines) == 3
+    assert "a\\x1b[31m@1" in result.out
 
 
-def test_a_file_name_that_is_no_text(ketal: Ketal, tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf8(ketal: Ketal, tmp_path: Path) -> None:
     name = b"bad\xff.jsonl".decode(errors="surrogateescape")
     (tmp_path / name).write_text(RUN + "{}\n")
-    said = ketal("run", "conflict.ketal", name, "--output", "json")
-    assert said.objects[0]["place"] == f"{name}:4"
+    result = ketal("run", "conflict.ketal", name, "--output", "json")
+    assert result.objects[0]["place"] == f"{name}:4"
     assert ketal("run", "conflict.ketal", name).code == 0
 
 
@@ -674,9 +676,9 @@ def test_a_file_name_that_is_no_text(ketal: Ketal, tmp_path: Path) -> None:
 
 def test_github_annotates_the_lines_of_the_log(ketal: Ketal, write: Write) -> None:
     log = event("n", "open", {"n": 1}) + event("n", "open", {"n": 2}) + "no event\n"
-    said = ketal("run", "--output", "github", write("p.ketal", PHASES), write("a,b.jsonl", log))
-    assert said.code == 1
-    violation, rejected, *summary = said.lines
+    result = ketal("run", "--output", "github", write("p.ketal", PHASES), write("a,b.jsonl", log))
+    assert result.code == 1
+    violation, rejected, *summary = result.lines
     assert violation == (
         "::error file=a%2Cb.jsonl,line=2,title=ketal violation::"
         "violation Phases: n@2 open: expected Close"
@@ -688,50 +690,50 @@ def test_github_annotates_the_lines_of_the_log(ketal: Ketal, write: Write) -> No
 def test_sarif_has_the_places_of_all_events_of_a_match(ketal: Ketal, write: Write) -> None:
     log = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
     words = (write("p.ketal", CONFLICT), write("run.jsonl", log))
-    said = ketal("run", "--output", "sarif", "--explain", "--fail-on", "match", *words)
-    assert said.code == 1
-    (run,) = json.loads(said.out)["runs"]
-    (result,) = run["results"]
-    assert (result["ruleId"], result["level"]) == ("match", "error")
-    assert "are concurrent" in result["message"]["text"]
-    (place,) = result["locations"]
+    result = ketal("run", "--output", "sarif", "--explain", "--fail-on", "match", *words)
+    assert result.code == 1
+    (run,) = json.loads(result.out)["runs"]
+    (sarif_result,) = run["results"]
+    assert (sarif_result["ruleId"], sarif_result["level"]) == ("match", "error")
+    assert "are concurrent" in sarif_result["message"]["text"]
+    (place,) = sarif_result["locations"]
     assert place["physicalLocation"] == {
         "artifactLocation": {"uri": "run.jsonl"}, "region": {"startLine": 2},
     }  # fmt: skip
     assert place["logicalLocations"] == [{"name": "Conflict", "kind": "type"}]
-    assert [one["message"]["text"] for one in result["relatedLocations"]] == [
+    assert [one["message"]["text"] for one in sarif_result["relatedLocations"]] == [
         "First=a@1", "Second=b@1",
     ]  # fmt: skip
     found = ketal("run", "--output", "json", *words)
-    assert result["partialFingerprints"] == {"ketal/v1": found.objects[0]["id"]}
+    assert sarif_result["partialFingerprints"] == {"ketal/v1": found.objects[0]["id"]}
     assert run["properties"]["summary"] == found.summary
 
 
-def test_sarif_says_which_verdicts_it_has_no_room_for(ketal: Ketal, write: Write) -> None:
+def test_sarif_reports_verdicts_beyond_the_limit(ketal: Ketal, write: Write) -> None:
     log = "".join(event(f"n{n}", "write", {f"n{n}": 1}, key="x") for n in range(4))
     words = (write("p.ketal", CONFLICT), write("run.jsonl", log))
-    said = ketal("run", "--output", "sarif", "--limit", "verdicts_max=2", *words)
-    assert len(json.loads(said.out)["runs"][0]["results"]) == 2
-    assert "4 verdicts are not in the SARIF log (limit verdicts_max)" in said.err
+    result = ketal("run", "--output", "sarif", "--limit", "verdicts_max=2", *words)
+    assert len(json.loads(result.out)["runs"][0]["results"]) == 2
+    assert "4 verdicts are not in the SARIF log (limit verdicts_max)" in result.err
 
 
-def test_places_are_known_of_every_event_that_waits_for_the_end(ketal: Ketal, write: Write) -> None:
+def test_places_of_events_judged_at_the_end_are_known(ketal: Ketal, write: Write) -> None:
     first = event("a", "write", {"a": 1}, key="x")
     middle = "".join(event("c", "other", {"c": n}) for n in range(1, 40_001))
     log = write("run.jsonl", first + middle + event("b", "write", {"b": 1}, key="x"))
-    said = ketal("run", "--output", "json", write("p.ketal", CONFLICT), log)
-    assert said.objects[0]["places"] == ["run.jsonl:1", "run.jsonl:40002"]
+    result = ketal("run", "--output", "json", write("p.ketal", CONFLICT), log)
+    assert result.objects[0]["places"] == ["run.jsonl:1", "run.jsonl:40002"]
     arrival = CONFLICT.replace("    order CausalOrder;\n", "").replace("Conc(Write)", "Write")
-    said = ketal("run", "--output", "json", write("q.ketal", arrival), log)
-    assert said.objects[0]["places"] == [None, "run.jsonl:40002"]
+    result = ketal("run", "--output", "json", write("q.ketal", arrival), log)
+    assert result.objects[0]["places"] == [None, "run.jsonl:40002"]
 
 
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
 @pytest.mark.parametrize("explained", [False, True])
-def test_each_run_of_a_node_that_started_again_has_its_own_places(
+def test_each_incarnation_of_a_node_has_its_own_places(
     ketal: Ketal, write: Write, order: str, explained: bool
 ) -> None:
-    """The last record is of the first run; the one of the second with its dot was read before."""
+    """The last record is of the first incarnation, and was preceded by the second's same dot."""
     first = [event("a", "write", {"a": n}, run=1) for n in (1, 2, 4)]
     second = [event("a", "write", {"a": n, "b": 1}, run=2) for n in (1, 2, 3, 4)]
     log = [*first, *second, event("a", "write", {"a": 3}, run=1), event("b", "other", {"b": 1})]
@@ -739,9 +741,9 @@ def test_each_run_of_a_node_that_started_again_has_its_own_places(
         f'pattern P {{ order {order}; event A = type == "write"; find any A; return run = A.run; }}'
     )
     words = (write("p.ketal", text), write("run.jsonl", "".join(log)))
-    said = ketal("run", "--output", "json", *["--explain"] * explained, *words)
+    result = ketal("run", "--output", "json", *["--explain"] * explained, *words)
     lines = {1: [1, 2, 8, 3], 2: [4, 5, 6, 7]}
-    matches = said.objects[:-1]
+    matches = result.objects[:-1]
     assert len(matches) == 8
     for match in matches:
         (dot,), (place,) = match["events"], match["places"]

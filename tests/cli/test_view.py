@@ -1,4 +1,4 @@
-"""`ketal view`: the files that it writes, and its exit codes."""
+"""`ketal view`: its output files and exit codes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests.cli.conftest import CONFLICT, Ketal, Write, event
 LOG = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
 
 
-def test_the_page_is_beside_and_its_name_is_printed(
+def test_page_is_written_beside_the_log_and_its_name_printed(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
-    said = ketal("view", write("run.jsonl", LOG))
-    assert (said.code, said.out, said.err) == (0, "run.jsonl.html\n", "")
+    result = ketal("view", write("run.jsonl", LOG))
+    assert (result.code, result.out, result.err) == (0, "run.jsonl.html\n", "")
     assert "<title>run.jsonl</title>" in (tmp_path / "run.jsonl.html").read_text()
 
 
-def test_the_name_of_a_file_or_an_option_says_the_form(
+def test_form_of_a_view_is_set_by_file_name_or_option(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     log, pattern = write("run.jsonl", LOG), write("p.ketal", CONFLICT)
-    said = ketal("view", "--pattern", pattern, "--write", "run.svg", log)
-    assert (said.code, said.out) == (0, "")
+    result = ketal("view", "--pattern", pattern, "--write", "run.svg", log)
+    assert (result.code, result.out) == (0, "")
     assert (tmp_path / "run.svg").read_text().count('class="match"') == 2
-    said = ketal("view", "--to", "perfetto", log)
-    assert said.out == "run.jsonl.json\n"
+    result = ketal("view", "--to", "perfetto", log)
+    assert result.out == "run.jsonl.json\n"
     trace = json.loads((tmp_path / "run.jsonl.json").read_text())
     assert sum(x["ph"] == "X" for x in trace["traceEvents"]) == 2
     assert ketal("view", "--write", "-", log).out.startswith("<!doctype html>")
@@ -40,27 +40,27 @@ def test_the_name_of_a_file_or_an_option_says_the_form(
         assert (tmp_path / name).read_text().startswith(begins)
 
 
-def test_a_picture_in_a_form_that_is_not_drawn_is_refused(
-    ketal: Ketal, write: Write, tmp_path: Path
-) -> None:
+def test_unsupported_picture_form_is_refused(ketal: Ketal, write: Write, tmp_path: Path) -> None:
     log = write("run.jsonl", LOG)
-    said = ketal("view", "--write", "x.PNG", log)
-    assert said.code == 2
-    assert said.err == "ketal: pictures are not written as .png; write an .svg, or an .html page\n"
+    result = ketal("view", "--write", "x.PNG", log)
+    assert result.code == 2
+    assert (
+        result.err == "ketal: pictures are not written as .png; write an .svg, or an .html page\n"
+    )
     with pytest.raises(SettingError, match=r"pictures are not written as \.pdf"):
         view([Event(node="a", type="t", clock={"a": 1})]).write(tmp_path / "x.pdf")
     assert not [one for one in tmp_path.iterdir() if one.suffix in (".PNG", ".pdf")]
     assert ketal("view", "--write", "x.PNG", "--to", "svg", log).code == 0
 
 
-def test_a_view_is_written_in_the_form_of_the_name(tmp_path: Path) -> None:
+def test_view_is_written_in_the_form_of_the_file_name(tmp_path: Path) -> None:
     shown = view([Event(node="a", type="x", clock={"a": 1})])
     for name, text in (("x.svg", shown.to_svg()), ("x.log", shown.to_shiviz())):
         shown.write(tmp_path / name)
         assert (tmp_path / name).read_text() == text
 
 
-def test_what_shiviz_reads_is_judged_the_same(ketal: Ketal, write: Write) -> None:
+def test_log_written_for_shiviz_gives_the_same_verdicts(ketal: Ketal, write: Write) -> None:
     log, pattern = write("run.jsonl", LOG), write("p.ketal", CONFLICT)
     written = ketal("view", "--to", "shiviz", "--write", "-", log)
     assert written.lines[:2] == ['write\t{"key":"x"}', 'a {"a": 1}']
@@ -73,25 +73,25 @@ def test_what_shiviz_reads_is_judged_the_same(ketal: Ketal, write: Write) -> Non
     assert shown == ketal("run", pattern, log).lines
 
 
-def test_a_log_without_events_is_not_shown(ketal: Ketal, write: Write, tmp_path: Path) -> None:
-    said = ketal("view", write("run.jsonl", "nonsense\n"))
-    assert (said.code, said.out) == (2, "")
+def test_log_without_events_is_not_shown(ketal: Ketal, write: Write, tmp_path: Path) -> None:
+    result = ketal("view", write("run.jsonl", "nonsense\n"))
+    assert (result.code, result.out) == (2, "")
     assert not (tmp_path / "run.jsonl.html").exists()
-    said = ketal("view", write("some.jsonl", LOG + "nonsense\n"))
-    assert said.code == 0
-    assert "1 record was rejected" in said.err
+    result = ketal("view", write("some.jsonl", LOG + "nonsense\n"))
+    assert result.code == 0
+    assert "1 record was rejected" in result.err
 
 
-def test_a_record_that_is_no_event_of_the_execution_is_named(ketal: Ketal, write: Write) -> None:
+def test_rejected_record_is_reported(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", event("a", "x", {"a": 2}) + event("a", "y", {"a": 2}))
-    said = ketal("view", log)
-    assert said.code == 0
-    assert said.err.startswith(
+    result = ketal("view", log)
+    assert result.code == 0
+    assert result.err.startswith(
         "ketal: 1 record was rejected; the first is run.jsonl:2: a@2 was read"
     )
 
 
-def test_what_clocks_do_not_decide_is_not_claimed(
+def test_view_does_not_order_pairs_that_inexact_clocks_leave_open(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     log = write(
@@ -104,9 +104,9 @@ def test_what_clocks_do_not_decide_is_not_claimed(
             )
         ),
     )
-    said = ketal("view", "--clock", "lamport", "--to", "shiviz", log)
-    assert (said.code, said.out) == (2, "")
-    assert "lamport clocks do not tell which events happened before which" in said.err
+    result = ketal("view", "--clock", "lamport", "--to", "shiviz", log)
+    assert (result.code, result.out) == (2, "")
+    assert "lamport clocks do not tell which events happened before which" in result.err
     assert ketal("view", "--clock", "lamport", log).code == 0
     for form in ("svg", "perfetto"):
         drawn = ketal("view", "--clock", "lamport", "--to", form, "--write", "-", log)
@@ -114,16 +114,14 @@ def test_what_clocks_do_not_decide_is_not_claimed(
     assert '"undecided":"lamport"' in (tmp_path / "run.jsonl.html").read_text()
 
 
-def test_the_logs_of_one_run_are_compared_with_those_of_another(
-    ketal: Ketal, write: Write, tmp_path: Path
-) -> None:
+def test_logs_of_two_runs_are_compared(ketal: Ketal, write: Write, tmp_path: Path) -> None:
     for run in ("failed", "passed"):
         (tmp_path / run).mkdir()
         for node in "ab":
             write(f"{run}/{node}.jsonl", event(node, "write", {node: 1}))
     words = ("--compare", "passed/a.jsonl", "--compare", "passed/b.jsonl")
-    said = ketal("view", *words, "failed/a.jsonl", "failed/b.jsonl")
-    assert (said.code, said.out, said.err) == (0, "a.jsonl.html\n", "")
+    result = ketal("view", *words, "failed/a.jsonl", "failed/b.jsonl")
+    assert (result.code, result.out, result.err) == (0, "a.jsonl.html\n", "")
     data = (tmp_path / "a.jsonl.html").read_text().partition('id="data">')[2]
     runs = json.loads(data.partition("</script>")[0])["executions"]
     assert [(run["name"], run["nodes"]) for run in runs] == [
@@ -132,27 +130,27 @@ def test_the_logs_of_one_run_are_compared_with_those_of_another(
     ]
 
 
-def test_a_picture_that_cannot_be_drawn_leaves_what_was_there(
+def test_failed_picture_does_not_overwrite_the_old_file(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 1_002)))
     write("run.jsonl.svg", "the picture of yesterday")
-    said = ketal("view", "--to", "svg", log)
-    assert (said.code, said.out) == (2, "")
+    result = ketal("view", "--to", "svg", log)
+    assert (result.code, result.out) == (2, "")
     assert (tmp_path / "run.jsonl.svg").read_text() == "the picture of yesterday"
 
 
-def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
+def test_file_name_that_is_not_utf8(ketal: Ketal, write: Write) -> None:
     log, pattern = write("run\udcff.jsonl", LOG), write("p.ketal", CONFLICT)
-    said = ketal("view", "--pattern", pattern, "--to", "perfetto", "--write", "-", log)
-    events = json.loads(said.out)["traceEvents"]
+    result = ketal("view", "--pattern", pattern, "--to", "perfetto", "--write", "-", log)
+    events = json.loads(result.out)["traceEvents"]
     assert "run\\udcff.jsonl:1" in [x["args"].get("place") for x in events if x["ph"] == "X"]
     for form in ("html", "svg", "shiviz"):
         assert ketal("view", "--pattern", pattern, "--to", form, "--write", "-", log).code == 0
 
 
-def test_the_log_is_not_written_over(ketal: Ketal, write: Write) -> None:
+def test_log_is_not_overwritten(ketal: Ketal, write: Write) -> None:
     log = write("run.html", LOG)
-    said = ketal("view", "--format", "jsonl", "--write", "run.html", log)
-    assert said.code == 2
+    result = ketal("view", "--format", "jsonl", "--write", "run.html", log)
+    assert result.code == 2
     assert log.read_text() == LOG

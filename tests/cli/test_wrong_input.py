@@ -1,4 +1,4 @@
-"""Wrong input: a clear message, nothing lost, and a summary that adds up."""
+"""Wrong input: a clear message, no lost record, and a summary that adds up."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import os
 
 import pytest
 
-from tests.cli.conftest import CONFLICT, PHASES, RUN, Ketal, Said, Write, event
+from tests.cli.conftest import CONFLICT, PHASES, RUN, CommandResult, Ketal, Write, event
 
 BIG = 10**30
 AHEAD = '{"a": 1, "b": 1}'
-"""A clock that knows of an event which knows of its own."""
+"""A clock in a cycle: it has an event whose clock has this event."""
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +22,8 @@ def files(write: Write) -> None:
     write("phases.ketal", PHASES)
 
 
-def adds_up(said: Said) -> dict[str, int]:
-    counts: dict[str, int] = said.summary["events"]
+def adds_up(result: CommandResult) -> dict[str, int]:
+    counts: dict[str, int] = result.summary["events"]
     assert counts["read"] == sum(number for name, number in counts.items() if name != "read")
     return counts
 
@@ -58,36 +58,36 @@ NAMES = [name for name, _, _ in WRONG]
 
 @pytest.mark.parametrize(("name", "line", "reason"), WRONG, ids=NAMES)
 @pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
-def test_a_wrong_record_is_rejected_with_its_place(
+def test_wrong_record_is_rejected_with_its_place(
     ketal: Ketal, write: Write, name: str, line: str | bytes, reason: str, live: bool
 ) -> None:
     raw = line.encode() if isinstance(line, str) else line
     one, two, three = RUN.encode().splitlines(keepends=True)
     write("log.jsonl", one + raw + two + three)
     words = ["run", "conflict.ketal", "log.jsonl", "--output", "json", *["--live"] * live]
-    said = ketal(*words)
-    (rejected,) = [verdict for verdict in said.objects if verdict.get("verdict") == "rejected"]
+    result = ketal(*words)
+    (rejected,) = [verdict for verdict in result.objects if verdict.get("verdict") == "rejected"]
     assert rejected["place"] == "log.jsonl:2"
     assert reason in rejected["reason"]
     assert len(rejected["reason"]) <= 400
-    assert adds_up(said) | {"read": 4, "accepted": 3, "rejected": 1} == said.summary["events"]
-    assert said.summary["patterns"]["Conflict"]["matches"] == 1
-    assert (said.code, said.err) == (0, "")
+    assert adds_up(result) | {"read": 4, "accepted": 3, "rejected": 1} == result.summary["events"]
+    assert result.summary["patterns"]["Conflict"]["matches"] == 1
+    assert (result.code, result.err) == (0, "")
 
 
 @pytest.mark.parametrize(("name", "line", "reason"), WRONG, ids=NAMES)
-def test_a_log_of_wrong_records_cannot_run(
+def test_log_of_wrong_records_only_is_an_error(
     ketal: Ketal, name: str, line: str | bytes, reason: str
 ) -> None:
     raw = line.encode() if isinstance(line, str) else line
     words = ("run", "conflict.ketal", "-", "--format", "jsonl")
-    said = ketal(*words, "--output", "json", stdin=raw * 2)
-    assert said.code == 2
-    assert adds_up(said) | {"read": 2, "rejected": 2} == said.summary["events"]
-    assert said.err.startswith(
+    result = ketal(*words, "--output", "json", stdin=raw * 2)
+    assert result.code == 2
+    assert adds_up(result) | {"read": 2, "rejected": 2} == result.summary["events"]
+    assert result.err.startswith(
         "ketal: no event was read: 2 records were all rejected; the first is <stdin>:1: "
     )
-    assert "hint: --field says where an event's fields are" in said.err
+    assert "hint: --field says where an event's fields are" in result.err
     human = ketal(*words, stdin=raw)
     assert "1 read = 1 rejected" in human.lines
     assert "no event was read: 1 record was rejected; the first is" in human.err
@@ -97,55 +97,55 @@ def test_a_log_of_wrong_records_cannot_run(
 
 @pytest.mark.parametrize("text", ["", "\n", "  \n\n", "\ufeff"])
 @pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
-def test_an_empty_log_cannot_run(ketal: Ketal, write: Write, text: str, live: bool) -> None:
+def test_empty_log_is_an_error(ketal: Ketal, write: Write, text: str, live: bool) -> None:
     write("empty.jsonl", text)
-    said = ketal("run", "conflict.ketal", "empty.jsonl", "--output", "json", *["--live"] * live)
-    assert said.code == 2
-    assert said.err == "ketal: no event was read: there is none in empty.jsonl\n"
-    assert adds_up(said)["read"] == 0
+    result = ketal("run", "conflict.ketal", "empty.jsonl", "--output", "json", *["--live"] * live)
+    assert result.code == 2
+    assert result.err == "ketal: no event was read: there is none in empty.jsonl\n"
+    assert adds_up(result)["read"] == 0
 
 
-def test_a_log_of_control_events_holds_no_event(ketal: Ketal) -> None:
-    said = ketal("run", "conflict.ketal", "-", stdin='{"type": "ketal.end"}\n')
-    assert (said.code, said.err) == (2, "ketal: no event was read: there is none in <stdin>\n")
+def test_log_of_control_events_only_is_an_error(ketal: Ketal) -> None:
+    result = ketal("run", "conflict.ketal", "-", stdin='{"type": "ketal.end"}\n')
+    assert (result.code, result.err) == (2, "ketal: no event was read: there is none in <stdin>\n")
 
 
 @pytest.mark.parametrize("pattern", ["conflict.ketal", "phases.ketal"])
 @pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
-def test_the_same_dot_with_other_content(
+def test_second_event_of_a_dot_with_other_content_is_rejected(
     ketal: Ketal, write: Write, pattern: str, live: bool
 ) -> None:
-    # At counter 1 it would be another run of the node, and no contradiction.
+    # At counter 1 it would be a restart of the node instead of a contradiction.
     write("log.jsonl", RUN + RUN + event("b", "read", {"a": 1, "b": 2}))
-    said = ketal("run", pattern, "log.jsonl", "--output", "json", *["--live"] * live)
-    (rejected,) = [verdict for verdict in said.objects if verdict.get("verdict") == "rejected"]
+    result = ketal("run", pattern, "log.jsonl", "--output", "json", *["--live"] * live)
+    (rejected,) = [verdict for verdict in result.objects if verdict.get("verdict") == "rejected"]
     assert rejected["place"] == "log.jsonl:7"
     assert rejected["reason"].startswith("b@2 was read before with other content")
-    counts = adds_up(said)
+    counts = adds_up(result)
     assert (counts["read"], counts["duplicates"], counts["rejected"]) == (7, 3, 1)
 
 
-def test_a_regex_that_matches_nothing(ketal: Ketal, write: Write) -> None:
+def test_regex_that_matches_nothing_is_reported(ketal: Ketal, write: Write) -> None:
     write("trace.log", "one a 1\ntwo b 1\n")
     regex = r"(?<event>\w+) on (?<host>\S+) (?<clock>{.*})"
-    said = ketal("run", "conflict.ketal", "trace.log", "--regex", regex, "--output", "json")
-    assert said.code == 2
-    assert adds_up(said) | {"read": 1, "rejected": 1} == said.summary["events"]
-    assert "matches nothing here" in said.err
-    assert "trace.log:1" in said.err
+    result = ketal("run", "conflict.ketal", "trace.log", "--regex", regex, "--output", "json")
+    assert result.code == 2
+    assert adds_up(result) | {"read": 1, "rejected": 1} == result.summary["events"]
+    assert "matches nothing here" in result.err
+    assert "trace.log:1" in result.err
 
 
-def test_a_regex_that_matches_some(ketal: Ketal, write: Write) -> None:
+def test_text_that_the_regex_does_not_match_is_rejected(ketal: Ketal, write: Write) -> None:
     write("trace.log", 'write a {"a":1}\nrubbish\nwrite b {"b":1}\n')
     regex = r"(?<event>\w+) (?<host>\S+) (?<clock>{.*})"
-    said = ketal("run", "conflict.ketal", "trace.log", "--regex", regex, "--output", "json")
-    assert said.objects[0]["place"] == "trace.log:2"
-    assert "does not match the text 'rubbish'" in said.objects[0]["reason"]
-    assert adds_up(said)["accepted"] == 2
+    result = ketal("run", "conflict.ketal", "trace.log", "--regex", regex, "--output", "json")
+    assert result.objects[0]["place"] == "trace.log:2"
+    assert "does not match the text 'rubbish'" in result.objects[0]["reason"]
+    assert adds_up(result)["accepted"] == 2
 
 
 @pytest.mark.parametrize(
-    ("regex", "said"),
+    ("regex", "reason"),
     [
         ("(?<event>.*", "missing ) at column 1: `(?<event>.*`"),
         ("(a)(?<host>b))x", "unexpected ) at column 14: `)x`"),
@@ -160,31 +160,33 @@ def test_a_regex_that_matches_some(ketal: Ketal, write: Write) -> None:
     ],
 )
 @pytest.mark.parametrize("option", ["regex", "delimiter"])
-def test_a_wrong_expression_is_shown_as_it_was_written(
-    ketal: Ketal, option: str, regex: str, said: str
+def test_invalid_regex_is_reported_as_written(
+    ketal: Ketal, option: str, regex: str, reason: str
 ) -> None:
     words = ("run", "conflict.ketal", "-", "--format", "shiviz", f"--{option}={regex}")
     wrong = ketal(*words)
     assert wrong.code == 2
-    assert wrong.err == f"ketal: {option} is no regular expression of RE2: {said}\n"
+    assert wrong.err == f"ketal: {option} is no regular expression of RE2: {reason}\n"
 
 
-def test_nodes_for_clocks_that_name_their_nodes(ketal: Ketal) -> None:
-    said = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", stdin=RUN)
-    assert said.code == 2
+def test_nodes_option_with_clocks_that_name_their_nodes_is_refused(ketal: Ketal) -> None:
+    result = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", stdin=RUN)
+    assert result.code == 2
     assert (
-        "the clock names its nodes itself; --nodes A,B,C is for clocks that are lists" in said.err
+        "the clock names its nodes itself; --nodes A,B,C is for clocks that are lists" in result.err
     )
 
 
 @pytest.mark.parametrize("name", ["run.gz", "run.jsonl.gz", "run.zst"])
-def test_a_packed_file_that_is_none(ketal: Ketal, write: Write, name: str) -> None:
+def test_file_with_the_name_of_a_packed_one_is_reported(
+    ketal: Ketal, write: Write, name: str
+) -> None:
     write(name, bytes(range(256)) * 9)
-    said = ketal("run", "conflict.ketal", name)
-    assert said.code == 2
+    result = ketal("run", "conflict.ketal", name)
+    assert result.code == 2
     kind = "Zstandard" if name.endswith("zst") else "gzip"
-    assert f"{name}:1: this is no {kind} file, though its name ends in" in said.err
-    assert "regular expression" not in said.err
+    assert f"{name}:1: this is no {kind} file, though its name ends in" in result.err
+    assert "regular expression" not in result.err
 
 
 NO_TEXT: list[tuple[str, bytes, str]] = [
@@ -204,70 +206,72 @@ NO_TEXT: list[tuple[str, bytes, str]] = [
 
 @pytest.mark.parametrize(("name", "raw", "found"), NO_TEXT, ids=[name for name, _, _ in NO_TEXT])
 @pytest.mark.parametrize("command", [["run", "conflict.ketal"], ["audit"], ["cuts"]])
-def test_no_field_is_looked_for_in_what_is_no_text(
+def test_log_that_is_no_utf8_text_gets_no_hint_about_fields(
     ketal: Ketal, write: Write, name: str, raw: bytes, found: str, command: list[str]
 ) -> None:
-    said = ketal(*command, write(name, raw))
-    assert said.code == 2
-    assert f"{name}:1: {found}" in said.out + said.err
-    assert "hint: --field" not in said.err
+    result = ketal(*command, write(name, raw))
+    assert result.code == 2
+    assert f"{name}:1: {found}" in result.out + result.err
+    assert "hint: --field" not in result.err
 
 
-def test_a_cycle_of_clocks_is_not_silent(ketal: Ketal, write: Write) -> None:
+def test_cycle_of_clocks_is_counted(ketal: Ketal, write: Write) -> None:
     write("log.jsonl", RUN.replace('{"b": 1}', '{"a": 1, "b": 1}').replace('{"a": 1}', AHEAD))
-    said = ketal("run", "conflict.ketal", "log.jsonl")
-    assert said.code == 0
-    assert said.lines[-1].startswith("1 event with an impossible clock, which knows of an event")
-    assert said.lines[-1].endswith("`ketal audit` names the fault")
+    result = ketal("run", "conflict.ketal", "log.jsonl")
+    assert result.code == 0
+    assert result.lines[-1].startswith("1 event with an impossible clock, which knows of an event")
+    assert result.lines[-1].endswith("`ketal audit` names the fault")
     counted = ketal("run", "conflict.ketal", "log.jsonl", "--output", "json", "--count")
     assert counted.summary["impossible"] == 1
     assert ketal("audit", "log.jsonl").code == 1
 
 
 def test_events_without_the_key_are_counted(ketal: Ketal) -> None:
-    said = ketal("run", "conflict.ketal", "-", stdin=RUN.replace('"key"', '"kez"'))
-    assert said.lines[-1] == "Conflict: not judged: 3 events without the key of `partition by`"
+    result = ketal("run", "conflict.ketal", "-", stdin=RUN.replace('"key"', '"kez"'))
+    assert result.lines[-1] == "Conflict: not judged: 3 events without the key of `partition by`"
 
 
-def test_a_pattern_that_is_no_text(ketal: Ketal, write: Write) -> None:
+def test_pattern_file_that_is_no_text_is_reported(ketal: Ketal, write: Write) -> None:
     write("run.jsonl", RUN)
     bad = b"# one\npattern \xff {"
     write("bad.ketal", bad)
-    for said in (
+    for result in (
         ketal("run", "bad.ketal", "run.jsonl"),
         ketal("run", "-", "run.jsonl", stdin=bad),
     ):
-        assert said.code == 2
-        assert "no UTF-8 at line 2, byte 9; save it as UTF-8\n" in said.err
-    said = ketal("run", "-", "run.jsonl", "--limit", "pattern_bytes_max=10", stdin=CONFLICT)
-    assert said.code == 2
-    assert "pattern_bytes_max" in said.err
+        assert result.code == 2
+        assert "no UTF-8 at line 2, byte 9; save it as UTF-8\n" in result.err
+    result = ketal("run", "-", "run.jsonl", "--limit", "pattern_bytes_max=10", stdin=CONFLICT)
+    assert result.code == 2
+    assert "pattern_bytes_max" in result.err
 
 
 @pytest.mark.parametrize(
     "encoding",
     ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"],
 )
-def test_a_pattern_in_another_encoding(ketal: Ketal, write: Write, encoding: str) -> None:
+def test_pattern_file_in_another_encoding_is_reported(
+    ketal: Ketal, write: Write, encoding: str
+) -> None:
     raw = CONFLICT.encode(encoding)
     write("run.jsonl", RUN)
     write("wide.ketal", raw)
     write("below.ketal", "\n".encode(encoding) + CONFLICT.encode(encoding.removesuffix("-sig")))
     for name in ("wide.ketal", "below.ketal", "-"):
-        said = ketal("run", name, "run.jsonl", stdin=raw)
+        result = ketal("run", name, "run.jsonl", stdin=raw)
         if encoding == "utf-8-sig":
-            assert said.code == 0
+            assert result.code == 0
             continue
-        assert said.code == 2
+        assert result.code == 2
         known = encoding[:6].upper()
         file = "<stdin>" if name == "-" else f"pattern file {name}"
-        assert said.err == (
+        assert result.err == (
             f"ketal: {file} is {known}; save it as UTF-8 (`iconv -f {known} -t UTF-8 FILE`)\n"
         )
 
 
-def test_a_name_that_is_empty_is_named(ketal: Ketal, write: Write) -> None:
-    """As of a variable of the shell that is not set; it would be the current folder."""
+def test_empty_file_name_is_reported(ketal: Ketal, write: Write) -> None:
+    """As from an unset shell variable; the name would mean the current folder."""
     log = write("run.jsonl", RUN)
     assert ketal("run", "", log).err == "ketal: the name of the pattern file is empty\n"
     assert ketal("audit", log, "").err == "ketal: the name of a log is empty\n"
@@ -283,7 +287,7 @@ def test_a_name_that_is_empty_is_named(ketal: Ketal, write: Write) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["run", "explain"])
-def test_a_pattern_and_a_log_that_are_swapped(
+def test_swapped_pattern_and_log_are_reported(
     ketal: Ketal, write: Write, command: str, words: list[str], right: str
 ) -> None:
     write("run.jsonl", RUN)
@@ -291,47 +295,47 @@ def test_a_pattern_and_a_log_that_are_swapped(
     write("long.jsonl", RUN * 10_000)
     write("pattern", CONFLICT)
     write("broken.ketal", CONFLICT.replace("find", "fnd"))
-    said = ketal(command, *words)
-    assert (said.code, said.out) == (2, "")
-    assert said.err == (
+    result = ketal(command, *words)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
         f"ketal: {right.split()[0]} is a pattern file and stands where a log is wanted; are they "
         f"swapped? `ketal {command} {right}`\n"
     )
 
 
 @pytest.mark.parametrize("command", ["run", "explain", "stats", "audit", "view"])
-def test_a_pattern_file_that_is_given_as_a_log(ketal: Ketal, write: Write, command: str) -> None:
+def test_pattern_file_given_as_a_log_is_reported(ketal: Ketal, write: Write, command: str) -> None:
     log = write("run.jsonl", RUN)
     pattern = ["conflict.ketal"] * (command in ("run", "explain"))
     for logs in (["phases.ketal"], [log, "conflict.ketal", "phases.ketal"]):
-        said = ketal(command, *pattern, *logs)
-        assert (said.code, said.out) == (2, "")
+        result = ketal(command, *pattern, *logs)
+        assert (result.code, result.out) == (2, "")
         given = next(name for name in logs if name != log)
-        assert said.err == f"ketal: {given} is a pattern file and stands where a log is wanted\n"
+        assert result.err == f"ketal: {given} is a pattern file and stands where a log is wanted\n"
     absent = ketal(command, *pattern, "nowhere.ketal")
     assert absent.err == "ketal: nowhere.ketal: no such file or directory\n"
 
 
-def test_two_logs_are_not_called_swapped(ketal: Ketal, write: Write) -> None:
+def test_two_logs_are_not_reported_as_swapped(ketal: Ketal, write: Write) -> None:
     write("run.jsonl", RUN)
     os.mkfifo("pipe.ketal")  # nobody writes to it
     for words in (["run.jsonl", "run.jsonl"], ["run.jsonl", "-"], ["run.jsonl", "pipe.ketal"]):
-        said = ketal("run", *words, stdin=CONFLICT)
-        assert said.code == 2
-        assert said.err.startswith(
+        result = ketal("run", *words, stdin=CONFLICT)
+        assert result.code == 2
+        assert result.err.startswith(
             "run.jsonl:1:1: error[K001]: a pattern file does not begin with `{`"
         )
 
 
-def test_a_broken_pattern_is_not_called_swapped(ketal: Ketal, write: Write) -> None:
+def test_broken_pattern_is_not_reported_as_swapped(ketal: Ketal, write: Write) -> None:
     write("broken.ketal", CONFLICT.replace("find", "fnd"))
-    said = ketal("run", "broken.ketal", "conflict.ketal")
-    assert said.code == 2
-    assert "error[K" in said.err
-    assert "swapped" not in said.err
+    result = ketal("run", "broken.ketal", "conflict.ketal")
+    assert result.code == 2
+    assert "error[K" in result.err
+    assert "swapped" not in result.err
 
 
-def test_a_log_without_clocks_leads_to_rebuild(ketal: Ketal, write: Write) -> None:
+def test_log_without_clocks_gets_a_hint_about_rebuild(ketal: Ketal, write: Write) -> None:
     write(
         "plain.jsonl",
         '{"node": "a", "type": "write", "key": "x", "msg": 1}\n'
@@ -341,8 +345,8 @@ def test_a_log_without_clocks_leads_to_rebuild(ketal: Ketal, write: Write) -> No
     assert hint in ketal("run", "conflict.ketal", "plain.jsonl").err
     assert hint in ketal("audit", "plain.jsonl").out
     keys = "id=msg,send=type:write,receive=type:read"
-    said = ketal("run", "--rebuild", keys, "conflict.ketal", "plain.jsonl")
-    assert said.lines[0].startswith("match Conflict")
+    result = ketal("run", "--rebuild", keys, "conflict.ketal", "plain.jsonl")
+    assert result.lines[0].startswith("match Conflict")
 
 
 SPAN = {
@@ -394,17 +398,17 @@ def test_traces_are_recognised(ketal: Ketal, write: Write, kind: str, name: str)
     raw = gzip.compress(text.encode()) if name.endswith("gz") else text.encode()
     write("t" if name == "-" else name, raw)
     for command in (["run", "conflict.ketal"], ["audit"]):
-        said = ketal(*command, name, stdin=raw)
+        result = ketal(*command, name, stdin=raw)
         shown = "<stdin>" if name == "-" else name
-        assert (said.code, said.out) == (2, "")
-        assert said.err == (
+        assert (result.code, result.out) == (2, "")
+        assert result.err == (
             f"ketal: {shown}: holds spans of a trace and no events; "
             f"--format {form} makes events of them\n"
         )
     assert ketal("audit", "--format", form, name, stdin=raw).lines[0] == "2 events of 1 node"
 
 
-def test_what_only_looks_like_a_trace_is_a_log(ketal: Ketal, write: Write) -> None:
+def test_log_that_resembles_a_trace_is_read_as_a_log(ketal: Ketal, write: Write) -> None:
     write("spans.jsonl", json.dumps(SPAN | {"vc": {"shop": 1}}) + "\n")
     fields = ["node=localEndpoint.serviceName", "type=name", "clock=vc"]
     words = [word for field in fields for word in ("--field", field)]
@@ -423,6 +427,8 @@ def test_what_only_looks_like_a_trace_is_a_log(ketal: Ketal, write: Write) -> No
         ('event E = type == "write"; A = E && node == type; find any A;', "is a `A`"),
     ],
 )
-def test_none_of_one_event_is_singular(ketal: Ketal, write: Write, pattern: str, none: str) -> None:
+def test_message_about_a_single_event_is_in_the_singular(
+    ketal: Ketal, write: Write, pattern: str, none: str
+) -> None:
     write("p.ketal", f"pattern P {{ {pattern} }}")
     assert f"0 of 1 event {none}" in ketal("run", "p.ketal", "-", stdin=clock('{"a": 1}')).out
