@@ -1,4 +1,4 @@
-"""Random executions of which a log lacks some events."""
+"""Random executions with some events missing from the log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.property.executions import execution
 
 
 def thinned(rng: random.Random, **knobs: Any) -> list[Event]:
-    """Return a random execution, of half of the cases with events left out.
+    """Return a random execution, in half of the cases with events left out.
 
     Parameters
     ----------
     rng : random.Random
-        Where the choices come from.
+        The source of random choices.
     **knobs
         As of `execution`.
     """
