@@ -1,4 +1,4 @@
-"""Where the texts and squares of a picture are, read from its SVG."""
+"""Positions of the texts and squares of a picture, read from its SVG."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ Box = tuple[float, float, float, float]
 
 
 def text_of(element: ElementTree.Element) -> str:
-    """Return what a text element shows: not what a pointer on it does."""
+    """Return the visible text of a text element, without its tooltip."""
     title = element.find(f"{SVG}title")
     return (element.text or "") if title is None else (title.tail or "")
 
 
 def texts(svg: str, kind: str = "") -> list[str]:
-    """Return the texts of a picture, or those of a class."""
+    """Return the texts of a picture, or only those of a class."""
     root = ElementTree.fromstring(svg)
     found = root.iter(f"{SVG}text")
     return [text_of(one) for one in found if not kind or one.get("class") == kind]
 
 
 def text_box(element: ElementTree.Element) -> Box:
-    """Return where a text is: left, top, right, bottom."""
+    """Return the box of a text: left, top, right, bottom."""
     size = float(element.get("font-size", 0))
     width = columns(text_of(element)) * size * COLUMN_EM
     left = float(element.get("x", 0)) - (width / 2 if element.get("class") == "middle" else 0)
-    # Most of a letter is above the line on which it stands.
+    # Most of a letter is above the baseline.
     bottom = float(element.get("y", 0)) + size * 0.2
     return left, bottom - size, left + width, bottom
 
 
 def check_layout(svg: str) -> None:
-    """Assert that all texts, squares and dots are in the picture, and no text over another."""
+    """Assert that all texts, squares and dots are in the picture, and that no texts overlap."""
     root = ElementTree.fromstring(svg)
     left, top, width, height = map(float, (root.get("viewBox") or "").split())
     boxes = [text_box(one) for one in root.iter(f"{SVG}text")]
@@ -54,8 +54,8 @@ def check_layout(svg: str) -> None:
         assert top <= box[1] <= box[3] <= top + height, box
 
 
-def squares(svg: str, *forms: str) -> list[str]:
-    """Return what a pointer on each square shows, of the squares of some classes."""
+def square_tooltips(svg: str, *forms: str) -> list[str]:
+    """Return the tooltips of the squares of some classes."""
     root = ElementTree.fromstring(svg)
     return [
         group.findtext(f"{SVG}title") or ""
@@ -65,8 +65,8 @@ def squares(svg: str, *forms: str) -> list[str]:
     ]
 
 
-def hatched(svg: str) -> list[str]:
-    """Return what a pointer shows on each square that is marked."""
+def hatched_tooltips(svg: str) -> list[str]:
+    """Return the tooltips of the hatched squares."""
     root = ElementTree.fromstring(svg)
     return [
         group.findtext(f"{SVG}title") or ""
@@ -75,7 +75,7 @@ def hatched(svg: str) -> list[str]:
     ]
 
 
-def sign(svg: str) -> str:
-    """Return the sign between the two clocks of a comparison."""
+def order_sign(svg: str) -> str:
+    """Return the order sign between the two clocks of a comparison."""
     (operator,) = (text for text in texts(svg) if text in ("<", ">", "=", "∥"))
     return operator
