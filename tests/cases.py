@@ -1,13 +1,13 @@
-"""Hand-computed cases: a pattern, an execution, what it means.
+"""Hand-computed cases: a pattern, an execution, and the expected outcome.
 
-Each names the construct that it is about. The oracle's tests run them
+Each case names the construct that it tests. The oracle's tests run them
 through `ketal.semantics`; any engine can be run through the same list, with its
 verdicts turned into an `Outcome` and that into `facts`.
 
-Writing: an event is `e("n1@2", "a", "n2:1")`: dot, type, the other entries of
+Notation: an event is `e("n1@2", "a", "n2:1")`: dot, type, the other entries of
 its clock. A match is `A=n1@1 B=n2@1`, perhaps with its scope before and its
 return after: `[key=1] A=n1@1 -> {"x": 1}`. A violation is `n1@2: A B`, the
-event and what was expected.
+event and the expected step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Case:
 
     @property
     def expected(self) -> dict[str, Any]:
-        """What `facts` of the outcome must be."""
+        """The expected `facts` of the outcome."""
         lists = {k: sorted(getattr(self, k)) for k in _LISTS}
         return lists | {k: getattr(self, k) for k in _COUNTS}
 
@@ -103,12 +103,12 @@ LETTERS = "".join(f'event {x.upper()} = type == "{x}";\n' for x in "abcdn")
 
 
 def p(*statements: str, order: str = "arrival", letters: str = LETTERS) -> str:
-    """Write pattern P; its events are A, B, C, D and N unless told otherwise."""
+    """Return the text of pattern P; its events are A, B, C, D and N by default."""
     return f"pattern P {{\norder {order};\n{letters}{'; '.join(statements)};\n}}\n"
 
 
 def line(types: str, **common: Any) -> tuple[Event, ...]:
-    """Make a run of one node: one event for each letter, at 0 s, 1 s, 2 s, …."""
+    """Return a run of one node: one event per letter, at 0 s, 1 s, 2 s, …."""
     return tuple(e(f"n@{i}", t, time=i - 1, **common) for i, t in enumerate(types.split(), 1))
 
 
@@ -121,8 +121,8 @@ CHAIN = (e("n1@1", "a"), e("n2@1", "b", "n1:1"), e("n3@1", "c", "n1:1 n2:1"))
 # Three events of type b, of which 1 → 2, and 3 is concurrent with both.
 PEERS = (e("n1@1", "b", x=1), e("n1@2", "b", x=2), e("n2@1", "b", x=1))
 
-# The paper's Fig. 1: A turns the stack on; B pushes once it has heard; C hears in the order of
-# the messages' arrival, which is push, on.
+# The paper's Fig. 1: A turns the stack on; B pushes after it received that; C receives in the order
+# of arrival, which is push, on.
 FIG_1 = (
     e("A@1", "Stack.on"),
     e("B@1", "recv", "A:1"),
@@ -814,7 +814,7 @@ NODES = [
         "at every node",
         p("at every node", "check (A B* C)*", order=CAUSAL, letters=STACK),
         FIG_1,
-        # B pushes though its own stack was never turned on, and C learns of it before its on.
+        # B pushes although its own stack was never turned on, and C learns of it before its on.
         violations=('[node="B"] B@2: A', '[node="C"] B@2: A'),
         incomplete=('[node="A"] B C',),
         halted=1,
@@ -831,7 +831,7 @@ NODES = [
             e("B@3", "Stack.off", "A:2"),
             e("C@1", "idle"),
         ),
-        # The push is not after B's own on: only Causal tells.
+        # The push is not after B's own on; only Causal detects that.
         violations=('[node="B"] A@2: B C',),
         incomplete=('[node="A"] B C',),
         halted=1,
@@ -923,7 +923,7 @@ MATCHES = [
         "find any",
         p("X = B && x == 1", "Y = B && x == 2", "find any (X | Y)+", order=CAUSAL),
         PEERS,
-        # The two X are mirror images where they swap with each other; Y cannot pass n1@1.
+        # The two X are mirror images if they swap with each other; Y cannot pass n1@1.
         matches=(
             "X=n1@1",
             "Y=n1@2",
@@ -1120,7 +1120,7 @@ NOT = [
         "A not N B",
         p("find next (A | A B+) not N (C | D C)"),
         line("a n b c a b d n c a n c"),
-        # The first and the last run are barred at a, the first goes on with b.
+        # The first and the last run are blocked at a; the first continues with b.
         matches=("A=n@1 B=n@3 C=n@4", "A=n@5 B=n@6 D=n@7 C=n@9"),
     ),
     *(

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and hooks for all tests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Keep what the collection makes, which lives as long as the tests, from the collector.
+    """Exclude the collected tests, which live to the end, from garbage collection.
 
-    A tenth of the tests' time went into looking through it again and again.
+    A tenth of the tests' time was spent on scanning them again and again.
     """
     gc.disable()
     try:
@@ -32,13 +32,13 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _runs_of_nodes(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Have the runs of traced nodes counted in a folder of the tests'."""
+    """Keep the run numbers of traced nodes in a temporary folder."""
     os.environ["KETAL_TRACE_RUNS"] = str(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Return the folder of real logs beside the checkout; skips where there is none."""
+    """Return the folder of real logs beside the checkout; skip the test if it is missing."""
     if not SHARED_DATA.is_dir():
         pytest.skip("the real logs of ../shared/data are not here")
     return SHARED_DATA

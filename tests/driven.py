@@ -1,4 +1,4 @@
-"""An execution with a Monitor's methods, for tests that ask what a Monitor does not tell."""
+"""An execution with a Monitor's methods, for tests of state that a Monitor does not expose."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ketal.runtime.execution import Execution, Item
 
 
 class Driven(Execution):
-    """An execution that is driven as a Monitor is, without handlers."""
+    """An execution that is used like a Monitor, without handlers."""
 
     def feed_many(self, items: Iterable[Item]) -> list[Verdict]:
         return [verdict for item in items for verdict in self.feed(item)]

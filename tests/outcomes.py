@@ -1,4 +1,4 @@
-"""The engine's answers in the oracle's terms, for tests that hold the two equal."""
+"""The engine's verdicts in the oracle's form, for tests that compare the two."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def outcome(
 
 
 def listing(file: File, name: str = "P") -> CompiledPattern:
-    """Return a pattern as the oracle judges it: it lists what `return count` only counts.
+    """Return a pattern as the oracle judges it: with matches listed despite `return count`.
 
-    A property asks for the pattern of its case again and again, which is compiled once.
+    The newest pattern is cached, because a property compiles that of its case repeatedly.
     """
     global _newest
     if _newest is None or _newest[0] is not file or _newest[1].pattern.name != name:
@@ -75,7 +75,7 @@ def _compiled(file: File, name: str, params: Mapping[str, Any] | None = None) ->
 def outcome_of(
     compiled: CompiledPattern, released: Sequence[Event], limits: Limits = LIMITS
 ) -> semantics.Outcome:
-    """Return what the engine says of a compiled pattern, offered events in this order."""
+    """Return the engine's outcome for a compiled pattern and events in this order."""
     run = PatternRun(compiled, limits)
     verdicts: list[RunVerdict] = []
     for event in released:
@@ -87,7 +87,7 @@ def outcome_of(
 
 
 def key(verdict: PatternVerdict) -> ScopeKey:
-    """Return a verdict's scope as the oracle writes it."""
+    """Return a verdict's scope in the oracle's form."""
     return tuple(verdict.scope.items())
 
 

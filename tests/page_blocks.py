@@ -1,6 +1,6 @@
-"""The fenced blocks of a page, and the files that it shows.
+"""The fenced blocks of a documentation page, and the files that it shows.
 
-A block is a file where the line before it ends in the file's name: "`lock.ketal`:".
+A block is a file if the line before it ends in the file's name: "`lock.ketal`:".
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ def page(name: str) -> str:
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """Return the blocks of a page in a language, in their order."""
+    """Return the blocks of a page in a language, in order."""
     return [block for kind, block in _BLOCK.findall(text) if kind == language]
 
 
 def write_files(text: str, folder: Path) -> list[str]:
-    """Write the files that a page shows into a folder; return their names."""
+    """Write the files shown on a page into a folder; return their names."""
     shown = _FILE.findall(text)
     for name, block in shown:
         (folder / name).write_text(block, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The public names of ketal, and what their annotations and docstrings hold.
+"""The public names of ketal, with their annotations and docstrings.
 
 Public is what `ketal.__all__` and `ketal.trace.__all__` list and, of a class, `__init__`,
 `__getitem__`, and the methods and properties without an underscore, where ketal defines them.
@@ -28,7 +28,7 @@ class Public(NamedTuple):
 
     @property
     def doc(self) -> str:
-        """Its own docstring, as `help` shows it."""
+        """Its docstring, as `help` shows it."""
         return inspect.getdoc(self.value) or ""
 
 
@@ -81,7 +81,7 @@ def _for_types_only(module: Any) -> dict[str, Any]:
 
 
 def holds_any(annotation: Any) -> bool:
-    """Return whether an annotation is `Any`, or has it in a part."""
+    """Return whether an annotation is or contains `Any`."""
     return annotation is Any or any(map(holds_any, typing.get_args(annotation)))
 
 

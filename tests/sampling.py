@@ -1,7 +1,7 @@
-"""What `make test` samples and `make long` runs whole, and chances that shrink.
+"""How many examples `make test` and `make long` run, and random choices that shrink.
 
-`KETAL_LONG=1` is the one setting: without it a property has few examples, always the same ones;
-with it many, other ones in every run, of which Hypothesis keeps those that failed.
+`KETAL_LONG=1` is the only setting. Without it a property has few examples, always the same;
+with it many, different in every run, of which Hypothesis saves those that failed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ LONG = os.environ.get("KETAL_LONG") == "1"
 in_long = pytest.mark.skipif(
     not LONG and "KETAL_CHAOS" not in os.environ, reason="`make long` and `make chaos` have it"
 )
-"""Marks a test that takes a minute by itself, of whose meaning `make test` has a smaller test."""
+"""Marks a test that takes about a minute; `make test` has a smaller test of the same behaviour."""
 
-# No test is timed: on a busy machine an example may take long.
+# No deadline: on a busy machine an example may take long.
 settings.register_profile("sample", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile(
     "long", deadline=None, derandomize=False, print_blob=True, max_examples=1_000
@@ -32,20 +32,20 @@ settings.register_profile(
 
 
 def load_profile() -> None:
-    """Have Hypothesis draw a sample, or all that `make long` draws."""
+    """Load the Hypothesis profile of `make test` or of `make long`."""
     settings.load_profile("long" if LONG else "sample")
 
 
 def sample(few: T, whole: T) -> T:
-    """Return how much of something is tried in this run."""
+    """Return `whole` in `make long`, else `few`."""
     return whole if LONG else few
 
 
 class Chances(random.Random):
-    """Choices by the bytes of a tape, after its end the simplest ones.
+    """Random choices determined by the bytes of a tape; after its end the simplest choices.
 
     Hypothesis draws the tape as a whole, which takes a tenth of the time of `st.randoms`, and
-    shrinks it: a zero chooses the first of several, and that what is made by chance is not.
+    shrinks it: a zero chooses the first of several options, and omits an optional part.
     """
 
     def __new__(cls, tape: bytes) -> Chances:
@@ -69,7 +69,7 @@ class Chances(random.Random):
         return (255 - next(self._bytes, 0)) / 256
 
     def sample(self, population: Any, k: int, *, counts: Any = None) -> list[Any]:
-        # Python's own draws again what it has drawn before, which after the end is for ever.
+        # Python's own redraws duplicates, which would never end after the end of the tape.
         assert counts is None
         pool = list(population)
         return [pool.pop(self._randbelow(len(pool))) for _ in range(k)]
@@ -79,14 +79,14 @@ class Chances(random.Random):
 
 
 def chances(tape_bytes: int = 1_024) -> st.SearchStrategy[random.Random]:
-    """Return a strategy of a `random.Random` whose choices shrink; a choice takes a byte or two."""
-    # Of one length: whether a tape goes on would be a draw of its own for each byte.
+    """Return a strategy of `random.Random` whose choices shrink; a choice uses one or two bytes."""
+    # Of fixed length: otherwise each byte would need another draw for whether the tape continues.
     return st.binary(min_size=tape_bytes, max_size=tape_bytes).map(Chances)
 
 
 def examples(few: int, whole: int | None = None) -> settings:
-    """Return the settings of a property with so many examples, or the `whole` in `make long`."""
-    # Half of a generator's patterns may be of no use to a test, which then rejects them.
+    """Return the settings of a property with `few` examples, or `whole` in `make long`."""
+    # A test may reject half of the generated patterns.
     return settings(
         max_examples=few if whole is None else sample(few, whole),
         suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
@@ -94,9 +94,9 @@ def examples(few: int, whole: int | None = None) -> settings:
 
 
 def drawn(few: int, whole: int | None = None) -> Callable[[Callable[[random.Random], None]], None]:
-    """Try a property right here, in a test that counts what its cases were.
+    """Run a property at once, within a test that counts its cases.
 
-    It decorates a function in that test, whose argument is one of `chances`.
+    It decorates a function in that test, whose argument is drawn from `chances`.
     """
 
     def tried(holds: Callable[[random.Random], None]) -> None:

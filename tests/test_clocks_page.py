@@ -1,6 +1,6 @@
-"""docs/clocks.md: its commands, its pictures and its table are made by `ketal clocks`.
+"""docs/clocks.md: its commands, pictures and table equal the output of `ketal clocks`.
 
-`python -m tests.test_clocks_page` writes pictures and table anew, after a scheme has changed.
+`python -m tests.test_clocks_page` regenerates pictures and table after a scheme has changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _areas(folder: Path) -> str:
 
 
 def _rows() -> dict[str, tuple[str, str, str]]:
-    """Return of each scheme of the page what the table says and the commands know."""
+    """Return for each scheme on the page its current row of the table."""
     (execution,) = executions_of(ketal.read_log(RUN), ketal.Limits()).values()
     schemes = [scheme_named(name) for name in NAMES]
     reports = compare_schemes(execution.events(), schemes, ketal.Limits()).reports
@@ -60,11 +60,11 @@ def test_every_scheme_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("block", _BLOCKS, ids=lambda block: block.commands[0])
-def test_the_commands_print_what_the_page_shows(block: Block) -> None:
+def test_commands_print_the_output_on_the_page(block: Block) -> None:
     assert replay(block) == block.text
 
 
-def test_the_programs_print_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_print_the_output_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     programs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", TEXT, re.M | re.S)
     assert len(programs) == TEXT.count("```python") > 1
     for code, shown in programs:
@@ -73,32 +73,32 @@ def test_the_programs_print_what_the_page_shows(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_pictures_are_those_of_the_command(name: str, tmp_path: Path) -> None:
+def test_pictures_equal_the_output_of_the_command(name: str, tmp_path: Path) -> None:
     file = f"{name.partition(':')[0]}.svg"
     assert f"](clocks/{file})" in TEXT
     assert (PICTURES / file).read_text(encoding="utf-8") == _drawn(name, tmp_path)
 
 
-def test_two_events_are_drawn_as_areas(tmp_path: Path) -> None:
+def test_areas_of_two_events_equal_the_output_of_the_command(tmp_path: Path) -> None:
     assert (PICTURES / "areas.svg").read_text(encoding="utf-8") == _areas(tmp_path)
 
 
-def test_the_forks_of_interval_trees_are_those_of_the_example() -> None:
+def test_forks_picture_equals_that_of_the_example() -> None:
     assert (PICTURES / "forks.svg").read_text(encoding="utf-8") == FIGURES["forks"]()
 
 
-def test_no_picture_is_left_over() -> None:
+def test_no_picture_is_unused() -> None:
     shown = set(re.findall(r"\]\(clocks/(.*?)\)", TEXT))
     assert {path.name for path in PICTURES.iterdir()} == shown
 
 
-def test_the_table_is_what_the_commands_say() -> None:
+def test_table_equals_the_output_of_the_commands() -> None:
     table = {name: (decides, size, stream) for name, decides, size, _, stream in _ROW.findall(TEXT)}
     assert table == _rows()
 
 
 def _write() -> None:
-    """Write the pictures and the table anew."""
+    """Regenerate the pictures and the table."""
     rows = _rows()
 
     def row(found: re.Match[str]) -> str:

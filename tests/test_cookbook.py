@@ -1,4 +1,4 @@
-"""docs/cookbook.md: its patterns and what they print, over a good and a bad log of each."""
+"""docs/cookbook.md: its patterns and their output over a good and a bad log each."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def text(name: str) -> str:
 
 
 def fails(pattern: str, events: list[ketal.Event]) -> bool:
-    """Return whether what a pattern's text says of events is a fault."""
+    """Return whether a pattern reports a match, violation or incomplete run for events."""
     verdicts = ketal.run(ketal.compile(pattern), events)
     (counts,) = verdicts.summary["patterns"].values()
     return any(counts[kind] for kind in ("matches", "violations", "incomplete"))
 
 
 def clocks_of_times(events: list[ketal.Event]) -> list[ketal.Event]:
-    """Return the events where each knows of all that have a smaller time."""
+    """Return the events with clocks by wall time: each knows all events with a smaller time."""
     clock: dict[str, int] = {}
     out = []
     for event in sorted(events, key=lambda event: event.time or 0.0):
@@ -67,13 +67,13 @@ def test_every_pattern_has_a_section_and_two_logs() -> None:
     assert {path.name for path in FOLDER.iterdir()} == logs | {f"{name}.ketal" for name in NAMES}
 
 
-def test_the_page_shows_the_files(tmp_path: Path) -> None:
+def test_page_shows_the_files(tmp_path: Path) -> None:
     for file in write_files(PAGE, tmp_path):
         assert (tmp_path / file).read_bytes() == (FOLDER / file).read_bytes()
 
 
 @each
-def test_the_commands_print_what_the_page_shows(name: str) -> None:
+def test_commands_print_the_output_on_the_page(name: str) -> None:
     block = TRANSCRIPTS[name]
     assert replay(block) == block.text
     good, code, bad, _ = block.commands
@@ -83,14 +83,14 @@ def test_the_commands_print_what_the_page_shows(name: str) -> None:
 
 
 @each
-def test_the_pattern_has_no_warning_and_the_canonical_layout(name: str) -> None:
+def test_pattern_has_no_warning_and_the_canonical_layout(name: str) -> None:
     assert ketal.lint(text(name)) == []
     assert main(["fmt", "--check", str(FOLDER / f"{name}.ketal")]) == 0
 
 
 @each
 @both_logs
-def test_the_log_is_an_execution_that_has_what_the_pattern_names(name: str, kind: str) -> None:
+def test_log_is_valid_and_has_the_types_in_the_pattern(name: str, kind: str) -> None:
     events = log(name, kind)
     assert 6 <= len(events) <= 25
     assert ketal.audit(events).clean
@@ -100,7 +100,7 @@ def test_the_log_is_an_execution_that_has_what_the_pattern_names(name: str, kind
 
 
 @each
-def test_the_good_log_passes_and_the_bad_log_fails(name: str) -> None:
+def test_good_log_passes_and_bad_log_fails(name: str) -> None:
     assert [fails(text(name), log(name, kind)) for kind in ("good", "bad")] == [False, True]
 
 
@@ -138,7 +138,7 @@ def test_every_order_of_arrival_gives_the_same_matches(name: str, kind: str) -> 
     holds()
 
 
-def test_the_table_says_what_patterns_use_and_what_times_would_say() -> None:
+def test_table_lists_used_features_and_verdicts_by_wall_clock() -> None:
     rows = re.findall(r"^\| \[(.*)\]\(#(.*)\) \| (.*) \| (.*) \| (.*) \|$", PAGE, re.M)
     assert [row[0] for row in rows] == [part.partition("\n")[0] for part in SECTIONS.values()]
     for (title, anchor, used, *cells), name in zip(rows, SECTIONS, strict=True):
@@ -197,7 +197,7 @@ ADAPTED = {
     },
     "snapshot": {"order CausalOrder;": "order CausalOrder; partition by database;"},
 }  # fmt: skip
-"""What a section says of how its pattern is adapted, as it is written where all of it is done."""
+"""Per pattern the replacements that its section advises, all applied together."""
 
 
 ADAPTED_FAIL = {
@@ -211,7 +211,7 @@ ADAPTED_FAIL = {
     "lost_update": (True, True),  # both logs have writes that are concurrent
     "session": (False, True),
 }
-"""What adapted patterns say of the good and the bad log, where these have the attributes."""
+"""Whether adapted patterns fail the good and the bad log, if these have the attributes."""
 
 
 def adapted(name: str) -> str:
@@ -223,7 +223,7 @@ def adapted(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ADAPTED)
-def test_the_adapted_pattern_is_on_the_page_and_has_no_warning(name: str) -> None:
+def test_adapted_pattern_is_on_the_page_and_has_no_warning(name: str) -> None:
     assert ketal.lint(adapted(name)) == []
     advice = " ".join(SECTIONS[name].partition("To adapt it: ")[2].split())
     codes = [code for code in re.findall("`([^`]+)`", advice) if re.search("[ {]", code)]
@@ -233,13 +233,13 @@ def test_the_adapted_pattern_is_on_the_page_and_has_no_warning(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ADAPTED_FAIL)
-def test_the_adapted_pattern_says_what_it_should(name: str) -> None:
+def test_adapted_pattern_has_the_expected_verdicts(name: str) -> None:
     pattern = adapted(name).replace("partition by channel;", "")  # these logs have no channels
     outcome = tuple(fails(pattern, log(name, kind)) for kind in ("good", "bad"))
     assert outcome == ADAPTED_FAIL[name]
 
 
-def test_a_message_that_is_not_acknowledged_in_time_is_timed_out() -> None:
+def test_message_not_acknowledged_in_time_is_timed_out() -> None:
     verdicts = ketal.run(ketal.compile(adapted("unacknowledged")), log("unacknowledged", "bad"))
     late = [verdict for verdict in verdicts if isinstance(verdict, ketal.TimedOut)]
     assert [dict(verdict.scope) for verdict in late] == [{"message": "m2"}]
@@ -253,7 +253,7 @@ def test_a_message_that_is_not_acknowledged_in_time_is_timed_out() -> None:
         ({"api1": 1, "api2": 1}, True, True),
     ],
 )
-def test_a_logout_comes_after_every_use(
+def test_logout_must_be_after_every_use(
     known: dict[str, int], used_later: bool, expected: bool
 ) -> None:
     clock = {"alice": 3, "bob": 1, "login": 3, **known}
@@ -264,7 +264,7 @@ def test_a_logout_comes_after_every_use(
     assert fails(adapted("session"), events) is expected
 
 
-def test_a_window_that_is_set_from_outside_finds_slower_retries(
+def test_larger_window_by_option_finds_slower_retries(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     files = [str(FOLDER / "retry_storm.ketal"), str(FOLDER / "retry_storm.good.jsonl")]
@@ -273,7 +273,7 @@ def test_a_window_that_is_set_from_outside_finds_slower_retries(
     assert "5 matches" in capsys.readouterr().out
 
 
-def test_the_log_of_a_lock_does_not_show_who_frees_it() -> None:
+def test_log_of_a_lock_does_not_show_who_releases_it() -> None:
     alternating = """
         pattern Alternating {
             order CausalOrder;

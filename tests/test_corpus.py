@@ -1,11 +1,11 @@
 """The corpus: `tests/corpus/CASE/{pattern.ketal, events.jsonl, expected.jsonl}`.
 
-What is expected is what `ketal.run` says, a verdict a line and then the summary,
+The expected output is that of `ketal.run`, one verdict per line and then the summary,
 checked by hand against the language's rules. Each case goes through `ketal.run`, the
 oracle, and a Monitor with and without snapshot and restore after every event.
 
-`python -m tests.test_corpus` writes the ids anew, after a change of the fingerprint
-or of an id's formula; it refuses a case of which anything else has changed.
+`python -m tests.test_corpus` updates the ids after a change of the fingerprint
+or of an id's formula; it refuses a case in which anything else has changed.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def case(request: pytest.FixtureRequest) -> Case:
     return Case(request.param)
 
 
-def test_there_are_cases_of_every_kind() -> None:
+def test_corpus_has_every_kind_of_verdict() -> None:
     assert len(CASES) >= 15
     kinds = {v["verdict"] for name in CASES for v in Case(name).verdicts}
     assert kinds == {"match", "violation", "incomplete", "timed_out"}
 
 
-def test_run(case: Case) -> None:
+def test_run_gives_the_expected_verdicts(case: Case) -> None:
     verdicts = ketal.run(case.program, case.log)
     assert [v.to_dict() for v in verdicts] == case.verdicts
     assert verdicts.summary == case.summary
@@ -74,54 +74,54 @@ def test_run(case: Case) -> None:
 
 def fed(case: Case, events: list[Event], *, restoring: bool) -> list[dict[str, Any]]:
     monitor = ketal.Monitor(case.program)
-    said = []
+    verdicts = []
     for event in events:
-        said += monitor.feed(event)
+        verdicts += monitor.feed(event)
         validate(monitor._execution)
         if restoring:
             monitor = ketal.Monitor.restore(case.program, monitor.snapshot())
             validate(monitor._execution)
-    said += monitor.close()
+    verdicts += monitor.close()
     assert not monitor.held_back()
     name = case.program.name
     assert monitor.summary["patterns"][name] == case.summary["patterns"][name]
-    return [v.to_dict() for v in said]
+    return [v.to_dict() for v in verdicts]
 
 
 @pytest.mark.parametrize("restoring", [False, True], ids=["plain", "snapshot-restore"])
-def test_monitor(case: Case, restoring: bool) -> None:
-    """In the order in which `run` offers the events the verdicts are those of `run`."""
+def test_monitor_gives_the_expected_verdicts(case: Case, restoring: bool) -> None:
+    """With events in the order that `run` uses, the verdicts equal those of `run`."""
     offered = canonical(case.events) if case.compiled.causal else case.events
     assert fed(case, offered, restoring=restoring) == case.verdicts
 
 
 def any_order(name: str) -> bool:
-    """Return whether no order in which events arrive is part of the answer."""
+    """Return whether the verdicts do not depend on the arrival order."""
     compiled = Case(name).compiled
     return compiled.order_independent and compiled.kind == "find"
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if any_order(name)])
 @pytest.mark.parametrize("restoring", [False, True], ids=["plain", "snapshot-restore"])
-def test_monitor_in_the_order_of_the_file(name: str, restoring: bool) -> None:
-    """An order-independent `find` says the same, whatever arrives first."""
+def test_monitor_gives_the_expected_verdicts_in_file_order(name: str, restoring: bool) -> None:
+    """An order-independent `find` gives the same verdicts for any arrival order."""
     case = Case(name)
-    said = fed(case, case.events, restoring=restoring)
-    assert without_time(said) == without_time(case.verdicts)
+    verdicts = fed(case, case.events, restoring=restoring)
+    assert without_time(verdicts) == without_time(case.verdicts)
 
 
 def without_time(verdicts: list[dict[str, Any]]) -> list[str]:
-    """Return verdicts sorted; the time of a match is that of the event that came last."""
+    """Return verdicts sorted, without times (a match has the time of the last event to arrive)."""
     return sorted(json.dumps({k: x for k, x in v.items() if k != "time"}) for v in verdicts)
 
 
-def test_oracle(case: Case) -> None:
-    said = facts(semantics.judge(case.program.file, case.program.name, case.events))
-    assert said == facts(outcome(case))
+def test_oracle_gives_the_expected_verdicts(case: Case) -> None:
+    judged = facts(semantics.judge(case.program.file, case.program.name, case.events))
+    assert judged == facts(outcome(case))
 
 
 def outcome(case: Case) -> semantics.Outcome:
-    """Return what is expected in the oracle's terms."""
+    """Return the expected outcome in the oracle's form."""
 
     def of(kind: str) -> list[dict[str, Any]]:
         return [v for v in case.verdicts if v["verdict"] == kind]
@@ -148,7 +148,7 @@ def outcome(case: Case) -> semantics.Outcome:
     )
 
 
-def test_no_case_is_left_unused() -> None:
+def test_every_case_has_exactly_its_three_files() -> None:
     for name in CASES:
         assert sorted(f.name for f in (CORPUS / name).iterdir()) == [
             "events.jsonl",
@@ -157,18 +157,18 @@ def test_no_case_is_left_unused() -> None:
         ]
 
 
-def renew_ids() -> None:
-    """Write the ids that the verdicts have now, in cases that are right but for them."""
+def update_ids() -> None:
+    """Write the current ids into cases that differ in ids only."""
     for name in CASES:
         case = Case(name)
         path = CORPUS / name / "expected.jsonl"
         *lines, last = path.read_text().splitlines()
-        said = [v.to_dict() for v in ketal.run(case.program, case.log)]
-        for at, (old, new) in enumerate(zip(case.verdicts, said, strict=True)):
+        current = [v.to_dict() for v in ketal.run(case.program, case.log)]
+        for at, (old, new) in enumerate(zip(case.verdicts, current, strict=True)):
             assert old | {"id": new["id"]} == new, f"{name}: {new}"
             lines[at] = lines[at].replace(old["id"], new["id"])
         path.write_text("\n".join([*lines, last, ""]))
 
 
 if __name__ == "__main__":
-    renew_ids()
+    update_ids()

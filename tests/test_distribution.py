@@ -1,4 +1,4 @@
-"""The distribution: each module once, and it runs in an empty environment without Java."""
+"""The distribution contains each module once and runs in an empty environment without Java."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS_ABOVE = ("grammar", "operators", "streaming")
 PAPERS = ("pyproject.toml", "README.md", "LICENSE")
 
-# One worker builds once for all of these.
+# One worker builds the distribution once for all these tests.
 pytestmark = pytest.mark.xdist_group("distribution")
 
 
 @dataclass(frozen=True)
 class Built:
-    """The files that were built, and a place to work in."""
+    """The built files, and a folder to work in."""
 
     folder: Path
     sdist: Path
@@ -71,7 +71,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 def in_tree() -> dict[str, str]:
-    """Return every file that a user needs: its place under `ketal/`, and its place in the tree."""
+    """Return every file that a user needs: its path under `ketal/` and its path in the tree."""
     files = {}
     for top in ("ketal", *ROOMS_ABOVE):
         for folder, _, names in os.walk(ROOT / top):  # links are not followed
@@ -82,14 +82,14 @@ def in_tree() -> dict[str, str]:
     return files
 
 
-def test_the_wheel_holds_each_file_once(built: Built) -> None:
+def test_wheel_contains_each_file_once(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
     assert Counter(names) == Counter(list(in_tree()))
     assert {"ketal/py.typed", "ketal/grammar/pattern.lark"} <= set(names)
 
 
-def test_the_sdist_holds_each_file_once(built: Built) -> None:
+def test_sdist_contains_each_file_once(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         files = [member.name.partition("/")[2] for member in archive if not member.isdir()]
     tops = ("ketal/", *(f"{room}/" for room in ROOMS_ABOVE))
@@ -97,7 +97,7 @@ def test_the_sdist_holds_each_file_once(built: Built) -> None:
     assert set(PAPERS) <= set(files)
 
 
-def test_the_sdist_builds_the_same_wheel(built: Built) -> None:
+def test_sdist_builds_the_same_wheel(built: Built) -> None:
     source = built.folder / "unpacked"
     with tarfile.open(built.sdist) as archive:
         archive.extractall(source, filter="data")
@@ -125,14 +125,14 @@ LOG = """\
 """
 
 
-def test_the_wheel_runs_in_an_empty_environment_without_java(built: Built) -> None:
-    """What a new user does: install, write a pattern, name a log, read a match."""
+def test_wheel_runs_in_an_empty_environment_without_java(built: Built) -> None:
+    """The steps of a new user: install, write a pattern, run it over a log, read a match."""
     environment = built.folder / "environment"
     call(sys.executable, "-m", "venv", "--without-pip", environment, cwd=built.folder)
     python = environment / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", python)
     constraints = ROOT / "constraints.txt"
-    # Few of the modules are run here, and these are compiled then.
+    # Few modules are run here, so only these are compiled to bytecode.
     call(*pip, "install", "-q", "--no-compile", "-c", constraints, built.wheel, cwd=built.folder)
 
     desk = built.folder / "desk"
@@ -141,12 +141,12 @@ def test_the_wheel_runs_in_an_empty_environment_without_java(built: Built) -> No
     (desk / "run.jsonl").write_text(LOG)
 
     def ketal(*words: str) -> str:
-        # Nothing but the new environment's commands is on the path, so no Java either.
+        # Only the new environment's commands are on the path, so Java is not.
         path = str(environment / "bin")
         return call(environment / "bin" / "ketal", *words, cwd=desk, PATH=path, PYTHONPATH="")
 
     assert ketal("--version").strip() == "ketal 0.1.0"
-    told = ketal("run", "--output", "json", "conflict.ketal", "run.jsonl")
-    match, summary = told.splitlines()
+    output = ketal("run", "--output", "json", "conflict.ketal", "run.jsonl")
+    match, summary = output.splitlines()
     assert '"events":["a@1","b@1"]' in match
     assert '"matches":1' in summary

@@ -1,4 +1,4 @@
-"""The house: layout, imports, what is tracked, what the papers of the house say."""
+"""The repository: layout, imports, tracked files, README and documented limits."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def tracked() -> list[Path]:
 
 
 @pytest.mark.parametrize("room", ROOMS_ABOVE)
-def test_a_room_stands_at_the_top_and_is_linked_into_the_package(room: str) -> None:
+def test_top_level_package_is_linked_into_ketal(room: str) -> None:
     assert (ROOT / room / "__init__.py").is_file()
     assert not (ROOT / room).is_symlink()
     assert os.readlink(ROOT / "ketal" / room) == f"../{room}"
 
 
 @pytest.mark.parametrize("room", ROOMS_ABOVE)
-def test_the_link_is_a_link_in_git_too(room: str) -> None:
+def test_package_link_is_a_symlink_in_git(room: str) -> None:
     listed = command("git", "ls-files", "--stage", f"ketal/{room}")
     if listed.returncode:
         pytest.skip("not a git checkout")
@@ -81,7 +81,7 @@ def test_every_data_file_is_listed_for_the_distribution() -> None:
         assert others == listed
 
 
-def test_a_room_is_imported_under_one_name_only() -> None:
+def test_top_level_package_is_imported_under_its_ketal_name_only() -> None:
     for room in ROOMS_ABOVE:
         text = f"import {room}\nfrom {room} import anything\n"
         checked = subprocess.run(
@@ -119,8 +119,8 @@ print(json.dumps(clashes))
 """
 
 
-def test_no_module_bears_a_public_name() -> None:
-    """`ketal.run` is the function, whatever was imported before."""
+def test_no_module_has_a_public_name() -> None:
+    """`ketal.run` is the function, whichever modules were imported before."""
     run = command(sys.executable, "-c", PUBLIC_NAMES)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == []
@@ -128,9 +128,9 @@ def test_no_module_bears_a_public_name() -> None:
 
 # --- one name, one thing ------------------------------------------------------
 
-# It defines again, under the same names, what the engine implements.
+# The oracle defines the engine's concepts again under the same names.
 ORACLE = "ketal/semantics.py"
-# A table of errors in the text of patterns, with examples of each.
+# A table of errors in pattern texts, with examples.
 COMPLAINTS = "grammar/complaints.py"
 FOLDER_MODULES, MODULE_LINES, CLASS_LINES, PUBLIC_MEMBERS = 12, 500, 300, 15
 
@@ -142,7 +142,7 @@ def modules() -> list[Path]:
     return [name for name in names if name.parts[0] in rooms]
 
 
-def test_a_class_and_a_module_are_named_once() -> None:
+def test_class_and_module_names_are_unique() -> None:
     defining = [name for name in modules() if name.as_posix() != ORACLE]
     names = [name.stem for name in defining if not name.stem.startswith("__")]
     for name in defining:
@@ -153,7 +153,7 @@ def test_a_class_and_a_module_are_named_once() -> None:
 
 
 def test_folders_modules_and_classes_stay_small() -> None:
-    """What outgrows these has taken on a second concept, which has a place of its own."""
+    """A module or class beyond these sizes has a second concept that belongs elsewhere."""
     folders: Counter[str] = Counter()
     large: dict[str, int] = {}
     for name in modules():
@@ -172,7 +172,7 @@ def test_folders_modules_and_classes_stay_small() -> None:
     assert {folder: n for folder, n in folders.items() if n > FOLDER_MODULES} == {}
 
 
-def test_no_module_refers_to_a_design() -> None:
+def test_no_module_refers_to_a_design_document() -> None:
     texts = {name: (ROOT / name).read_text() for name in modules()}
     assert [
         str(name) for name, text in texts.items() if re.search(r"\b(DESIGN|INTERFACE)\b", text)
@@ -183,7 +183,7 @@ def test_no_module_refers_to_a_design() -> None:
 
 
 def test_import_ketal_is_light() -> None:
-    """What a command does not need it does not wait for."""
+    """A command does not load libraries that it does not need."""
     run = command(
         sys.executable, "-c", "import ketal, sys; print(*{m.split('.')[0] for m in sys.modules})"
     )
@@ -201,7 +201,7 @@ def test_import_ketal_is_light() -> None:
         ("broker stop --dir nothing", "2"),
     ],
 )
-def test_no_command_but_a_streaming_job_loads_a_streaming_library(
+def test_only_streaming_jobs_load_streaming_libraries(
     words: str, code: str, tmp_path: Path
 ) -> None:
     (tmp_path / "quick.ketal").write_text('pattern P { event A = type == "a"; check A*; }')
@@ -249,13 +249,13 @@ CAUGHT = [
 ]
 
 
-def test_the_layers_hold() -> None:
+def test_import_layers_are_respected() -> None:
     run = command("lint-imports", "--no-cache")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_the_layers_see_through_the_links(tmp_path: Path) -> None:
-    """Plant forbidden imports in a copy of the tree: each is found."""
+def test_import_layers_are_checked_through_the_links(tmp_path: Path) -> None:
+    """Forbidden imports that are planted in a copy of the tree are all found."""
     copy_tree(tmp_path)
     for name, imports in PLANTED.items():
         with (tmp_path / name).open("a") as file:
@@ -267,7 +267,7 @@ def test_the_layers_see_through_the_links(tmp_path: Path) -> None:
 
 
 def copy_tree(target: Path) -> None:
-    """Copy what import-linter reads, links as links."""
+    """Copy the files that import-linter reads, links as links."""
     skip = shutil.ignore_patterns("__pycache__")
     for top in ("ketal", *ROOMS_ABOVE):
         shutil.copytree(ROOT / top, target / top, symlinks=True, ignore=skip)
@@ -276,7 +276,7 @@ def copy_tree(target: Path) -> None:
 
 # --- what is tracked ----------------------------------------------------------
 
-# Written in pieces, so that this file does not hold what it looks for.
+# Written in pieces, so that this file does not match itself.
 REGISTRIES = re.compile(
     r"py[p]i\.(?:org|io)|python[h]osted|mav[e]n\.org|mav[e]n\.apache|sonat[y]pe|npm[j]s|anac[o]nda"
     r"|crat[e]s\.io|doc[k]er\.io|gh[c]r\.io",
@@ -285,7 +285,7 @@ REGISTRIES = re.compile(
 MACHINE_PATHS = re.compile(r"(?<![\w.\-/}~])/(?:[w]ork|[h]ome|[r]oot|[t]mp|[U]sers)/\w")
 
 
-def test_no_registry_and_no_path_of_a_machine_is_tracked() -> None:
+def test_no_registry_address_or_machine_path_is_tracked() -> None:
     found = []
     for path in tracked():
         text = path.read_bytes().decode(errors="replace")
@@ -295,7 +295,7 @@ def test_no_registry_and_no_path_of_a_machine_is_tracked() -> None:
     assert found == []
 
 
-def test_the_build_needs_no_host_of_code() -> None:
+def test_no_github_folder_is_tracked() -> None:
     assert [path for path in tracked() if path.relative_to(ROOT).parts[0] == ".github"] == []
 
 
@@ -313,7 +313,7 @@ def test_every_dependency_has_both_bounds() -> None:
     assert open_ended == []
 
 
-def test_one_dependency_has_the_same_bounds_everywhere() -> None:
+def test_dependency_has_the_same_bounds_everywhere() -> None:
     bounds: dict[str, set[str]] = {}
     for one in requirements():
         name = re.split(r"[\[<>=]", one)[0]
@@ -321,7 +321,7 @@ def test_one_dependency_has_the_same_bounds_everywhere() -> None:
     assert {name: texts for name, texts in bounds.items() if len(texts) > 1} == {}
 
 
-def test_the_tested_versions_are_exact_and_within_the_bounds() -> None:
+def test_pinned_versions_are_exact_and_within_the_bounds() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     names = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins.items()}
@@ -353,19 +353,19 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def test_the_readme_quick_start_says_what_ketal_says(tmp_path: Path) -> None:
+def test_readme_quick_start_prints_the_documented_output(tmp_path: Path) -> None:
     (quick,) = (block for block in blocks("sh") if "ketal run" in block)
     shell = command("bash", "-euc", quick, cwd=tmp_path)
     assert shell.returncode == 0, shell.stderr
-    told = re.sub(r'"id":"[0-9a-f]{32}"', '"id":"…"', shell.stdout)
-    assert told == blocks("json")[0]
+    output = re.sub(r'"id":"[0-9a-f]{32}"', '"id":"…"', shell.stdout)
+    assert output == blocks("json")[0]
     (tmp_path / "quick.py").write_text(blocks("python")[0])
     python = command(sys.executable, "quick.py", cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert python.returncode == 0, python.stderr
     assert python.stdout.startswith("match Conflict (key=x): First=a@1, Second=b@1")
 
 
-def test_the_readme_installs_before_it_uses_and_a_line_of_it_puts_ketal_on_the_path() -> None:
+def test_readme_installs_before_use_and_puts_ketal_on_the_path() -> None:
     install, quick = blocks("sh")[:2]
     make, path, use = install.splitlines()
     assert (make, use) == ("make run", "ketal --version")
@@ -380,19 +380,19 @@ def test_the_readme_installs_before_it_uses_and_a_line_of_it_puts_ketal_on_the_p
         assert found.stdout == out
 
 
-def test_the_targets_that_the_readme_names_exist() -> None:
+def test_make_targets_in_the_readme_exist() -> None:
     targets = re.findall(r"^make (\w+)", "".join(blocks("sh")), re.MULTILINE)
     assert {"run", "test"} <= set(targets)
     for target in targets:
         assert command("make", "--dry-run", target).returncode == 0
 
 
-def test_make_run_is_the_demo() -> None:
+def test_make_run_runs_the_demo() -> None:
     shown = command("make", "--dry-run", "--always-make", "run").stdout
     assert any(line.endswith("/ketal demo") for line in shown.splitlines())
 
 
-def test_files_and_folders_that_the_readme_names_exist() -> None:
+def test_files_and_folders_in_the_readme_exist() -> None:
     text = (ROOT / "README.md").read_text()
     named = re.findall(r"`((?:examples|docs)/[\w./]*|[A-Z]+\.md)`", text)
     assert named

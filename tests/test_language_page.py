@@ -1,4 +1,4 @@
-"""The page about the language: its patterns compile, its examples do what they show."""
+"""The page about the language: its patterns compile, its examples print what they show."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_patterns_compile(text: str) -> None:
     assert not [d for d in ketal.lint(text) if d.code not in ("K220", "K221")]
 
 
-def test_examples_do_what_they_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_print_the_documented_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "_registry", {})
     text = re.sub(r"^```.*$", "", PAGE.read_text(encoding="utf-8"), flags=re.M)
     examples = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
@@ -32,7 +32,7 @@ def test_examples_do_what_they_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.failed == 0
 
 
-def test_the_cost_that_the_page_shows(
+def test_cost_on_the_page_is_current(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = PAGE.read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def test_the_cost_that_the_page_shows(
     assert capsys.readouterr().out == shown[2]
 
 
-def test_the_page_names_every_class_of_cost() -> None:
+def test_page_names_every_class_of_cost() -> None:
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
     names = [value for name, value in vars(costs).items() if name.isupper() and name[0] != "_"]
     classes = [name for name in names if isinstance(name, str)]
@@ -53,7 +53,7 @@ def test_the_page_names_every_class_of_cost() -> None:
 
 
 def test_mirror_images_of_the_page() -> None:
-    # Two writes that do not know of each other are one conflict, whoever is named first.
+    # Two concurrent writes are one conflict, in either order.
     program = ketal.compile(PATTERNS[0])
     log = [
         ketal.Event(node=node, type="write", clock={node: 1}, data={"key": "x"}) for node in "ba"

@@ -1,4 +1,4 @@
-"""The pages for who changes ketal: the words are sorted, what they name is there."""
+"""The developer pages: the glossary is sorted, and all paths and functions in them exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def page(name: str) -> str:
 
 
 def rows(name: str) -> list[list[str]]:
-    """The cells of the page's tables, heads and rules left out."""
+    """Return the cells of the page's tables without heads and rules."""
     lines = page(name).splitlines()
     after_rule = [i for i, line in enumerate(lines) if line.startswith("|---")]
     heads = {n for i in after_rule for n in (i - 1, i)}
@@ -26,7 +26,7 @@ def rows(name: str) -> list[list[str]]:
 
 
 def defined(path: str) -> set[str]:
-    """The functions, classes and methods that a module defines."""
+    """Return the functions, classes and methods that a module defines."""
     names = set()
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -38,32 +38,32 @@ def defined(path: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["architecture.md", "glossary.md"])
-def test_every_path_that_a_page_names_exists(name: str) -> None:
+def test_every_path_on_a_page_exists(name: str) -> None:
     paths = set(PATH.findall(page(name)))
     assert len(paths) > 20
     assert sorted(path for path in paths if not (ROOT / path).exists()) == []
 
 
-def test_every_word_of_the_glossary_has_a_sentence_and_a_module() -> None:
+def test_every_glossary_word_has_a_sentence_and_a_module() -> None:
     for word, meaning, _, module in rows("glossary.md"):
         assert re.fullmatch(r"[^.]+\.", meaning), word
         assert re.fullmatch(r"`[\w/]+\.py`", module), word
 
 
-def test_the_words_of_the_glossary_are_sorted() -> None:
+def test_glossary_is_sorted() -> None:
     words = [row[0] for row in rows("glossary.md")]
     assert len(words) >= 40
     assert words == sorted(set(words))
 
 
-def test_the_hops_of_an_event_are_there() -> None:
+def test_functions_on_the_path_of_an_event_exist() -> None:
     text = "\n".join(" ".join(row[1:]) for row in rows("architecture.md") if len(row) == 3)
     hops = re.findall(r"`([\w/]+\.py)` `([\w.]+)`", text)
     assert len(hops) >= 15
     assert [hop for hop in hops if hop[1] not in defined(hop[0])] == []
 
 
-def test_the_picture_has_every_package() -> None:
+def test_architecture_picture_has_every_package() -> None:
     picture = re.findall(r"^```\n(.*?)^```$", page("architecture.md"), re.M | re.S)[0]
     top = {
         p.name for p in (ROOT / "ketal").iterdir() if p.is_dir() and (p / "__init__.py").exists()

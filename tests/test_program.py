@@ -33,7 +33,7 @@ EVENTS = [Event("a", "e", {"a": 1}), Event("a", "e", {"a": 2})]
 # --- a program is a mapping from names to patterns ------------------------------------------
 
 
-def test_a_program_is_a_mapping_in_the_order_of_its_file() -> None:
+def test_program_is_a_mapping_in_file_order() -> None:
     names = ("One", "Two", "Three")
     assert isinstance(PROGRAM, Mapping)
     assert PROGRAM.names == tuple(PROGRAM) == tuple(PROGRAM.keys()) == names
@@ -43,7 +43,7 @@ def test_a_program_is_a_mapping_in_the_order_of_its_file() -> None:
     assert [pattern.name for pattern in PROGRAM.patterns] == list(names)
 
 
-def test_a_pattern_is_in_a_program_by_its_name() -> None:
+def test_program_contains_patterns_by_name() -> None:
     assert "Two" in PROGRAM
     assert "two" not in PROGRAM
     assert 2 not in PROGRAM  # type: ignore[comparison-overlap]
@@ -64,7 +64,7 @@ def test_programs_are_equal_only_to_themselves() -> None:
     assert len({PROGRAM, PROGRAM, PROGRAM["One"]}) == 2
 
 
-def test_a_parameter_belongs_to_its_pattern() -> None:
+def test_parameter_belongs_to_its_pattern() -> None:
     """Compiling a pattern must not require the parameters of other patterns."""
     text = """param least = 1;
     event E = x >= least;
@@ -157,11 +157,13 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "given", "said"), WRONG, ids=range(len(WRONG)))
-def test_an_argument_of_another_class(call: Callable[[Any], object], given: Any, said: str) -> None:
+@pytest.mark.parametrize(("call", "given", "message"), WRONG, ids=range(len(WRONG)))
+def test_argument_of_a_wrong_class_is_a_type_error(
+    call: Callable[[Any], object], given: Any, message: str
+) -> None:
     with pytest.raises(TypeError) as caught:
         call(given)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
@@ -179,7 +181,7 @@ def test_limits_may_be_none() -> None:
     assert ketal.read_log(io.BytesIO(), limits=None)  # type: ignore[arg-type]
 
 
-def test_a_pattern_file_may_be_opened_either_way(tmp_path: Path) -> None:
+def test_pattern_file_may_be_opened_as_binary_or_text(tmp_path: Path) -> None:
     path = tmp_path / "x.ketal"
     path.write_bytes(b"\xef\xbb\xbf" + TEXT.encode())
     with path.open("rb") as binary, path.open(encoding="utf-8") as text:
@@ -191,7 +193,7 @@ def test_a_pattern_file_may_be_opened_either_way(tmp_path: Path) -> None:
         ketal.load(io.BytesIO(b"\xff"))
 
 
-def test_a_text_is_no_path() -> None:
+def test_load_refuses_pattern_text() -> None:
     with pytest.raises(ketal.SettingError, match=r"is no file; .* is for ketal.compile"):
         ketal.load(TEXT)
 
@@ -223,7 +225,7 @@ def test_each_name_of_the_interface_exists_or_has_a_clear_error() -> None:
         assert why_missing(name) == "" or why_missing(name).endswith("is not available yet")
 
 
-def test_a_name_that_never_was() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'ketal' has no attribute 'compil'") as caught:
         ketal.compil  # noqa: B018
     assert (caught.value.name, caught.value.obj) == ("compil", ketal)
@@ -254,15 +256,15 @@ def test_a_duration_of_zero_is_refused(what: str) -> None:
 
 
 @pytest.mark.parametrize("given", [float("inf"), float("nan")])
-def test_a_parameter_is_a_number_that_a_text_can_have(given: float) -> None:
+def test_non_finite_parameter_is_refused(given: float) -> None:
     text = "param m = 3; pattern P { event E = x <= m; find next E; }"
     with pytest.raises(SettingError, match=f"parameter m is {given}: numbers end at"):
         ketal.compile(text, m=given)
 
 
 @pytest.mark.parametrize("given", ["30s", "30 s", timedelta(seconds=30), pattern.Duration(30, "s")])
-def test_a_duration_is_given_as_text_or_timedelta(given: Any) -> None:
-    """`compile(text, w="30s")` is the twin of `--set w=30s`."""
+def test_duration_is_accepted_as_text_or_timedelta(given: Any) -> None:
+    """`compile(text, w="30s")` corresponds to `--set w=30s`."""
     text = "param w = 10 s; pattern P { event A = true; find next A A; within w; }"
     assert ketal.compile(text, w=given).compiled[0].window_us == 30_000_000
 
@@ -270,7 +272,7 @@ def test_a_duration_is_given_as_text_or_timedelta(given: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "window_us"), [("1ns", 1), ("1000 ns", 1), ("1.4us", 2), ("0.1s", 100_000)]
 )
-def test_a_window_is_rounded_up_to_whole_microseconds(given: str, window_us: int) -> None:
+def test_window_is_rounded_up_to_whole_microseconds(given: str, window_us: int) -> None:
     """Times are whole microseconds, so `within 1.4 us` is `within 2 us`, and no window is 0."""
     text = "param w = 10 s; pattern P { event A = true; find next A A; within w; }"
     assert ketal.compile(text, w=given).compiled[0].window_us == window_us

@@ -1,4 +1,4 @@
-"""What `help(ketal)` shows: types, examples that run, and nothing that only the house knows."""
+"""The output of `help(ketal)`: types, examples that run, no internal references."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ANY = {
     ),
     **{name: JSON for name in PUBLIC if name.endswith(".to_dict")},
 }
-"""Where `Any` stays, and why."""
+"""Where `Any` is allowed, and why."""
 
 UNDOCUMENTED = {"Verdict": "a union of classes, which have theirs"}
-"""What has no docstring of its own."""
+"""Names without their own docstring, and why."""
 
 
-def test_any_stands_where_no_type_is_known() -> None:
+def test_any_is_annotated_only_where_listed() -> None:
     found = set()
     for name, one in PUBLIC.items():
         for parameter, annotation in hints(one).items():
@@ -55,7 +55,7 @@ def _used(one: Public) -> bool:
 
 
 def test_every_public_name_has_an_example() -> None:
-    """In its own docstring, or a member in that of its class: a constructor always."""
+    """In its docstring, or (for members, always for constructors) in that of its class."""
     bare = [
         name
         for name, one in PUBLIC.items()
@@ -68,7 +68,7 @@ def test_every_public_name_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, one in PUBLIC.items() if ">>> " in one.doc])
-def test_the_examples_run(
+def test_examples_of_docstrings_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(guards, "_registry", {})
@@ -80,11 +80,11 @@ def test_the_examples_run(
 
 
 def test_every_parameter_is_described() -> None:
-    """By its name, in the docstring of the function, of a constructor in that of its class."""
+    """By name in the function's docstring; a constructor's in that of its class."""
     missing = []
     for name, one in PUBLIC.items():
         if not inspect.isfunction(one.value) or name == "Limits.__init__":
-            continue  # Of each limit `ketal limits` says what it bounds.
+            continue  # `ketal limits` describes each limit.
         doc = PUBLIC[name.partition(".")[0]].doc if name.endswith(".__init__") else one.doc
         for parameter in inspect.signature(one.value).parameters.values():
             if parameter.name in ("self", "cls"):
@@ -107,14 +107,14 @@ def test_every_field_of_a_class_is_described() -> None:
 HOUSE = re.compile(
     r"\b(?:DESIGN|INTERFACE|STYLE)\b|\bFig\.|\bsections? \d|§|\bpaper\b|\bissue \d", re.I
 )
-"""What only the house knows."""
+"""References that only the project's developers understand."""
 
 
-def test_no_docstring_refers_to_what_only_the_house_has() -> None:
+def test_no_docstring_refers_to_internal_documents() -> None:
     docs = {"ketal": ketal.__doc__ or "", **{name: one.doc for name, one in PUBLIC.items()}}
     assert len(docs) > 100
     assert {name: HOUSE.findall(doc) for name, doc in docs.items() if HOUSE.search(doc)} == {}
 
 
-def test_all_is_what_loads_lazily() -> None:
+def test_all_equals_the_lazily_loaded_names() -> None:
     assert sorted(ketal.__all__) == sorted(ketal._HOMES)

@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own."""
+"""The pytest plugin, run in a separate pytest process."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_what_is_found_fails_the_test_with_its_reason_and_a_page(tests: Path) -> None:
+def test_verdict_fails_the_test_with_its_reason_and_a_page(tests: Path) -> None:
     done = _pytest(tests, "--ketal-pages", "pages", "test_store.py")
     out = done.stdout
     assert done.returncode == 1, out + done.stderr
@@ -109,7 +109,7 @@ def test_what_is_found_fails_the_test_with_its_reason_and_a_page(tests: Path) ->
     assert "client@3 and server@3 are concurrent" in out
     assert "AnsweredEarly checked nothing: no event has the type `store`" in out
     assert "no process recorded an event" in out
-    assert "raise AssertionError" not in out  # the line of the test stands there, not ketal's own
+    assert "raise AssertionError" not in out  # the traceback shows the test's line, not ketal's
     page = tests / "pages" / "test_store-test_early.html"
     assert "AnsweredEarly" in page.read_text()
     assert str(page) in out
@@ -138,7 +138,7 @@ def test_text(ketal_run, text):
 """
 
 
-def test_each_test_has_a_page_of_its_own_however_it_is_named(tests: Path) -> None:
+def test_each_test_has_its_own_page_under_any_name(tests: Path) -> None:
     for folder in ("one", "other"):
         (tests / folder).mkdir()
         (tests / folder / "test_named.py").write_text(NAMED)
@@ -162,7 +162,7 @@ def test_without_the_option_the_page_is_beside_the_logs(tests: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_folder_of_pages_that_is_a_file_is_refused(tests: Path) -> None:
+def test_pages_option_that_is_a_file_is_refused(tests: Path) -> None:
     done = _pytest(tests, "--ketal-pages", "store.ketal")
     assert done.returncode == 4
     assert "argument --ketal-pages: 'store.ketal' is no folder" in done.stderr
@@ -199,7 +199,7 @@ def test_guard(ketal_run):
 """
 
 
-def test_what_was_not_judged_does_not_pass(tests: Path) -> None:
+def test_unjudged_run_does_not_pass(tests: Path) -> None:
     (tests / "test_store.py").write_text(UNCHECKED)
     done = _pytest(tests, "test_store.py")
     assert "4 failed, 1 passed" in done.stdout

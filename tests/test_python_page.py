@@ -1,4 +1,4 @@
-"""docs/python.md: its files, its examples, its test; every public name is on it."""
+"""docs/python.md: its files, examples and test work, and it has every public name."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FILES = ["lock.ketal", "run.jsonl", "test_lock.py"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that holds the files of the page, and is the current one."""
+    """The current folder, with the files of the page."""
     assert write_files(PAGE, tmp_path) == FILES
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(guards, "_registry", {})
     return tmp_path
 
 
-def test_the_examples_do_what_they_show(capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_print_the_documented_output(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pandas")
     text = "\n".join(block for block in blocks(PAGE, "python") if block.startswith(">>> "))
     examples = doctest.DocTestParser().get_doctest(text, {}, "python.md", "python.md", 0)
@@ -37,7 +37,7 @@ def test_the_examples_do_what_they_show(capsys: pytest.CaptureFixture[str]) -> N
     assert result.failed == 0, capsys.readouterr().out
 
 
-def test_every_program_is_an_example_or_a_test_of_its_own() -> None:
+def test_every_program_is_tested() -> None:
     programs = [block for block in blocks(PAGE, "python") if not block.startswith(">>> ")]
     assert [program.splitlines()[-1].split("(")[0] for program in programs] == [
         "    assert not verdicts.matches",  # the file test_lock.py, below
@@ -45,7 +45,7 @@ def test_every_program_is_an_example_or_a_test_of_its_own() -> None:
     ]
 
 
-def test_the_pattern_has_no_warning() -> None:
+def test_pattern_has_no_warning() -> None:
     assert ketal.load("lock.ketal").warnings == ()
 
 
@@ -57,14 +57,14 @@ def run_pytest(folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_the_test_of_the_page_fails_as_it_shows(folder: Path) -> None:
+def test_test_on_the_page_fails_with_the_shown_output(folder: Path) -> None:
     ended = run_pytest(folder)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     (shown,) = blocks(PAGE, "text")
     assert shown in ended.stdout
 
 
-def test_the_test_of_the_page_passes_where_the_lock_is_held_by_one(folder: Path) -> None:
+def test_test_on_the_page_passes_with_a_correct_log(folder: Path) -> None:
     lines = (folder / "run.jsonl").read_text().splitlines(keepends=True)
     lines[2] = lines[2].replace('"b": 1', '"a": 2, "b": 1')
     (folder / "run.jsonl").write_text("".join(lines))
@@ -74,10 +74,10 @@ def test_the_test_of_the_page_passes_where_the_lock_is_held_by_one(folder: Path)
 
 VERDICTS = {"Match", "Violation", "Incomplete", "TimedOut", "Late", "Gap", "Transition"}
 PARTS = {"Audit", "Fault", "Dot", "Diagnostic", "Log", "LogCuts", "LogStats", "KetalError"}
-"""Named by their lower-case word or by what returns them; `help` has the rest."""
+"""Classes that the page names only by a lower-case word or by what returns them."""
 
 
-def test_the_page_names_every_function() -> None:
+def test_page_names_every_function() -> None:
     named = set(re.findall(r"\bketal\.(\w+)|`(\w+)`", PAGE))
     words = {word for pair in named for word in pair}
     assert set(ketal.__all__) - words <= VERDICTS | PARTS

@@ -1,6 +1,6 @@
-"""Pairs of real logs: as many concurrent and ordered ones as counting by hand finds.
+"""Pairs of events in real logs: concurrent and ordered pairs as counted by hand.
 
-The numbers are those of the logs' README. The one rule: the order of the lines does not matter.
+The numbers are from the logs' README. The one rule: the order of the lines does not matter.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SCHEMES_OF_LONG = {
 STAMPED = [
     (name, scheme) for name in LOGS for scheme in sample(SCHEMES_OF_LONG.get(name, EXACT), EXACT)
 ]
-"""Log and scheme; some take ten seconds for the longest log, whose clocks are like any others'."""
+"""Log and scheme; some schemes take ten seconds for the longest log, so a sample is enough."""
 
 
 @cache
@@ -64,7 +64,7 @@ def pairs(operator: str) -> ketal.Program:
 
 
 def ordered(name: str) -> int:
-    """Return how many pairs are ordered: all that are not concurrent."""
+    """Return the number of ordered pairs: all pairs that are not concurrent."""
     _, _, events, concurrent = LOGS[name]
     return events * (events - 1) // 2 - concurrent
 
@@ -89,7 +89,7 @@ def shuffled(data: Path, name: str, seed: int) -> list[ketal.Event]:
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_concurrent_and_ordered_pairs(shared_data: Path, name: str) -> None:
+def test_numbers_of_concurrent_and_ordered_pairs(shared_data: Path, name: str) -> None:
     log = read(shared_data, name)
     assert counted("Conc", log, listing=True) == LOGS[name][3]
     assert counted("Causal", log) == ordered(name)
@@ -97,7 +97,7 @@ def test_concurrent_and_ordered_pairs(shared_data: Path, name: str) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", LOGS)
-def test_the_order_of_the_lines_does_not_matter(
+def test_number_of_pairs_does_not_depend_on_line_order(
     shared_data: Path, tmp_path: Path, name: str, seed: int
 ) -> None:
     events = shuffled(shared_data, name, seed)
@@ -107,7 +107,7 @@ def test_the_order_of_the_lines_does_not_matter(
     assert counted("Conc", ketal.Log.of(events)) == LOGS[name][3]
 
 
-def test_the_order_does_not_matter_to_ordered_pairs_either(shared_data: Path) -> None:
+def test_number_of_ordered_pairs_does_not_depend_on_line_order(shared_data: Path) -> None:
     name = sample("voldemort", "VectorClocksTests")
     log = ketal.Log.of(shuffled(shared_data, name, 4))
     assert counted("Causal", log) == ordered(name)
@@ -115,7 +115,7 @@ def test_the_order_does_not_matter_to_ordered_pairs_either(shared_data: Path) ->
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", SMALL)
-def test_a_monitor_reports_each_pair_once(shared_data: Path, name: str, seed: int) -> None:
+def test_monitor_reports_each_pair_once(shared_data: Path, name: str, seed: int) -> None:
     found = []
     with ketal.Monitor(pairs("Conc")) as monitor:
         for event in shuffled(shared_data, name, seed):
@@ -125,7 +125,7 @@ def test_a_monitor_reports_each_pair_once(shared_data: Path, name: str, seed: in
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_pairs_are_the_same_ones(shared_data: Path, name: str) -> None:
+def test_pairs_do_not_depend_on_line_order(shared_data: Path, name: str) -> None:
     first, *others = (
         sorted(str(v) for v in ketal.run(pairs("Conc"), ketal.Log.of(events)))
         for events in (
@@ -137,10 +137,10 @@ def test_the_pairs_are_the_same_ones(shared_data: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "scheme"), STAMPED)
-def test_the_pairs_are_the_same_under_every_exact_scheme(
+def test_pairs_are_the_same_under_every_exact_scheme(
     shared_data: Path, tmp_path: Path, name: str, scheme: str
 ) -> None:
-    """Re-stamped, written, read back by `--clock`, and answered again."""
+    """The log is re-stamped, written, read back with `--clock`, and matched again."""
     log = read(shared_data, name)
     path = tmp_path / "stamped.jsonl"
     ketal.write_jsonl(restamped(log, scheme_named(scheme)).drafts(), path)

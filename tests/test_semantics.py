@@ -1,4 +1,4 @@
-"""The oracle against cases computed by hand (`tests.cases`), and its obvious forms."""
+"""The oracle against cases computed by hand (`tests.cases`) and against naive definitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.sampling import chances, drawn, examples
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.construct}: {c.name}")
-def test_case(case: Case) -> None:
+def test_oracle_gives_the_hand_computed_outcome(case: Case) -> None:
     outcome = semantics.judge(parse(case.text), "P", case.events, params=case.params)
     assert facts(outcome) == case.expected
 
@@ -33,7 +33,7 @@ def test_names_of_cases_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-def test_the_canonical_linear_extension_sorts_by_sum_then_node_then_counter() -> None:
+def test_canonical_linear_extension_sorts_by_sum_then_node_then_counter() -> None:
     shuffled = random.Random(1).sample(FIG_1, len(FIG_1))
     assert [str(x.dot) for x in semantics.canonical_order(shuffled)] == [
         "A@1", "B@1", "B@2", "C@1", "C@2"
@@ -41,7 +41,7 @@ def test_the_canonical_linear_extension_sorts_by_sum_then_node_then_counter() ->
     assert semantics.canonical_order(reversed(FORK)) == list(FORK)
 
 
-def test_linear_extensions_are_all_total_orders_that_respect_happened_before() -> None:
+def test_linear_extensions_are_all_orders_that_respect_happened_before() -> None:
     assert list(semantics.linear_extensions(CHAIN)) == [list(CHAIN)]
     assert len(list(semantics.linear_extensions(FORK))) == 2
     orders = list(semantics.linear_extensions(PEERS))
@@ -50,7 +50,7 @@ def test_linear_extensions_are_all_total_orders_that_respect_happened_before() -
         assert not any(happened_before(b, a) for i, a in enumerate(order) for b in order[i:])
 
 
-def test_an_event_is_released_when_everything_before_it_has_been() -> None:
+def test_event_is_released_after_all_events_before_it() -> None:
     a, b, c = CHAIN
     assert semantics.released([c, b, a]) == [a, b, c]
     assert semantics.released([c, a]) == [a]
@@ -58,14 +58,14 @@ def test_an_event_is_released_when_everything_before_it_has_been() -> None:
     assert semantics.released([e("n@2", "t"), e("n@1", "t")]) == [e("n@1", "t"), e("n@2", "t")]
 
 
-def test_a_node_learns_just_before_its_first_event_whose_past_contains_it() -> None:
+def test_event_is_learned_just_before_the_first_local_event_after_it() -> None:
     a, b, c = CHAIN
     assert semantics.learned("n3", [a, b, c]) == [a, b, c]
     assert semantics.learned("n1", [a, b, c]) == [a]
     assert semantics.learned("n2", [b, a, c]) == [b, a]
 
 
-def test_the_matches_are_the_same_for_every_arrival_order() -> None:
+def test_matches_are_the_same_for_every_arrival_order() -> None:
     text = p("Z = Conc(B) || Causal(C, A)", "find any A Z B?", order="CausalOrder")
     events = [*FORK, e("n2@2", "b"), e("n1@2", "a", "n2:1")]
     expected = facts(semantics.judge(parse(text), "P", events))
@@ -74,8 +74,8 @@ def test_the_matches_are_the_same_for_every_arrival_order() -> None:
         assert facts(semantics.judge(parse(text), "P", order)) == expected
 
 
-def test_without_not_a_match_is_what_some_linear_extension_takes_in_that_order() -> None:
-    """`find any` of each linear extension, taken as the arrival, is the definition again."""
+def test_without_not_matches_are_those_of_some_linear_extension() -> None:
+    """`find any` over each linear extension as arrival order restates the definition."""
     body = ("Z = Conc(B) || Causal(C, A)", "find any A Z B?")
     events = [*FORK, e("n2@2", "b"), e("n1@2", "a", "n2:1")]
     causal = parse(p(*body, order="CausalOrder"))
@@ -83,7 +83,7 @@ def test_without_not_a_match_is_what_some_linear_extension_takes_in_that_order()
     union: set[str] = set()
     for order in semantics.linear_extensions(events):
         union |= set(facts(semantics.judge(arrival, "P", order))["matches"])
-    # None of these matches has a mirror image, so the lists can be compared.
+    # No match here has a mirror image, so the lists can be compared.
     assert union == set(facts(semantics.judge(causal, "P", events))["matches"])
 
 
@@ -98,7 +98,7 @@ def _found(judge: semantics._Judge, order: list[Event]) -> set[tuple[Scope, Hist
     return {(scope.name, bound) for scope in judge.scopes(order) for bound in scope.find_any()}
 
 
-def test_find_any_is_what_some_linear_extension_takes_for_random_patterns() -> None:
+def test_random_find_any_matches_are_those_of_some_linear_extension() -> None:
     compared = 0
 
     @drawn(100, 5_000)
@@ -110,7 +110,7 @@ def test_find_any_is_what_some_linear_extension_takes_for_random_patterns() -> N
         if causal.window_events is not None:
             reject()  # positions are those of the canonical linear extension
         if (where := causal.pattern.deployment) is not None and not where.everything:
-            reject()  # a copy learns of an event right before one of its own, in each extension
+            reject()  # a copy learns of an event just before one of its own, in each extension
         expected = _found(causal, semantics.canonical_order(events))
         extensions = semantics.linear_extensions(events)
         union: set[tuple[Scope, History]] = set()
@@ -124,7 +124,7 @@ def test_find_any_is_what_some_linear_extension_takes_for_random_patterns() -> N
 
 @examples(80, 5_000)
 @given(chances())
-def test_bodies_the_words_are_those_of_a_naive_expansion(rng: random.Random) -> None:
+def test_words_of_a_body_equal_a_naive_expansion(rng: random.Random) -> None:
     longest = 4
 
     def concatenate(*languages: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
@@ -169,7 +169,7 @@ def test_bodies_the_words_are_those_of_a_naive_expansion(rng: random.Random) -> 
     assert derive(judge.words, (body,), longest) == expand(body)
 
 
-def test_guards_that_probe_events_call_the_same_accept_the_same_events() -> None:
+def test_guards_equal_on_probe_events_accept_the_same_events() -> None:
     same = 0
 
     @drawn(80, 5_000)
@@ -183,7 +183,7 @@ def test_guards_that_probe_events_call_the_same_accept_the_same_events() -> None
             try:
                 alike = judge.same_guard(one, other)
             except semantics.TooManyProbesError:
-                reject()  # more probe events than the oracle tries
+                reject()  # more probe events than the oracle allows
             if alike:
                 same += 1
                 for event in events:
@@ -195,7 +195,7 @@ def test_guards_that_probe_events_call_the_same_accept_the_same_events() -> None
     assert same > 10
 
 
-def test_order_sensitivity_a_check_of_forked_events_depends_on_the_linear_extension() -> None:
+def test_check_of_forked_events_depends_on_the_linear_extension() -> None:
     sensitive = parse(p("check A B C"))
     insensitive = parse(p("check {A & B} C"))
     verdicts = [semantics.judge(sensitive, "P", o) for o in semantics.linear_extensions(FORK)]
@@ -204,7 +204,7 @@ def test_order_sensitivity_a_check_of_forked_events_depends_on_the_linear_extens
     assert [len(v.violations) for v in verdicts] == [0, 0]
 
 
-def test_a_file_may_hold_several_patterns_and_comments() -> None:
+def test_file_may_contain_several_patterns_and_comments() -> None:
     text = "/* two */ " + p("find A") + "// and\n" + p("find B").replace("pattern P", "pattern Q")
     both = [semantics.judge(parse(text), name, line("a b")).matches for name in "PQ"]
     assert [[steps[0][0] for _, steps, _ in found] for found in both] == [["A"], ["B"]]
@@ -230,6 +230,6 @@ def test_work_is_bounded_on_demand() -> None:
         semantics.judge(file, "P", events, work_max=1_000)
 
 
-def test_limit_is_not_regarded() -> None:
+def test_oracle_ignores_limit() -> None:
     outcome = semantics.judge(parse(p("find any A", "limit 1")), "P", line("a a"))
     assert len(outcome.matches) == 2

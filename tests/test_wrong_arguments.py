@@ -1,4 +1,4 @@
-"""An argument of a wrong class is named by the error, in every public function."""
+"""In every public function an argument of a wrong class is named in the error."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _named(call: Callable[..., Any], given: dict[str, Any]) -> list[str]:
     ("name", "parameter"),
     [(name, one) for name, (call, given) in CALLS.items() for one in _named(call, given)],
 )
-def test_a_wrong_argument_is_named(
+def test_wrong_argument_is_named_in_the_error(
     name: str, parameter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -122,14 +122,14 @@ def test_all_functions_are_called() -> None:
     assert functions <= CALLS.keys()
 
 
-def test_a_file_is_not_emptied_for_what_is_no_log(tmp_path: Path) -> None:
+def test_write_jsonl_of_a_non_log_leaves_the_file_unchanged(tmp_path: Path) -> None:
     (tmp_path / "run.jsonl").write_text("here\n")
     with pytest.raises(TypeError, match="events must be a ketal"):
         ketal.write_jsonl(5, tmp_path / "run.jsonl")  # type: ignore[arg-type]
     assert (tmp_path / "run.jsonl").read_text() == "here\n"
 
 
-def test_a_number_of_verdicts_and_a_name_that_are_none() -> None:
+def test_negative_first_and_unknown_pattern_names_are_refused() -> None:
     with pytest.raises(KetalError, match="first is how many verdicts are explained, not -1"):
         ketal.explain(program(), EVENTS, first=-1)
     with pytest.raises(KetalError, match="there is no pattern Q, R; there are P"):

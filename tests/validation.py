@@ -1,4 +1,4 @@
-"""What tests call after every event: the rules of what has state, as assertions."""
+"""The invariants of stateful classes as assertions, for tests to check after every event."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ketal.runtime.execution import Execution
 
 
 def validate(execution: Execution) -> None:
-    """Assert the rule of each class of an execution that has state."""
+    """Assert the invariant of each stateful class of an execution."""
     for run in execution.runs:
         run.validate_state()
     execution.admission.intake.validate_state()

@@ -1,4 +1,4 @@
-"""Registered guards: what a signature says, what cannot be a guard, and those that fail."""
+"""Registered guards: signatures, refused functions, and guards that fail."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_annotations_that_cannot_be_evaluated_are_read_as_text() -> None:
     assert (guard.parameters, guard.takes_event) == (("number", "any"), True)
 
 
-def test_the_registry_is_seen_as_it_was() -> None:
+def test_registered_guards_returns_a_snapshot_of_the_registry() -> None:
     before = registered_guards()
     register_guard("guards_later", _plain, version="1")
     assert "guards_later" not in before
@@ -64,12 +64,12 @@ def test_the_registry_is_seen_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "1a", "größe", "call", "Causal", "causal", "node"])
-def test_a_name_that_cannot_be_called(name: str) -> None:
+def test_name_that_cannot_be_called_is_refused(name: str) -> None:
     with pytest.raises(SettingError, match="cannot name a guard"):
         register_guard(name, _plain, version="1")
 
 
-def test_a_guard_has_a_version_and_a_fixed_number_of_parameters() -> None:
+def test_guard_needs_a_version_and_a_fixed_number_of_parameters() -> None:
     with pytest.raises(SettingError, match="wants a version"):
         register_guard("guards_unversioned", _plain, version="")
     with pytest.raises(SettingError, match="fixed number"):
@@ -84,7 +84,7 @@ def test_a_guard_has_a_version_and_a_fixed_number_of_parameters() -> None:
 
 
 def _odd(event: Event, x: Any) -> Any:
-    """Answer with what the pattern passes, or raise it."""
+    """Return the value that the pattern passes, or raise."""
     if x == "raise":
         raise RuntimeError("the guard's own fault")
     return {"text": "yes", "number": 1, "zero": 0, "list": [], "numpy": numpy.bool_(True),
@@ -113,12 +113,12 @@ def test_only_true_is_true_and_only_false_is_false() -> None:
         "match P: Yes=n@3",
         "match P: No=n@4",
     ]
-    # Each event asks once, though the pattern asks both whether it is true and whether not.
+    # The guard is called once per event, although the pattern uses it and its negation.
     assert verdicts.summary["patterns"]["P"]["guard_failures"] == len(FAILING)
 
 
-def test_no_failure_is_not_counted() -> None:
-    # Unknown for want of a value, or by its own word, is no failure.
+def test_unknown_is_not_counted_as_a_failure() -> None:
+    # Unknown because of an absent value, or returned by the guard, is no failure.
     verdicts = ketal.run(_program(*YES_AND_NO), [*_events(True, False), e("n@3", "t")])
     assert len(list(verdicts)) == 2
     assert "guard_failures" not in verdicts.summary["patterns"]["P"]
@@ -132,7 +132,7 @@ def test_a_failure_beside_a_comparison_is_logged_once(caplog: pytest.LogCaptureF
     assert len(caplog.records) == verdicts.summary["patterns"]["P"]["guard_failures"] == 1
 
 
-def test_the_log_says_once_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     program = _program(*YES_AND_NO)
     with caplog.at_level(logging.INFO, "ketal"):
         list(ketal.run(program, _events("text", "raise", "list")))
@@ -153,7 +153,7 @@ def test_the_log_says_once_why(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
-def test_guards_that_speak_of_earlier_steps_are_counted_too(order: str) -> None:
+def test_failures_of_guards_over_earlier_steps_are_counted(order: str) -> None:
     program = _program("A = x == 0", "B = guards_odd(A.y)", "find next A B", order=order)
     events = [e("n@1", "t", x=0, y="text"), e("n@2", "t"), e("n@3", "t")]
     verdicts = ketal.run(program, events)
@@ -161,7 +161,7 @@ def test_guards_that_speak_of_earlier_steps_are_counted_too(order: str) -> None:
     assert verdicts.summary["patterns"]["P"]["guard_failures"] == 2
 
 
-def test_a_check_whose_guard_fails_is_not_shown_to_hold() -> None:
+def test_check_with_a_failed_guard_does_not_pass() -> None:
     program = _program("A = true", "B = guards_odd(x)", "check (A | B)*")
     ketal.run(program, _events(True, False)).raise_on_violation()
     with pytest.raises(ketal.ViolationError, match="guard of P failed 2 times") as raised:
@@ -169,7 +169,7 @@ def test_a_check_whose_guard_fails_is_not_shown_to_hold() -> None:
     assert raised.value.violations == ()
 
 
-def test_each_monitor_counts_its_own() -> None:
+def test_each_monitor_counts_its_own_guard_failures() -> None:
     program = _program(*YES_AND_NO)
     one, other = ketal.Monitor(program), ketal.Monitor(program)
     one.feed_many(_events("raise", "text"))
@@ -178,7 +178,7 @@ def test_each_monitor_counts_its_own() -> None:
     assert other.summary["patterns"]["P"]["guard_failures"] == 1
 
 
-def test_the_count_survives_a_snapshot() -> None:
+def test_guard_failure_count_survives_a_snapshot() -> None:
     program = _program(*YES_AND_NO)
     monitor = ketal.Monitor(program)
     monitor.feed_many(_events("raise", "text", True))
@@ -189,7 +189,7 @@ def test_the_count_survives_a_snapshot() -> None:
     assert monitor.summary["patterns"]["P"]["guard_failures"] == 2
 
 
-def test_executions_add_up() -> None:
+def test_guard_failures_of_executions_are_summed() -> None:
     register_guard("guards_odd", _odd, version="1")
     log = ketal.Log.of(_events("raise", True))
     other = ketal.Log.of(_events("text"))
@@ -204,7 +204,7 @@ def test_executions_add_up() -> None:
         assert verdicts.summary["patterns"]["P"]["guard_failures"] == 2
 
 
-def test_the_summary_says_it_in_words() -> None:
+def test_summary_text_reports_guard_failures() -> None:
     program = _program(*YES_AND_NO)
     verdicts = ketal.run(program, _events("raise", "text"))
     assert list(verdicts) == []
@@ -214,7 +214,7 @@ def test_the_summary_says_it_in_words() -> None:
     ]
 
 
-def test_a_pattern_with_a_guard_that_failed_is_still_shipped() -> None:
+def test_pattern_with_a_failed_guard_can_be_pickled() -> None:
     program = _program(*YES_AND_NO)
     list(ketal.run(program, _events("raise")))
     assert pickle.loads(pickle.dumps(program.one)).fingerprint == program.fingerprint

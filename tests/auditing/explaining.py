@@ -134,22 +134,22 @@ def _where_lost(rows: list[Row], node: str, first: int, last: int) -> int:
     return min(knows)[1]
 
 
-def reported_lines(found: list[Cause], rows: list[Row]) -> list[int]:
+def reported_lines(causes_found: list[Cause], rows: list[Row]) -> list[int]:
     """Return the lines that an audit reports, by the rules of docs/audit.md; mostly one."""
-    kinds = {cause.kind for cause in found}
+    kinds = {cause.kind for cause in causes_found}
     if "lost" in kinds:
-        return [next(cause.line for cause in found if cause.kind == "lost")]
+        return [next(cause.line for cause in causes_found if cause.kind == "lost")]
     if "extra" in kinds or "own" in kinds:
         kind = "extra" if "extra" in kinds else "own"
         # The cause that leaves the fewest lines in the wrong order; of ties, the later one.
         _, _, line, cause = min(
             (_misorders(cause, rows), -cause.line, cause.line, cause)
-            for cause in found
+            for cause in causes_found
             if cause.kind == kind
         )
         return [line] if kind == "extra" else _two_holes(cause, rows) or [line]
-    lines = [cause.line for cause in found if cause.kind == "low"]
-    return [min(lines or [cause.line for cause in found])]
+    lines = [cause.line for cause in causes_found if cause.kind == "low"]
+    return [min(lines or [cause.line for cause in causes_found])]
 
 
 def _two_holes(cause: Cause, rows: list[Row]) -> list[int]:

@@ -65,7 +65,7 @@ class Rig:
         self.ghosts = 0
 
     def _named_messages(self) -> dict[int, int]:
-        """Name a message for each event that learned something; return receive → send."""
+        """Name a message for each event that learned a clock entry; return receive → send."""
         senders: dict[int, int] = {}
         used: set[int] = set()
         for index in range(len(self.records)):
@@ -73,7 +73,7 @@ class Rig:
             if not news:
                 continue
             send = max(news, key=lambda i: (sum(self.clean[i].values()), i))
-            # One attribute names one message, so an event sends or receives one.
+            # One attribute names one message, so an event sends or receives a single message.
             if used.isdisjoint((index, send)):
                 used |= {index, send}
                 senders[index] = send
@@ -227,7 +227,7 @@ class Rig:
             return None
         other = self.rng.choice(others)
         self.records[index]["clock"][other] = self.last[other] + self.rng.randint(1, 9)
-        # That its last event is there twice would look like the one that is referred to.
+        # A repeated last event would look like the event that is referred to.
         self.busy |= self.near(other, self.last[other])
         return index
 
@@ -260,7 +260,7 @@ class Rig:
         names = [
             name
             for name in sorted(before.keys() - {node})
-            # Two events that agree on both sides tell a fall from a rise before it.
+            # Two events that agree on both sides distinguish a fall from a rise before it.
             if earlier.get(name, 0) == before[name] and not self._is_sender(index, name)
         ]
         if not names:
@@ -312,7 +312,7 @@ CROWDED: dict[str, tuple[str, Callable[[Rig, int], int | None]]] = {
     "too large": ("A003", Rig.far_too_large),
     "too low": ("A003", Rig.too_low),
 }
-"""Own entries that may be wrong side by side."""
+"""Faults of own entries that may be adjacent."""
 
 
 def inject_crowded(rig: Rig, kinds: Sequence[str], count: int) -> dict[int, str]:
@@ -337,7 +337,7 @@ def inject_crowded(rig: Rig, kinds: Sequence[str], count: int) -> dict[int, str]
 
 
 def inject(rig: Rig, name: str, count: int) -> dict[int, str]:
-    """Inject up to `count` faults of a class; return the lines and codes to expect."""
+    """Inject up to `count` faults of a class; return the expected lines and codes."""
     code, injection = FAULTS[name]
     expected: dict[int, str] = {}
     indices = list(range(len(rig.records)))

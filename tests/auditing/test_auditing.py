@@ -182,11 +182,11 @@ LOOK_ALIKES: list[tuple[str, list[dict[str, Any]], list[tuple[int, str, str]]]] 
 @pytest.mark.parametrize(
     ("name", "rows", "expected"), LOOK_ALIKES, ids=[case[0] for case in LOOK_ALIKES]
 )
-def test_what_is_named_where_two_faults_look_the_same(
+def test_ambiguous_fault_is_named_by_the_rules_of_the_page(
     tmp_path: Path, name: str, rows: list[dict[str, Any]], expected: list[tuple[int, str, str]]
 ) -> None:
     assert faults(tmp_path / "log.jsonl", rows) == expected
-    # It could be the other one, so nothing is changed; but for one fault against two.
+    # The fault is ambiguous, so repair changes nothing, except for one fault against two.
     done = repair(tmp_path / "log.jsonl", rows)
     assert bool(done.changed) is (name == "one miscounted")
 
@@ -211,27 +211,27 @@ def two_nodes(own: dict[int, int]) -> list[dict[str, Any]]:
     ],
     ids=["too large", "too low", "both", "more than half"],
 )
-def test_own_entries_that_are_wrong_side_by_side(tmp_path: Path, own: dict[int, int]) -> None:
-    """Each is one fault with its line: fewer than the holes that they seem to leave."""
+def test_adjacent_wrong_own_entries_are_each_named(tmp_path: Path, own: dict[int, int]) -> None:
+    """Each is a fault with its line, instead of the larger number of holes that they leave."""
     rows = two_nodes(own)
-    found = faults(tmp_path / "log.jsonl", rows)
+    named = faults(tmp_path / "log.jsonl", rows)
     lines = [at for at, one in enumerate(rows, 1) if one.get("at") in own]
-    assert found == [(at, "A003", f"a@{n}") for at, n in zip(lines, sorted(own), strict=True)]
-    # No other reading has so few, so they are corrected.
+    assert named == [(at, "A003", f"a@{n}") for at, n in zip(lines, sorted(own), strict=True)]
+    # No other explanation has so few faults, so they are corrected.
     done = repair(tmp_path / "log.jsonl", rows)
     assert (len(done.changed), done.left) == (len(own), ())
     assert [item.clock for item in done.items] == [one["clock"] for one in two_nodes({})]  # type: ignore[union-attr]
 
 
-def test_more_wrong_own_entries_of_one_node_than_are_tried_one_by_one(tmp_path: Path) -> None:
+def test_many_wrong_own_entries_of_one_node_are_each_named(tmp_path: Path) -> None:
     wrong = {30 + 30 * k: 450 + 7 * k for k in range(12)}
     rows = line_of("a", *(wrong.get(n, n) for n in range(1, 401)))
     found = faults(tmp_path / "log.jsonl", rows)
     assert found == [(n, "A003", f"a@{n}") for n in wrong]
 
 
-def test_many_events_with_one_dot_are_each_tried_once() -> None:
-    """Half of the own entries are one dot; the time grows with the events, not their square."""
+def test_many_events_with_the_same_dot_take_linear_time() -> None:
+    """Half of the own entries are equal; the time is linear in the number of events."""
     events = [
         ketal.Event("a", "x", {"a": 2 if n % 2 else n}, data={"at": n}) for n in range(2, 601)
     ]
@@ -241,7 +241,7 @@ def test_many_events_with_one_dot_are_each_tried_once() -> None:
     assert time.process_time() - begun < 10
 
 
-def test_who_knows_a_late_event_is_found_by_halving() -> None:
+def test_events_that_know_a_late_event_are_found_by_bisection() -> None:
     log = [ketal.Event("a", "x", {"a": n}) for n in range(1, 20_001)]
     log += [ketal.Event("b", "x", {"a": n, "b": n}) for n in range(1, 20_001)]
     (part,) = examine_log(log, None)
@@ -251,8 +251,8 @@ def test_who_knows_a_late_event_is_found_by_halving() -> None:
     assert time.process_time() - begun < 0.3
 
 
-def test_restarts_cost_as_many_events_of_one_run_do() -> None:
-    """Not their number times the events, nor the square of the entries of a clock."""
+def test_restarts_take_linear_time() -> None:
+    """The time is neither restarts times events, nor quadratic in the entries of a clock."""
     many = [ketal.Event("a", "x", {"a": n}, data={"run": r}) for r in range(3_000) for n in (1, 2)]
     names = [f"n{number}" for number in range(150)]
     wide = [ketal.Event(name, "x", {name: 1}) for name in names]
@@ -264,30 +264,30 @@ def test_restarts_cost_as_many_events_of_one_run_do() -> None:
     assert time.process_time() - begun < 1
 
 
-def test_an_event_that_is_moved_to_a_dot_that_it_received_is_audited() -> None:
-    """Its own entry is too large: it is a@1, and cannot have received itself."""
+def test_event_moved_to_a_dot_that_it_receives_is_audited() -> None:
+    """Its own entry is too large: corrected it is a@1, which cannot have received itself."""
     log = [ketal.Event("a", "x", {"a": n}) for n in (4, 2, 8, 3, 6, 5)]
     log.insert(1, ketal.Event("a", "x", {"a": 10}, receives=["a@1"]))
     assert {fault.code for fault in ketal.audit(log).faults} == {"A003", "A004"}
 
 
-def test_own_entries_that_are_too_low_are_no_restart(tmp_path: Path) -> None:
-    """1 and 2 are there several times, and as many others are missing."""
+def test_own_entries_that_are_too_low_are_not_taken_for_a_restart(tmp_path: Path) -> None:
+    """1 and 2 occur several times, and as many other counters are missing."""
     rng = random.Random(7)
     wrong = {n: 1 + n % 2 for n in rng.sample(range(3, 40), 12)}
     found = faults(tmp_path / "log.jsonl", line_of("a", *(wrong.get(n, n) for n in range(1, 41))))
     assert found == [(n, "A003", f"a@{n}") for n in sorted(wrong)]
 
 
-def test_two_faults_may_look_like_two_others(tmp_path: Path) -> None:
-    """An event stamped as the one before it, and a lost one; or two own entries too low."""
+def test_two_faults_that_look_like_two_others_are_named_by_the_rules(tmp_path: Path) -> None:
+    """A repeated own entry and a lost event, or two own entries that are too low."""
     counters = [*range(1, 9), 8, 9, *range(11, 21)]
     found = faults(tmp_path / "log.jsonl", line_of("a", *counters))
     assert found == [(9, "A005", "a@8"), (11, "A004", "a@10")]
 
 
-def test_of_a_shuffled_file_only_own_entries_tell_like_events_apart(tmp_path: Path) -> None:
-    """One event lost, one without an own entry, and nothing was learned between them."""
+def test_missing_own_entry_in_a_shuffled_file_is_taken_for_the_first_hole(tmp_path: Path) -> None:
+    """One event is lost, one has no own entry, and no entry was learned between them."""
     rows = line_of("a", *(n for n in range(1, 25) if n not in (7, 18)))
     rows += [row("b", {"a": 24, "b": n}) for n in range(1, 20)]
     random.Random(2).shuffle(rows)
@@ -295,7 +295,7 @@ def test_of_a_shuffled_file_only_own_entries_tell_like_events_apart(tmp_path: Pa
     rows.insert(11, bare)
     found = faults(tmp_path / "log.jsonl", rows)
     assert [(line, code) for line, code, _ in found if code == "A001"] == [(12, "A001")]
-    # It is taken for the first of the two; the other one is the hole.
+    # The event is taken for the first of the two missing ones; the other is the hole.
     behind = next(n for n, one in enumerate(rows, 1) if one["clock"].get("a") == 19)
     assert [(line, code, dot) for line, code, dot in found if code != "A001"] == [
         (behind, "A004", "a@18")
@@ -304,14 +304,14 @@ def test_of_a_shuffled_file_only_own_entries_tell_like_events_apart(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("rows", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
-def test_faults(
+def test_fault_is_named_with_its_line_code_and_dot(
     tmp_path: Path, rows: list[dict[str, Any]], expected: list[tuple[int, str, str]]
 ) -> None:
     assert faults(tmp_path / "log.jsonl", rows) == expected
 
 
 def test_each_unknown_reference_of_an_event_is_named(tmp_path: Path) -> None:
-    """Two log files were forgotten, and the log of a third node is cut off."""
+    """Two log files are missing, and the log of a third node is cut off."""
     rows = [row("b", {"b": 1, "x": 2, "y": 2, "a": 4}), A[0]]
     audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)))
     assert [(fault.code, fault.message) for fault in audit.faults] == [
@@ -329,7 +329,7 @@ def test_every_code_has_a_case_and_a_page() -> None:
     assert [code for code in CODES if f"## {code}" not in page] == []
 
 
-def test_a_receive_that_does_not_know_its_send(tmp_path: Path) -> None:
+def test_receive_without_its_send_in_the_clock_is_named(tmp_path: Path) -> None:
     rows = [*A, row("b", {"b": 1}, "recv", msg=1), row("b", {"b": 2})]
     assert faults(tmp_path / "log.jsonl", rows) == []
     found = faults(tmp_path / "log.jsonl", rows, match_messages=MATCH)
@@ -351,7 +351,7 @@ def test_entries_of_a_node_that_left_are_not_backwards(tmp_path: Path) -> None:
     rows += [row("b", {"b": 2}), row("c", {"b": 2, "c": 1}), row("c", {"b": 2, "c": 2})]
     audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)))
     assert audit.clean
-    # All that b@2 knew is in the past of c, also what its clock leaves out.
+    # The whole past of b@2 is in the past of c, also entries that its clock leaves out.
     assert audit.statistics.concurrent_pairs == 0
     view = [*rows[:2], {"type": "ketal.view", "members": ["b", "c"]}, *rows[3:]]
     assert faults(tmp_path / "log.jsonl", view) == []
@@ -359,14 +359,14 @@ def test_entries_of_a_node_that_left_are_not_backwards(tmp_path: Path) -> None:
     assert [code for _, code, _ in faults(tmp_path / "log.jsonl", without)] == ["A010"]
 
 
-def test_a_wrong_own_entry_of_a_node_that_left_is_not_what_others_knew(tmp_path: Path) -> None:
+def test_wrong_own_entry_of_a_node_that_left_is_named(tmp_path: Path) -> None:
     rows = [{"type": "ketal.leave", "node": "a"}, row("a", {"a": 6}), row("c", {"a": 1, "c": 1})]
     rows += [row("a", {"a": 2, "c": 1})]
     assert [code for _, code, _ in faults(tmp_path / "log.jsonl", rows)] == ["A003"]
 
 
-def test_an_old_entry_that_a_message_brought_back_is_no_fault(tmp_path: Path) -> None:
-    """c has dropped a's entry, and receives from d, which has not, and knows less of a."""
+def test_outdated_entry_brought_back_by_a_message_is_no_fault(tmp_path: Path) -> None:
+    """c has dropped a's entry, and receives a message from d with a lower entry of a."""
     rows = [
         *A,
         row("c", {"a": 3, "c": 1}), row("d", {"a": 1, "d": 1}),
@@ -376,22 +376,22 @@ def test_an_old_entry_that_a_message_brought_back_is_no_fault(tmp_path: Path) ->
     ]  # fmt: skip
     audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)))
     assert audit.clean, str(audit)
-    # What was known once is known: all of a is before the last event of d.
+    # Known entries stay known: all events of a are before the last event of d.
     assert audit.statistics.longest_chain == 3 + 5
-    # Too much it cannot know, though a has left.
+    # An entry beyond a's last event is a fault, even though a has left.
     beyond = [*A, row("c", {"a": 4, "c": 1}), row("c", {"a": 1, "c": 2}), rows[-1]]
     assert faults(tmp_path / "log.jsonl", beyond) == [(4, "A006", "c@1")]
 
 
 @examples(40, 1_500)
 @given(runs(restarts=False, events_max=40))
-def test_entries_that_nodes_dropped_are_no_faults(drawn: tuple[Run, random.Random]) -> None:
+def test_entries_dropped_by_nodes_are_no_faults(drawn: tuple[Run, random.Random]) -> None:
     """Random executions with nodes that leave, clocks that shrink, and messages in flight."""
     run, rng = drawn
     items: list[Any] = [*run.stamped, *(Control("leave", node=name) for name in run.left)]
     audit = ketal.audit(Log.of(rng.sample(items, len(items))))
     assert audit.clean, str(audit)
-    # The numbers are those of the clocks with all entries.
+    # The statistics are those of the whole clocks.
     whole, found = ketal.audit(run.true).statistics, audit.statistics
     assert (found.concurrent_pairs, found.longest_chain) == (
         whole.concurrent_pairs,
@@ -401,7 +401,7 @@ def test_entries_that_nodes_dropped_are_no_faults(drawn: tuple[Run, random.Rando
 
 @examples(40, 1_500)
 @given(runs(restarts=True, events_max=40))
-def test_restarts_are_all_that_is_said_of_executions_with_restarts(
+def test_executions_with_restarts_have_no_faults_but_restarts(
     drawn: tuple[Run, random.Random],
 ) -> None:
     run, rng = drawn
@@ -428,8 +428,8 @@ def names_read(log: list[Event]) -> list[tuple[str, dict[str, int]]]:
 
 @examples(40, 1_500)
 @given(runs(restarts=True, events_max=40))
-def test_an_audit_names_runs_as_a_run_does(drawn: tuple[Run, random.Random]) -> None:
-    """Up to where a clock has dropped an entry; of executions in which a run rejects nothing."""
+def test_audit_names_incarnations_as_a_run_does(drawn: tuple[Run, random.Random]) -> None:
+    """Up to the first clock with a dropped entry, in executions without rejected events."""
     run, _ = drawn
     whole = [
         {base(name) for name in true.clock} <= stamped.clock.keys()
@@ -446,14 +446,14 @@ def test_an_audit_names_runs_as_a_run_does(drawn: tuple[Run, random.Random]) -> 
     for (node, clock), as_run in zip(names_read(log), part.events(), strict=True):
         assert node == as_run.node
         assert clock.items() <= as_run.clock.items()
-        # Restored, a clock has the earlier runs of a node beside the one that its entry is of.
+        # A restored clock also has entries of the earlier incarnations of a node.
         assert {base(name): name for name in sorted(as_run.clock, key=number)} == {
             base(name): name for name in clock
         }
 
 
-def test_an_entry_that_is_lower_than_what_is_known_is_of_a_later_run() -> None:
-    """b dropped a's entry in between; c has one of a@2 and knows b@1, which knew a@3."""
+def test_entry_lower_than_a_known_one_is_of_a_later_incarnation() -> None:
+    """b dropped a's entry in between; c has an entry a@2 and knows b@1, which knew a@3."""
     first = [ketal.Event("a", "x", {"a": n}) for n in (1, 2, 3)]
     again = [ketal.Event("a", "y", {"a": n}) for n in (1, 2, 3)]
     clocks = ({"a": 3, "b": 1}, {"b": 2}, {"a": 2, "b": 3}, {"a": 2, "b": 4})
@@ -467,8 +467,8 @@ def test_an_entry_that_is_lower_than_what_is_known_is_of_a_later_run() -> None:
     assert part.events()[-1].clock["a#2"] == 2
 
 
-def test_an_entry_that_has_not_moved_is_of_the_run_that_it_was_of() -> None:
-    """c drops b's entry; that c@2 does not know b@1, as a@2 does, says nothing of a's entry."""
+def test_unchanged_entry_keeps_its_incarnation() -> None:
+    """c drops b's entry; that c@2 lacks b@1, which a@2 has, does not affect a's entry."""
     first = [ketal.Event("a", "x", {"a": 1}), ketal.Event("a", "x", {"a": 2, "b": 1})]
     again = [ketal.Event("a", "y", {"a": n}) for n in (1, 2, 3)]
     b = ketal.Event("b", "x", {"b": 1})
@@ -477,7 +477,7 @@ def test_an_entry_that_has_not_moved_is_of_the_run_that_it_was_of() -> None:
     assert found[4] == ("c", {"a": 2, "c": 2})
 
 
-def test_runs_that_the_log_names_are_no_fault(tmp_path: Path) -> None:
+def test_incarnations_named_by_the_log_are_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     again = [row("a", {"a": n}, "again") for n in (1, 2, 3)]
     other = [row("b", {"a": 3, "b": 1}), row("b", {"a": 3, "b": 2})]
@@ -495,8 +495,8 @@ def test_runs_that_the_log_names_are_no_fault(tmp_path: Path) -> None:
         assert faults(path, [*A, *other[:1], control, *again, *other[1:]]) == []
 
 
-def test_a_restart_in_files_one_after_the_other(tmp_path: Path) -> None:
-    """The lines of other nodes may stand before those of the node that started again."""
+def test_restart_in_concatenated_files_is_named_once(tmp_path: Path) -> None:
+    """The lines of other nodes may come before those of the restarted node."""
     b = [row("b", {"a": 3, "b": 1}), row("b", {"a": 2, "b": 2}), row("b", {"a": 3, "b": 3})]
     again = [row("a", {"a": n}, "again") for n in (1, 2, 3)]
     files = [write(tmp_path / "b.jsonl", b), write(tmp_path / "a.jsonl", [*A, *again])]
@@ -505,10 +505,10 @@ def test_a_restart_in_files_one_after_the_other(tmp_path: Path) -> None:
     assert audit.statistics.inversions == 5
 
 
-def test_the_first_entry_of_a_restarted_node_means_a_run_that_may_be_known(
+def test_first_entry_of_a_restarted_node_is_of_an_incarnation_that_fits(
     tmp_path: Path,
 ) -> None:
-    """c@1 does not know b@2, which the first run's a@2 knows: it knows the second run's."""
+    """c@1 lacks b@2, which a@2 of the first incarnation has: it knows the second incarnation."""
     rows = [
         row("a", {"a": 1}), row("b", {"b": 1}), row("b", {"b": 2}), row("a", {"a": 2, "b": 2}),
         row("a", {"a": 1}, "again"), row("a", {"a": 2}, "again"), row("c", {"a": 2, "c": 1}),
@@ -517,7 +517,7 @@ def test_the_first_entry_of_a_restarted_node_means_a_run_that_may_be_known(
     assert faults(tmp_path / "log.jsonl", rows[-1:] + rows[:-1]) == [(6, "A011", "a#2@1")]
 
 
-def test_entries_of_nodes_that_left_are_restored_in_the_order_of_the_clock_known() -> None:
+def test_restored_entries_have_the_order_of_the_known_clock() -> None:
     names = [f"n{number}" for number in range(9)]
     events = [ketal.Event(node=name, type="x", clock={name: 1}) for name in names]
     everything = dict.fromkeys([*names, "a"], 1)
@@ -537,7 +537,7 @@ def test_faults_beside_a_restart_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_where_the_lines_are_shuffled_a_restart_is_all_that_is_said(tmp_path: Path) -> None:
+def test_restart_in_a_shuffled_file_is_the_only_fault(tmp_path: Path) -> None:
     rng = random.Random(1)
     rows = [row("a", {"a": n}, f"run {run}", n=n) for run in (1, 2) for n in range(1, 30)]
     rows += [row("b", {"a": 9, "b": n}) for n in range(1, 9)]
@@ -549,7 +549,7 @@ def test_where_the_lines_are_shuffled_a_restart_is_all_that_is_said(tmp_path: Pa
     done = repair_execution(part)
     assert [change.code for change in done.left] == ["A011"]
     assert not done.changed
-    # What was not judged is in the log as it was.
+    # Events that were not judged are unchanged in the log.
     assert [item.clock for item in done.items] == [one["clock"] for one in rows]  # type: ignore[union-attr]
     assert ketal.audit(read_log(path)).statistics.events == len(rows)
 
@@ -574,7 +574,7 @@ def test_statistics_of_a_chain(tmp_path: Path) -> None:
     assert (numbers.inversions, numbers.held_back_max) == (2, 4)
 
 
-def test_the_limit_has_a_name() -> None:
+def test_error_beyond_events_max_names_the_limit() -> None:
     events = [ketal.Event(node="a", type="x", clock={"a": n}) for n in (1, 2, 3)]
     with pytest.raises(ketal.SettingError, match="events_max"):
         ketal.audit(events, limits=ketal.Limits(events_max=2))
@@ -585,12 +585,12 @@ def test_the_limit_has_a_name() -> None:
     ["id=x", "id=x,send=type:a", "id=x,send=type,receive=type:b", "nonsense", "idd=x",
      "id=x,id=y,send=type:a,receive=type:b", "id=,send=type:a,receive=type:b"],
 )  # fmt: skip
-def test_messages_that_cannot_be_matched(text: str) -> None:
+def test_invalid_message_keys_are_refused(text: str) -> None:
     with pytest.raises(ketal.SettingError):
         ketal.audit([], match_messages=text)
 
 
-def test_fields_of_messages() -> None:
+def test_message_keys_read_fields_and_values() -> None:
     match = Messages.of(r"id=msg.id+node,send=data.kind:s*|out\,1,receive=kind:in")
     event = ketal.Event(node="a", type="x", clock={"a": 1}, data={"msg": {"id": 7}, "kind": "sent"})
     assert match.name(event) == ("7", "a")
@@ -598,8 +598,8 @@ def test_fields_of_messages() -> None:
     assert not match.receive(event)
 
 
-def test_values_of_messages_are_any_text_and_many(capfd: pytest.CaptureFixture[str]) -> None:
-    """Nothing is printed of them, and a byte of a command line that is no UTF-8 is one."""
+def test_message_keys_accept_many_values_of_any_text(capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing is printed, and a value may contain a byte that is not UTF-8."""
     values = "|".join(f"v{number}*" for number in range(4_000))
     match = Messages.of(f"id=id,send=type:{values},receive=type:\udcff*")
     event = ketal.Event(node="a", type="v3999x", clock={"a": 1})
@@ -608,8 +608,8 @@ def test_values_of_messages_are_any_text_and_many(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_long_text_of_messages_is_split_in_linear_time() -> None:
-    """Of its values and of its path, which took a minute where characters were added one by one."""
+def test_long_message_keys_are_parsed_in_linear_time() -> None:
+    """Adding characters one by one to values or paths would take a minute."""
     long = "s" * 1_000_000
     started = time.process_time()
     match = Messages.of({"id": long, "send": f"type:{long[:50]}", "receive": f"{long}:x"})
@@ -633,7 +633,7 @@ def test_a_long_text_of_messages_is_split_in_linear_time() -> None:
          6, {"a": 1, "b": 3}),
     ],
 )  # fmt: skip
-def test_what_is_unambiguous_is_repaired(
+def test_unambiguous_fault_is_repaired(
     tmp_path: Path, rows: list[dict[str, Any]], line: int, clock: dict[str, int]
 ) -> None:
     done = repair(tmp_path / "log.jsonl", rows)
@@ -656,7 +656,7 @@ def test_what_is_unambiguous_is_repaired(
         [*A, B[0], row("b", {"b": 2}), row("b", {"a": 3, "b": 3})],
     ],
 )
-def test_what_is_ambiguous_is_left_and_said(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_ambiguous_fault_is_left_and_reported(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     done = repair(tmp_path / "log.jsonl", rows)
     assert not done.changed
     assert len(done.left) == 1
@@ -671,8 +671,8 @@ def test_clocks_are_rebuilt_from_messages(tmp_path: Path) -> None:
     assert clocks == [{"a": 1, "b": n} for n in (1, 2, 3)]
 
 
-def test_nodes_that_never_merged_a_clock_are_rebuilt(tmp_path: Path) -> None:
-    """Every event of a random run forgets what its node received; the messages know it."""
+def test_clocks_of_nodes_that_never_merged_are_rebuilt_from_messages(tmp_path: Path) -> None:
+    """Every event of a random run lacks the clocks received; the messages restore them."""
     rng = random.Random(5)
     truth: list[dict[str, Any]] = []
     clocks: dict[str, dict[str, int]] = {"a": {}, "b": {}, "c": {}}

@@ -1,6 +1,6 @@
-"""One fault anywhere in a small log: the auditor against the slow, obvious definition.
+"""One fault anywhere in a small log: the auditor against its slow definition.
 
-Which faults explain a log is found by trying all (`tests.auditing.explaining`).
+`tests.auditing.explaining` finds the faults that explain a log by trying all of them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ CODES = {
     "low": {"A008", "A010"},
     "high": {"A006", "A007", "A008", "A010"},
 }
-"""What a fault of each kind may be called; an event with the dot and clock of another is
-one that is there twice, whichever of the two was meant to have another dot."""
+"""Kind of fault → codes; an event with the dot and clock of another event is
+a repeated one, whichever of the two was meant to have another dot."""
 
 
 def spoilt_log(rng: random.Random) -> list[Row]:
@@ -51,7 +51,7 @@ def examine_rows(rows: list[Row]) -> ExaminedExecution:
     return part
 
 
-def test_a_fault_is_named_where_it_is() -> None:
+def test_fault_is_named_with_a_line_that_explains_it() -> None:
     tried = dict.fromkeys(CODES, 0)
 
     @drawn(300, 10_000)
@@ -85,7 +85,7 @@ def right_logs(found: list[Cause]) -> set[tuple[Any, ...]]:
     }
 
 
-def test_what_can_be_one_log_only_is_repaired_and_nothing_else() -> None:
+def test_exactly_the_logs_with_one_possible_original_are_repaired() -> None:
     changed = left = 0
 
     @drawn(70, 5_000)

@@ -51,7 +51,7 @@ RATES = (0.0, 0.02, 0.1)
 CROWDED_RATES = (0.02, 0.1, 0.3)
 COMPARED = "multiple-comparison"
 IMPOSSIBLE = {
-    # Nobody learns of a third node by a message, so none can be forgotten.
+    # No node learns of a third node by a message, so no such entry can be missing.
     ("RpcClientServer", "not transitive"),
     ("reliable-broadcast", "not transitive"),
     *((f"{COMPARED}/{part}", "not transitive") for part in dict(SEVERAL)[COMPARED]),
@@ -74,7 +74,7 @@ def log(request: pytest.FixtureRequest, shared_data: Path) -> tuple[str, list[Ev
     return request.param, list(real_log(shared_data, request.param))
 
 
-def test_real_logs_are_clean_and_measure_what_their_readme_says(
+def test_real_logs_are_clean_with_the_statistics_of_their_readme(
     log: tuple[str, list[Event]],
 ) -> None:
     name, events = log
@@ -89,7 +89,9 @@ def test_real_logs_are_clean_and_measure_what_their_readme_says(
 
 
 @pytest.mark.parametrize(("name", "pieces"), SEVERAL)
-def test_several_executions_are_clean(shared_data: Path, name: str, pieces: dict[str, int]) -> None:
+def test_logs_of_several_executions_are_clean(
+    shared_data: Path, name: str, pieces: dict[str, int]
+) -> None:
     path = shared_data / "shiviz" / f"{name}.log"
     audit = ketal.audit(read_log(path, regex=WEB, delimiter=TRACE))
     assert audit.clean
@@ -99,10 +101,10 @@ def test_several_executions_are_clean(shared_data: Path, name: str, pieces: dict
 
 
 @pytest.mark.parametrize(("name", "pieces"), SEVERAL)
-def test_faults_of_several_executions_are_named_in_their_own(
+def test_fault_of_one_execution_does_not_affect_another(
     shared_data: Path, tmp_path: Path, name: str, pieces: dict[str, int]
 ) -> None:
-    """Each execution has faults of its own, and the others know nothing of them."""
+    """Each execution has other faults, which are named in this execution only."""
     rng = random.Random(name)
     records: list[Record] = []
     expected = []
@@ -126,7 +128,7 @@ def audit_findings(rig: Rig, path: Path) -> list[tuple[int | None, str]]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_named_with_its_line_and_nothing_else(
+def test_each_injected_fault_is_named_with_its_line_and_no_other(
     log: tuple[str, list[Event]], tmp_path: Path, fault: str
 ) -> None:
     name, events = log
@@ -146,7 +148,7 @@ def test_each_fault_is_named_with_its_line_and_nothing_else(
 
 
 @pytest.mark.parametrize("seed", range(sample(3, 8)))
-def test_faults_of_several_classes_at_once(
+def test_injected_faults_of_several_classes_are_each_named(
     log: tuple[str, list[Event]], tmp_path: Path, seed: int
 ) -> None:
     name, events = log
@@ -163,10 +165,10 @@ def test_faults_of_several_classes_at_once(
 
 @pytest.mark.parametrize("kinds", [["too large"], sorted(CROWDED)], ids=["too large", "all"])
 @pytest.mark.parametrize("rate", CROWDED_RATES)
-def test_own_entries_that_are_wrong_side_by_side(
+def test_adjacent_wrong_own_entries_are_named(
     log: tuple[str, list[Event]], tmp_path: Path, rate: float, kinds: list[str]
 ) -> None:
-    """Nothing keeps them apart: what is wrong is named, if perhaps as a hole."""
+    """The faults may be adjacent: each is named, though possibly as a hole."""
     name, events = log
     count = max(1, round(rate * len(events)))
     rig = Rig(events, random.Random(f"{name} crowd {rate}"))
@@ -182,10 +184,10 @@ def test_own_entries_that_are_wrong_side_by_side(
         for first, last in line.holes()
         for counter in range(first, min(last, rig.last[node]) + 1)
     }
-    # A dot that no event says is a hole, or the event is named that has it.
+    # A dot that no event has is a hole, or the event with the wrong own entry is named.
     rows = [(row["node"], row["clock"].get(row["node"], 0)) for row in rig.records]
     assert rig.at.keys() - set(rows) <= dots | holes
-    # Of events that say one dot, or none, all but one are named.
+    # Of several events with the same dot, or without a dot, all but one are named.
     lines = {line for line, _ in found}
     for dot, number in Counter(rows).items():
         places = {line for line, row in enumerate(rows, 1) if row == dot} if number > 1 else set()
@@ -194,7 +196,7 @@ def test_own_entries_that_are_wrong_side_by_side(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_restart_is_one_thing(log: tuple[str, list[Event]], seed: int) -> None:
+def test_restart_is_a_single_fault(log: tuple[str, list[Event]], seed: int) -> None:
     name, events = log
     rng = random.Random(f"{name} restart {seed}")
     last: dict[str, int] = {}
@@ -208,7 +210,7 @@ def test_a_restart_is_one_thing(log: tuple[str, list[Event]], seed: int) -> None
     assert [fault.code for fault in audit.faults] == ["A011"]
     (fault,) = audit.faults
     if name == "VectorClocksTests":
-        # It is shuffled: which of the two first events began the second run cannot be told.
+        # The file is shuffled: either first event may be that of the second incarnation.
         assert fault.dot == f"{node}@1"
         firsts = [n for _, e, _, n in records if e.dot == (node, 1)]
         assert fault.line == max(firsts)

@@ -33,12 +33,12 @@ def logs(draw: st.DrawFn) -> list[Row]:
 
 
 @given(logs())
-def test_a_log_is_clean_if_it_is_an_execution(rows: list[Row]) -> None:
+def test_log_is_clean_exactly_if_it_is_an_execution(rows: list[Row]) -> None:
     assert (examine_rows(rows).execution.findings == []) is valid(rows)
 
 
 @given(logs())
-def test_a_repaired_log_has_the_faults_that_were_left_and_no_other(rows: list[Row]) -> None:
+def test_repaired_log_has_only_faults_that_were_left(rows: list[Row]) -> None:
     done = repair_execution(examine_rows(rows))
     written: list[Row] = [(item.node, item.clock) for item in done.items]  # type: ignore[union-attr, misc]
     again = ketal.audit(log_of((n, c, {"number": at}) for at, (n, c) in enumerate(written, 1)))
@@ -50,7 +50,7 @@ def test_a_repaired_log_has_the_faults_that_were_left_and_no_other(rows: list[Ro
 def test_each_contradiction_of_clocks_is_named(
     events: list[ketal.Event], rng: random.Random
 ) -> None:
-    """Own entries are right, and any other may be anything up to its node's last event."""
+    """Own entries are correct; any other entry may be any counter up to its node's last event."""
     rows: list[Row] = [(event.node, dict(event.clock)) for event in events]
     top = {node: sum(name == node for name, _ in rows) for node, _ in rows}
     for _ in range(rng.randint(1, 5) if len(top) > 1 else 0):

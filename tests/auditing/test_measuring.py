@@ -16,7 +16,7 @@ from tests.sampling import chances, examples
 
 
 def longest(events: list[Event]) -> int:
-    """Return the length of the longest chain, by trying the events before each event."""
+    """Return the length of the longest causal chain, by recursion over predecessors."""
     lengths: dict[ketal.Dot, int] = {}
 
     def upto(event: Event) -> int:
@@ -75,8 +75,8 @@ def expected(events: list[Event]) -> dict[str, int]:
 @pytest.mark.parametrize("lost", [0.0, 0.2])
 @examples(50, 3_000)
 @given(rng=chances())
-def test_every_number_is_what_one_counts(lost: float, rng: random.Random) -> None:
-    # In a file that is shuffled, some lost events look like one wrong own entry.
+def test_every_statistic_equals_its_definition(lost: float, rng: random.Random) -> None:
+    # In a shuffled file some lost events look like one wrong own entry.
     events = execution(rng, events_max=16, linear=True if lost else None)
     events = [event for event in events if rng.random() >= lost]
     counted = expected(events)
@@ -89,7 +89,7 @@ def test_every_number_is_what_one_counts(lost: float, rng: random.Random) -> Non
     assert statistics["concurrency_ratio"] == round(ratio, 6)
 
 
-def test_a_long_log_is_counted_without_comparing_pairs() -> None:
+def test_long_log_is_measured_without_comparing_pairs() -> None:
     """Two hundred million pairs, all in the wrong order."""
     count = 5_000
     chain = [Event("a", "x", {"a": n, "b": 3 * n}) for n in range(1, count + 1)]
@@ -104,7 +104,7 @@ def test_a_long_log_is_counted_without_comparing_pairs() -> None:
     assert numbers.held_back_max == 4 * count - 1
 
 
-def test_wild_counters_need_no_room() -> None:
+def test_huge_counters_need_no_memory() -> None:
     events = [Event("a", "x", {"a": 1}), Event("a", "x", {"a": 2**60, "b": 2**61})]
     audit = ketal.audit([*events, Event("b", "x", {"b": 1})])
     assert [fault.code for fault in audit.faults] == ["A004", "A006"]

@@ -34,7 +34,7 @@ def check(rig: Rig, path: Path) -> tuple[int, int]:
     rig.write(path)
     match = MATCH if rig.sender else None
     _, done, corrected = repaired_file(path, match)
-    # No record was lost, and each has its line.
+    # No record was lost, and each keeps its line.
     order = rig.order()
     assert len(done.items) == len(order)
     for change in done.changed:
@@ -68,7 +68,9 @@ def run_of_messages(rng: random.Random, count: int) -> list[Event]:
 
 
 @pytest.mark.parametrize("messages", [False, True], ids=["clocks only", "messages"])
-def test_random_executions_with_faults_put_in(tmp_path: Path, messages: bool) -> None:
+def test_random_executions_with_injected_faults_are_repaired(
+    tmp_path: Path, messages: bool
+) -> None:
     rng = random.Random(f"repair {messages}")
     changed = left = clean = 0
     for _ in range(150):
@@ -87,7 +89,9 @@ def test_random_executions_with_faults_put_in(tmp_path: Path, messages: bool) ->
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_real_logs_with_faults_put_in(shared_data: Path, tmp_path: Path, name: str) -> None:
+def test_real_logs_with_injected_faults_are_repaired(
+    shared_data: Path, tmp_path: Path, name: str
+) -> None:
     events = list(real_log(shared_data, name))
     rig = Rig(events, random.Random(name), messages=True)
     for kind in FAULTS:
@@ -97,7 +101,7 @@ def test_real_logs_with_faults_put_in(shared_data: Path, tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("name", ["simpledb", "reliable-broadcast", "facebook"])
-def test_runs_of_a_node_that_started_again_get_names(
+def test_incarnations_of_a_restarted_node_get_names(
     shared_data: Path, tmp_path: Path, name: str
 ) -> None:
     events = list(real_log(shared_data, name))
@@ -115,7 +119,7 @@ def test_runs_of_a_node_that_started_again_get_names(
     assert nodes == {event.node for event in events} | {f"{node}#2"}
 
 
-def test_repairing_twice_is_repairing_once(shared_data: Path, tmp_path: Path) -> None:
+def test_repair_is_idempotent(shared_data: Path, tmp_path: Path) -> None:
     events = list(real_log(shared_data, "simpledb"))
     rig = Rig(events, random.Random(5))
     for kind in FAULTS:
@@ -129,8 +133,8 @@ def test_repairing_twice_is_repairing_once(shared_data: Path, tmp_path: Path) ->
     assert [c.code for c in second.left] == [c.code for c in first.left]
 
 
-def test_what_would_make_another_fault_is_not_written() -> None:
-    """The event without a dot may be c@2; then it, and not c@3, is the first to know b@2."""
+def test_correction_that_would_cause_another_fault_is_not_made() -> None:
+    """The event without a dot may be c@2; then c@2 instead of c@3 is the first to know b@2."""
     rows: list[tuple[str, dict[str, int]]] = [
         ("b", {"b": 1}), ("c", {"b": 2, "c": 3}), ("c", {"b": 2}), ("c", {"b": 2, "c": 1}),
     ]  # fmt: skip
@@ -144,7 +148,7 @@ def test_what_would_make_another_fault_is_not_written() -> None:
     assert any("contradicts other events" in change.message for change in done.left)
 
 
-def test_duplicates_are_left_out_and_counted() -> None:
+def test_duplicates_are_removed_and_counted() -> None:
     events = [Event("a", "x", {"a": n}) for n in (1, 2)]
     (part,) = examine_log(Log.of([*events, events[0]]), None)
     done = repair_execution(part)
@@ -152,8 +156,8 @@ def test_duplicates_are_left_out_and_counted() -> None:
     assert not done.changed
 
 
-def test_an_entry_that_is_no_counter_is_not_written() -> None:
-    """The own entry can be told, but nothing says what the other one, which is too large, was."""
+def test_event_with_an_entry_beyond_64_bits_is_not_repaired() -> None:
+    """The own entry is unambiguous, but the original of the other, too large entry is unknown."""
     rows: list[tuple[str, dict[str, int]]] = [("a", {"a": 1}), ("a", {"b": 2**70}), ("a", {"a": 3})]
     (part,) = examine_log(log_of((node, clock, {}) for node, clock in rows), None)
     done = repair_execution(part)
@@ -161,7 +165,7 @@ def test_an_entry_that_is_no_counter_is_not_written() -> None:
     assert [change.code for change in done.left] == ["A001"]
 
 
-def test_a_used_dot_whose_message_is_received_is_left(tmp_path: Path) -> None:
+def test_repeated_dot_whose_message_is_received_is_left(tmp_path: Path) -> None:
     sent = [Event("b", "send", {"b": 1}, data={"msg": n}) for n in (2, 1)]
     path = tmp_path / "log.jsonl"
     write_jsonl([sent[0], Event("c", "recv", {"b": 1, "c": 1}, data={"msg": 1}), sent[1]], path)

@@ -119,7 +119,7 @@ class Rig:
         return line
 
     def too_low(self, line: Line) -> Line | None:
-        """Lower an entry, or remove it: not transitive, or backwards."""
+        """Lower or remove an entry: the clock is not transitive, or goes backwards."""
         names = sorted(line.clock.keys() - {line.node})
         if not names:
             return None
@@ -192,7 +192,7 @@ def check(rng: random.Random, fault: str) -> str:
         return "named"
     rows: list[Row] = [(node, clock) for node, clock, _ in lines]
     if valid(rows):
-        # Another execution; what its messages contradict is no fault of this class.
+        # The log is another execution; contradictions of its messages are of another class.
         assert not reported
         assert fault in ("too low", "too high")
         return "shows nowhere"
@@ -201,7 +201,7 @@ def check(rng: random.Random, fault: str) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_single_fault_is_named_and_nothing_else(fault: str) -> None:
+def test_single_fault_is_named_and_no_other(fault: str) -> None:
     few, went = sample(35, 2_000), Counter[str]()
 
     @drawn(few)
@@ -251,8 +251,8 @@ CASES = {
         (2, "A004"),
     ),
 }
-"""Shuffled files in which little but the clocks of others tells where an event belongs: node
-and clock of each line, and what is named."""
+"""Shuffled files in which mainly the clocks of other nodes show the place of an event: node
+and clock of each line, and the expected fault."""
 
 
 def lines_of(text: str) -> list[Line]:
@@ -265,21 +265,21 @@ def lines_of(text: str) -> list[Line]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_where_an_event_belongs_its_surroundings_tell(name: str) -> None:
+def test_place_of_a_shuffled_event_is_found_by_the_clocks_of_others(name: str) -> None:
     text, fault = CASES[name]
     lines = lines_of(text)
     assert reported_faults(lines, match=False) == [fault]
     assert valid([(node, clock) for node, clock, _ in lines]) is False
 
 
-def test_an_event_without_its_own_entry_that_others_contradict() -> None:
-    """What such an event knows of itself is its place, not the entry that it lacks."""
+def test_events_without_own_entries_are_named_despite_contradictions() -> None:
+    """The place of such an event decides, not the missing own entry."""
     text = "n1: / n1: n1=2 n2=1 / n2: n1=2 / n2: n1=2 / n1: n1=3"
     assert [code for _, code in reported_faults(lines_of(text), match=False)].count("A001") == 3
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["right after", "elsewhere"])
-def test_a_line_written_twice_or_an_event_that_was_not_counted(after: bool) -> None:
+def test_repeated_own_entry_is_a_duplicate_or_an_uncounted_event(after: bool) -> None:
     counters = [number for number in range(1, 16) if number != 7]
     counters.insert(counters.index(6 if after else 3), 6 if after else 3)
     part, *_ = examine_log(log_of(("n", {"n": counter}, {}) for counter in counters), None)
@@ -289,8 +289,8 @@ def test_a_line_written_twice_or_an_event_that_was_not_counted(after: bool) -> N
     assert bool(repair_execution(part).changed) == after
 
 
-def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
-    """By the clocks alone a@2 may be lost; then b would not know the send of its message."""
+def test_messages_distinguish_a_wrong_own_entry_from_a_lost_event() -> None:
+    """By the clocks alone a@2 may be lost, but then b would lack the send of its message."""
     lines = [
         Line("a", {"a": 3}, {"msg": 0, "sent": "yes"}),
         Line("b", {"a": 1, "b": 1}, {"msg": 0, "got": "yes"}),
@@ -307,7 +307,7 @@ def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
     assert (len(done.changed), done.left) == (1, ())
 
 
-def test_a_repair_gives_a_log_that_can_have_been_meant() -> None:
+def test_repair_gives_a_possible_original_log() -> None:
     repairs = 0
     few = sample(100, 10_000)
 

@@ -86,7 +86,7 @@ def nested(rng: random.Random, event: ketal.Event) -> ketal.Event:
 
 @examples(60, 3_000)
 @given(rng=chances())
-def test_every_number_is_what_one_counts(rng: random.Random) -> None:
+def test_every_statistic_equals_its_definition(rng: random.Random) -> None:
     events = [nested(rng, event) for event in execution(rng, events_max=16)]
     again = [rng.choice(events) for _ in range(rng.randint(0, 3))] if events else []
     stats = ketal.stats([*events, *again])
@@ -119,8 +119,8 @@ def test_every_number_is_what_one_counts(rng: random.Random) -> None:
 
 @examples(40, 2_000)
 @given(rng=chances())
-def test_what_is_not_in_the_log_makes_no_message(rng: random.Random) -> None:
-    """Of an execution with lost events only messages of the whole one are found."""
+def test_lost_events_add_no_messages(rng: random.Random) -> None:
+    """An execution with lost events has only messages of the whole execution."""
     events = execution(rng, events_max=14)
     some = [event for event in events if rng.random() < 0.8]
     found = ketal.stats(some).messages
@@ -136,9 +136,7 @@ def test_what_is_not_in_the_log_makes_no_message(rng: random.Random) -> None:
 
 @examples(30, 1_000)
 @given(rng=chances(), most=st.integers(1, 60))
-def test_messages_that_are_found_in_a_part_of_the_log_are_messages(
-    rng: random.Random, most: int
-) -> None:
+def test_messages_found_with_a_small_limit_are_real_messages(rng: random.Random, most: int) -> None:
     events = execution(rng, events_max=16)
     found = ketal.stats(events, limits=ketal.Limits(stats_entries_max=most)).messages
     whole = Counter((a.type, b.type) for a, b in received(events))
@@ -147,7 +145,7 @@ def test_messages_that_are_found_in_a_part_of_the_log_are_messages(
 
 
 def chain(length: int, nodes: int = 2) -> list[ketal.Event]:
-    """Return events that pass one message around."""
+    """Return events of nodes that pass one message around."""
     clock: dict[str, int] = {}
     events = []
     for number in range(length):
@@ -157,7 +155,7 @@ def chain(length: int, nodes: int = 2) -> list[ketal.Event]:
     return events
 
 
-def test_messages_are_found_in_a_window_of_a_long_log() -> None:
+def test_messages_of_a_long_log_are_found_within_a_window() -> None:
     limits = ketal.Limits(stats_entries_max=40)
     found = ketal.stats(chain(1_000), limits=limits).messages
     assert (found.receives, found.pairs, found.unknown) == (999, 999, 0)
@@ -167,7 +165,7 @@ def test_messages_are_found_in_a_window_of_a_long_log() -> None:
     assert found.unknown + found.receives == 999
 
 
-def test_of_more_clocks_than_are_kept_a_sample_is_compared() -> None:
+def test_concurrency_of_a_long_log_is_estimated_from_a_sample() -> None:
     rng = random.Random(3)
     clocks: dict[str, dict[str, int]] = {f"n{n}": {} for n in range(4)}
     events = []
@@ -190,7 +188,7 @@ def test_of_more_clocks_than_are_kept_a_sample_is_compared() -> None:
     assert "of the pairs of events in a sample" in str(ketal.stats(events, limits=limits))
 
 
-def test_what_limits_leave_out_is_said() -> None:
+def test_statistics_report_what_limits_leave_out() -> None:
     events = [
         ketal.Event(f"n{n}", f"t{n}", {f"n{n}": 1}, data={f"a{n}": 1, "x": n}) for n in range(5)
     ]
@@ -213,7 +211,7 @@ def test_what_limits_leave_out_is_said() -> None:
     assert "left out: 5 values of other attributes (limit stats_attributes_max = 5)" in text
 
 
-def test_values_beyond_the_limit_are_not_told_apart() -> None:
+def test_values_beyond_the_limit_are_not_distinguished() -> None:
     events = [ketal.Event("n", "t", {"n": n}, data={"x": n % 7}) for n in range(1, 50)]
     (one,) = ketal.stats(events, limits=ketal.Limits(stats_values_max=7)).attributes
     assert (one.values, one.more_values, one.events) == (7, False, 49)
@@ -229,7 +227,7 @@ def test_pairs_beyond_the_limit_are_counted_together() -> None:
     assert "left out: 5 messages between other nodes (limit stats_pairs_max = 2)" in str(stats)
 
 
-def test_values_are_shown_as_they_are_and_long_ones_by_their_beginning() -> None:
+def test_long_example_values_are_truncated() -> None:
     values = [True, 1, 1.0, "1", [1, "a"], "x" * 200, "x" * 199, float("nan"), float("nan")]
     events = [ketal.Event("n", "t", {"n": n}, data={"x": v}) for n, v in enumerate(values, 1)]
     (one,) = ketal.stats(events).attributes
@@ -247,20 +245,20 @@ def test_values_are_shown_as_they_are_and_long_ones_by_their_beginning() -> None
         assert one.examples == (() if value is None else (shown,))
 
 
-def test_a_number_that_is_none_is_shown_as_that() -> None:
+def test_nan_is_shown_as_nan() -> None:
     stats = ketal.stats([ketal.Event("n", "t", {"n": 1}, data={"x": float("nan")})])
     assert str(stats.attributes[0].examples) == "(nan,)"
     assert "  x  number  NaN" in str(stats)
 
 
-def test_lists_that_a_line_can_nest_can_be_counted() -> None:
+def test_deeply_nested_lists_are_counted() -> None:
     for depth in range(300, 1_000, sample(2, 1)):
         line = f'{{"node":"a","type":"t","clock":{{"a":1}},"x":{"[" * depth}{"]" * depth}}}'
         stats = ketal.stats(ketal.read_log(BytesIO(line.encode()), format="jsonl"))
         assert [one.kinds for one in stats.attributes] == [{"list": 1}] * stats.events
 
 
-def test_a_restart_is_counted_and_not_compared() -> None:
+def test_restart_is_counted_and_its_events_are_not_compared() -> None:
     first = ketal.Event("a", "x", {"a": 1}, data={"run": 1})
     second = ketal.Event("a", "x", {"a": 1}, data={"run": 2})
     stats = ketal.stats([first, second, first])
@@ -269,13 +267,13 @@ def test_a_restart_is_counted_and_not_compared() -> None:
     assert "not compared: 1 event with the dot of another event" in str(stats)
 
 
-def test_a_duplicate_is_known_when_its_content_is_not_held_any_more() -> None:
+def test_duplicate_is_recognised_after_its_content_was_evicted() -> None:
     events = [ketal.Event("a", "x", {"a": n}) for n in range(1, 50)]
     stats = ketal.stats([*events, *events], limits=ketal.Limits(dots_max=5))
     assert (stats.events, stats.duplicates) == (49, 49)
 
 
-def test_duplicates_are_known_out_of_order_up_to_a_limit() -> None:
+def test_duplicates_out_of_order_are_recognised_up_to_a_limit() -> None:
     events = [ketal.Event("a", "x", {"a": n}) for n in range(50, 1, -1)]
     assert ketal.stats([*events, *events]).duplicates == 49
     stats = ketal.stats([*events, *events], limits=ketal.Limits(counters_max=10))
@@ -283,7 +281,7 @@ def test_duplicates_are_known_out_of_order_up_to_a_limit() -> None:
     assert "left out: 78 dots, so that duplicates of them count as events" in str(stats)
 
 
-def test_dots_that_are_not_held_may_come_again_beyond_the_contents_that_are() -> None:
+def test_duplicates_of_evicted_dots_count_as_events() -> None:
     far = [ketal.Event("a", "x", {"a": n}) for n in range(50, 1, -1)]
     near = [ketal.Event("b", "x", {"b": n}) for n in range(1, 200)]
     for limits in ({"dots_max": 60}, {"stats_entries_max": 40}, {"stats_entries_max": 130}):
@@ -311,7 +309,7 @@ def test_control_events_and_rejected_records_are_counted() -> None:
     ]
 
 
-def test_executions_are_compared_apart() -> None:
+def test_executions_are_compared_separately() -> None:
     a, b = ketal.Event("a", "x", {"a": 1}), ketal.Event("b", "y", {"a": 1, "b": 1})
     records = [("one", a, "", 0), ("one", b, "", 0), ("two", a, "", 0), ("two", b, "", 0)]
     stats = ketal.stats(ketal.Log(lambda: iter(records)))
@@ -320,7 +318,7 @@ def test_executions_are_compared_apart() -> None:
     assert stats.messages.types == {("x", "y"): 2}
 
 
-def test_deep_objects_are_looked_into_up_to_a_bound() -> None:
+def test_nested_attributes_are_counted_up_to_a_depth() -> None:
     deep: dict[str, Any] = {"z": 1}
     for _ in range(60):
         deep = {"x": deep}
@@ -330,7 +328,7 @@ def test_deep_objects_are_looked_into_up_to_a_bound() -> None:
     assert "left out: 1 value inside of 32 objects and more" in str(stats)
 
 
-def test_a_long_log_of_texts_is_told_by_first_words() -> None:
+def test_many_types_are_summarised_by_their_first_words() -> None:
     kinds = [("Send to n%d", 30), ("Take %d", 10)]
     types = [form % number for form, count in kinds for number in range(count)]
     events = [ketal.Event("a", type, {"a": n}) for n, type in enumerate(types, 1)]
@@ -339,7 +337,7 @@ def test_a_long_log_of_texts_is_told_by_first_words() -> None:
     assert "                    … and 20 more (--rows, --output json)" in lines
 
 
-def test_names_stand_as_a_pattern_writes_them() -> None:
+def test_names_are_written_in_pattern_syntax() -> None:
     data = {"node": 1, "content-type": 2, "msg": {"a b": 3}}
     text = str(ketal.stats([ketal.Event("a", 'say "x"\n', {"a": 1}, data=data)]))
     for name in ("data.node", 'data["content-type"]', 'msg["a b"]', r'"say \"x\"\n"'):
@@ -367,7 +365,7 @@ def test_no_line_is_wider_than_a_terminal(texts: list[str], values: list[Any]) -
             assert line.isprintable()
 
 
-def test_the_objects_are_those_of_the_page() -> None:
+def test_json_has_the_documented_keys() -> None:
     stats = ketal.stats(chain(3))
     assert set(stats.to_dict()) == {
         "records",
@@ -394,14 +392,14 @@ def test_the_objects_are_those_of_the_page() -> None:
     }
 
 
-def test_an_empty_log_has_nothing() -> None:
+def test_empty_log_has_empty_statistics() -> None:
     stats = ketal.stats([])
     assert (stats.records, stats.executions, stats.types) == (0, 0, ())
     assert str(stats) == "0 records = 0 events"
     assert isinstance(stats, LogStats)
 
 
-def test_what_is_no_log_is_refused() -> None:
+def test_argument_that_is_no_log_is_a_type_error() -> None:
     for wrong in ("run.jsonl", 7, [7]):
         with pytest.raises(TypeError, match=r"ketal\."):
             ketal.stats(wrong)  # type: ignore[arg-type]
@@ -417,14 +415,14 @@ def test_pairs_of_real_logs(shared_data: Path, name: str) -> None:
 
 
 def test_messages_of_a_real_log(shared_data: Path) -> None:
-    """Each `<` receives, from one `>` at most that is not known already."""
+    """Each `<` is a receive, from at most one `>` that was not known before."""
     stats = ketal.stats(read(shared_data, "VectorClocksTests"))
     assert stats.messages.types == {(">", "<"): 831}
     assert {one.type for one in stats.types} == {"<", ">", "d"}
 
 
 def wild(number: int) -> Iterator[ketal.Event]:
-    """Yield events of new nodes, types, attributes and values, with holes, and of few nodes."""
+    """Yield ever new nodes, types, attributes and values, and events of one hub node."""
     for at in range(1, number + 1):
         data = {f"a{at}": at, "x": f"value {at}" * 20, "o": {f"b{at}": [at, "y" * 500]}}
         yield ketal.Event(f"n{at}", f"type {at}", {f"n{at}": 1, f"n{at - 1}": 1}, data=data)

@@ -1,4 +1,4 @@
-"""The command line, called in this process or started as its users start it."""
+"""The command line, called in this process or started as a process."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Ketal = Callable[..., CommandResult]
 def ketal(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Ketal:
-    """Return a function that runs `ketal` with these words, in a folder of its own."""
+    """Return a function that runs `ketal` with the given arguments, in a temporary folder."""
     monkeypatch.chdir(tmp_path)
 
     def call(*words: str | Path, stdin: str | bytes = b"") -> CommandResult:
@@ -92,7 +92,7 @@ Write = Callable[[str, "str | bytes"], Path]
 
 
 def event(node: str, type: str, clock: dict[str, int], **data: Any) -> str:
-    """Return an event as a line."""
+    """Return an event as a JSON line."""
     return json.dumps({"node": node, "type": type, "clock": clock, **data}) + "\n"
 
 
@@ -101,10 +101,10 @@ RUN = (
     + event("b", "write", {"b": 1}, key="x")
     + event("b", "write", {"a": 1, "b": 2}, key="x")
 )
-"""Two concurrent writes and one that knows of both."""
+"""Two concurrent writes, and a third write after both."""
 
 BROKEN = event("a", "open", {"a": 1}) + event("a", "open", {"a": 2}) + event("a", "close", {"a": 3})
-"""A run that opens twice."""
+"""A run with two `open` in a row."""
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ FORGOT = (
 MATCH = "id=msg,send=type:send,receive=type:recv"
 
 
-def test_a_valid_log(ketal: Ketal, write: Write) -> None:
+def test_valid_log_has_no_faults(ketal: Ketal, write: Write) -> None:
     result = ketal("audit", write("run.jsonl", RUN))
     assert result.code == 0
     assert result.lines == [
@@ -34,7 +34,7 @@ def test_a_valid_log(ketal: Ketal, write: Write) -> None:
     ]
 
 
-def test_a_fault_for_a_person(ketal: Ketal, write: Write) -> None:
+def test_fault_is_printed_with_its_place_and_a_hint(ketal: Ketal, write: Write) -> None:
     result = ketal("audit", write("log.jsonl", HOLE))
     assert result.code == 1
     assert result.lines[0] == ("log.jsonl:2: error[A004]: a@2 is not in the log: a hole before a@3")
@@ -42,7 +42,7 @@ def test_a_fault_for_a_person(ketal: Ketal, write: Write) -> None:
     assert result.lines[-1] == "1 fault"
 
 
-def test_a_fault_as_json(ketal: Ketal, write: Write) -> None:
+def test_fault_is_printed_as_json(ketal: Ketal, write: Write) -> None:
     result = ketal("audit", "--output", "json", write("log.jsonl", HOLE))
     assert result.code == 1
     fault, last = result.objects
@@ -56,7 +56,7 @@ def test_a_fault_as_json(ketal: Ketal, write: Write) -> None:
     assert last["statistics"]["events"] == 2
 
 
-def test_messages_and_repair(ketal: Ketal, write: Write) -> None:
+def test_matched_messages_reveal_faults_that_repair_corrects(ketal: Ketal, write: Write) -> None:
     log = write("log.jsonl", FORGOT)
     assert ketal("audit", log).code == 0
     assert ketal("audit", "--match-messages", MATCH, log).code == 1
@@ -70,8 +70,8 @@ def test_messages_and_repair(ketal: Ketal, write: Write) -> None:
     assert [(o["line"], o["dot"]) for o in changed] == [(2, "b@1"), (3, "b@2")]
 
 
-def test_a_key_that_fits_no_event_is_said(ketal: Ketal, write: Write) -> None:
-    """A mistyped field would match nothing, in silence."""
+def test_message_key_that_fits_no_event_is_reported(ketal: Ketal, write: Write) -> None:
+    """Otherwise a mistyped field would silently match nothing."""
     log = write("log.jsonl", FORGOT)
     for key, wrong in (("id=msg", "id=mgs"), ("send=type:send", "send=typ:send")):
         result = ketal("audit", "--match-messages", MATCH.replace(key, wrong), log)
@@ -83,7 +83,7 @@ def test_a_key_that_fits_no_event_is_said(ketal: Ketal, write: Write) -> None:
     assert ketal("audit", "--match-messages", MATCH, log).err == ""
 
 
-def test_what_comes_after_the_end_is_rejected(ketal: Ketal, write: Write) -> None:
+def test_event_after_the_end_is_rejected(ketal: Ketal, write: Write) -> None:
     """`ketal run` does the same."""
     end = '{"type":"ketal.end"}\n'
     log = write("log.jsonl", event("a", "x", {"a": 1}) + end + event("a", "x", {"a": 3}))
@@ -95,7 +95,7 @@ def test_what_comes_after_the_end_is_rejected(ketal: Ketal, write: Write) -> Non
     )
 
 
-def test_a_hole_beside_a_line_that_cannot_be_read(ketal: Ketal, write: Write) -> None:
+def test_hole_beside_an_unreadable_line_mentions_that_line(ketal: Ketal, write: Write) -> None:
     lines = HOLE.splitlines(keepends=True)
     result = ketal("audit", write("log.jsonl", lines[0] + "{torn\n" + lines[1]))
     assert result.code == 1
@@ -103,7 +103,7 @@ def test_a_hole_beside_a_line_that_cannot_be_read(ketal: Ketal, write: Write) ->
     assert result.lines[3].startswith("1 rejected, the first log.jsonl:2")
 
 
-def test_clocks_are_rebuilt_and_kept(ketal: Ketal, write: Write) -> None:
+def test_rebuilt_clocks_are_written_by_repair(ketal: Ketal, write: Write) -> None:
     bare = "".join(
         json.dumps({key: value for key, value in json.loads(line).items() if key != "clock"}) + "\n"
         for line in FORGOT.splitlines()
@@ -115,7 +115,7 @@ def test_clocks_are_rebuilt_and_kept(ketal: Ketal, write: Write) -> None:
     assert ketal("audit", "--match-messages", MATCH, "stamped.jsonl").code == 0
 
 
-def test_traces(ketal: Ketal, write: Write) -> None:
+def test_zipkin_trace_is_audited(ketal: Ketal, write: Write) -> None:
     span = {"traceId": "a" * 16, "id": "1", "timestamp": 5, "duration": 2}
     log = write("z.json", json.dumps([span | {"localEndpoint": {"serviceName": "shop"}}]))
     result = ketal("audit", "--format", "zipkin", log)
@@ -123,7 +123,7 @@ def test_traces(ketal: Ketal, write: Write) -> None:
     assert result.lines[0] == "2 events of 1 node"
 
 
-def test_what_can_be_one_way_only_is_corrected_and_said(ketal: Ketal, write: Write) -> None:
+def test_unambiguous_fault_is_corrected_and_reported(ketal: Ketal, write: Write) -> None:
     lines = [event("a", "x", {"a": n}) for n in (1, 2, 3, 4)]
     wrong = event("a", "x", {"a": 9, "b": 1})
     log = write("log.jsonl", "".join([*lines[:2], wrong, lines[3], lines[3], "{torn\n"]))
@@ -144,7 +144,7 @@ def test_what_can_be_one_way_only_is_corrected_and_said(ketal: Ketal, write: Wri
     assert ketal("audit", "new.jsonl").code == 0
 
 
-def test_a_restart_is_said_once_and_named(ketal: Ketal, write: Write) -> None:
+def test_restart_is_reported_once_and_named(ketal: Ketal, write: Write) -> None:
     again = "".join(event("a", kind, {"a": n}) for kind in ("x", "y") for n in (1, 2, 3))
     result = ketal(
         "audit", "--output", "json", "--repair", "--write", "new.jsonl", write("a", again)
@@ -159,7 +159,7 @@ def test_a_restart_is_said_once_and_named(ketal: Ketal, write: Write) -> None:
     assert ketal("audit", "new.jsonl").code == 0
 
 
-def test_packed_data_that_ends_early(ketal: Ketal, write: Write) -> None:
+def test_truncated_gzip_log_is_reported(ketal: Ketal, write: Write) -> None:
     text = "".join(event("a", str(n), {"a": n}) for n in range(1, 2_000))
     packed = gzip.compress(text.encode())
     result = ketal("audit", write("log.jsonl.gz", packed[: len(packed) // 2]))
@@ -169,7 +169,7 @@ def test_packed_data_that_ends_early(ketal: Ketal, write: Write) -> None:
 
 
 @pytest.mark.parametrize("words", [("audit",), ("view",), ("explain", "p.ketal")])
-def test_ctrl_c_says_that_nothing_was_judged(
+def test_ctrl_c_reports_that_nothing_was_judged(
     words: tuple[str, ...], start: Callable[..., subprocess.Popen[str]], write: Write
 ) -> None:
     write("p.ketal", CONFLICT)
@@ -199,7 +199,9 @@ def test_ctrl_c_says_that_nothing_was_judged(
         (("--repair", "--write", "no/where.jsonl", "log.jsonl"), "cannot write"),
     ],
 )
-def test_what_cannot_run(ketal: Ketal, write: Write, words: tuple[str, ...], why: str) -> None:
+def test_unusable_arguments_or_logs_are_an_error(
+    ketal: Ketal, write: Write, words: tuple[str, ...], why: str
+) -> None:
     write("log.jsonl", HOLE)
     write("empty.jsonl", "")
     write("bad.jsonl", "nonsense\n")
@@ -211,8 +213,10 @@ def test_what_cannot_run(ketal: Ketal, write: Write, words: tuple[str, ...], why
     assert "no faults" not in result.out
 
 
-def test_several_executions_are_repaired_each_to_a_file(ketal: Ketal, write: Write) -> None:
-    """The clocks of one are corrected, those of the other were right; the lines are the log's."""
+def test_each_of_several_executions_is_repaired_into_its_own_file(
+    ketal: Ketal, write: Write
+) -> None:
+    """The clocks of one execution are corrected, the other was correct; lines are of the log."""
     log = write(
         "log.txt",
         "== one ==\na {'a':1} x\na {'a':9} x\na {'a':3} x\n== two ==\na {'a':1} y\n".replace(
@@ -242,7 +246,7 @@ def test_several_executions_are_repaired_each_to_a_file(ketal: Ketal, write: Wri
     assert "write over" in over.err
 
 
-def test_what_was_missing_to_rebuild_clocks_is_said(ketal: Ketal, write: Write) -> None:
+def test_unmatched_messages_of_a_rebuild_are_reported(ketal: Ketal, write: Write) -> None:
     rows: list[dict[str, object]] = [
         {"node": "a", "type": "send", "msg": 1}, {"node": "b", "type": "recv", "msg": 2},
         {"node": "b", "type": "recv", "msg": 3}, {"node": "c", "type": "send", "msg": 4},
@@ -261,16 +265,16 @@ def test_what_was_missing_to_rebuild_clocks_is_said(ketal: Ketal, write: Write) 
             "ketal: clocks rebuilt: 1 receive of a message that several events send; "
             "what is not there orders nothing",
         ]
-    # A send that nobody receives is fine.
+    # A send without a receive is no fault.
     sends = [rows[0], rows[4], rows[5]]
     fine = write("fine.jsonl", "".join(json.dumps(row) + "\n" for row in sends))
     assert ketal("audit", "--rebuild", MATCH, fine).err == ""
-    # A kind of event that there is none of is a name that is mistyped, most likely.
+    # A key that fits no event is most likely mistyped.
     bare = write("sends.jsonl", json.dumps(rows[0]) + "\n")
     assert ketal("audit", "--rebuild", MATCH, bare).err == (
         "ketal: clocks rebuilt: no event fits receive=type:recv; what is not there orders nothing\n"
     )
-    # The same keys for both are reported once, others each.
+    # The same keys for rebuild and audit are reported once, different keys each.
     twice = ketal("audit", "--rebuild", MATCH, "--match-messages", MATCH, bare).err
     assert twice.count("no event fits") == 1
     other = MATCH.replace("id=msg", "id=mgs")

@@ -31,12 +31,12 @@ TWO_WORDS = [
 EXACT = [name for name in SCHEMES if scheme_named(name).decides]
 
 
-def test_a_person_is_shown_the_order_and_what_shows_it(ketal: Ketal, write: Write) -> None:
+def test_compare_prints_the_order_and_its_evidence(ketal: Ketal, write: Write) -> None:
     result = ketal("clocks", "compare", write("run.jsonl", RUN), "a@1", "b@2")
     assert (result.code, result.out, result.err) == (0, SHOWN, "")
 
 
-def test_json_is_one_object(ketal: Ketal, write: Write) -> None:
+def test_compare_prints_one_json_object(ketal: Ketal, write: Write) -> None:
     result = ketal("clocks", "compare", "--output", "json", write("run.jsonl", RUN), "a@1", "b@1")
     assert result.code == 0
     assert result.objects == [
@@ -66,7 +66,7 @@ def test_several_logs_are_one_execution_and_standard_input_is_one(
     ]
 
 
-def test_the_execution_can_be_named(ketal: Ketal, write: Write) -> None:
+def test_compare_selects_an_execution_by_name(ketal: Ketal, write: Write) -> None:
     log = write("two.log", TWO)
     words = ["clocks", "compare", *TWO_WORDS, log]
     assert ketal(*words, "a@1", "b@1").lines[0] == "execution two"
@@ -95,7 +95,7 @@ def test_the_execution_can_be_named(ketal: Ketal, write: Write) -> None:
         (["a@1"], "a@1 is one event"),
     ],
 )
-def test_without_two_events_at_the_end_it_says_what_it_takes(
+def test_compare_without_two_events_prints_its_usage(
     words: list[str], reason: str, ketal: Ketal, write: Write
 ) -> None:
     write("run.jsonl", RUN)
@@ -107,7 +107,7 @@ def test_without_two_events_at_the_end_it_says_what_it_takes(
     )
 
 
-def test_two_events_are_drawn(ketal: Ketal, write: Write) -> None:
+def test_compare_draws_two_events(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", RUN)
     result = ketal("clocks", "compare", log, "a@1", "b@2", "--write", "pair.svg")
     assert (result.code, result.out, result.err) == (0, "", "")
@@ -116,14 +116,14 @@ def test_two_events_are_drawn(ketal: Ketal, write: Write) -> None:
     assert {"[1,0]", "[1,2]", "<", "{b1,b2}", "{}"} <= written
 
 
-def test_what_clocks_does_is_named(ketal: Ketal, write: Write) -> None:
+def test_clocks_without_a_known_action_is_an_error(ketal: Ketal, write: Write) -> None:
     result = ketal("clocks", "shew", write("run.jsonl", RUN), "a@1", "b@2")
     assert result.code == 2
     assert "invalid choice: 'shew'" in result.err
     assert ketal("clocks").code == 2
 
 
-def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> None:
+def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     result = ketal("clocks", "compare", write("bad.jsonl", "x\ny\n"), "a@1", "b@2")
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith(
@@ -131,13 +131,13 @@ def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> 
     )
 
 
-def test_text_of_a_log_cannot_break_a_line(ketal: Ketal, write: Write) -> None:
+def test_text_of_a_log_is_escaped(ketal: Ketal, write: Write) -> None:
     log = write("odd.jsonl", event("a", "x\n\x1b[2J", {"a": 1}) + event("a", "y", {"a": 2}))
     result = ketal("clocks", "compare", log, "a@1", "a@2")
     assert "  a@1 x\\n\\x1b[2J (odd.jsonl:1)" in result.lines
 
 
-def test_it_is_written_to_a_file_that_is_no_log(ketal: Ketal, write: Write) -> None:
+def test_output_can_be_written_to_a_file_but_not_over_the_log(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", RUN)
     assert ketal("clocks", "compare", "--write", "out.txt", log, "a@1", "b@2").out == ""
     assert Path("out.txt").read_text() == SHOWN
@@ -156,7 +156,7 @@ def test_ctrl_c_ends_with_its_exit_code(
     assert result.err == "ketal: interrupted: the log was not read to its end\n"
 
 
-def test_the_page_shows_what_it_says(ketal: Ketal, write: Write) -> None:
+def test_documented_output_is_the_printed_output(ketal: Ketal, write: Write) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
     shown = page.split("```\n$ ketal clocks compare run.jsonl a@1 b@2\n")[1].split("```")[0]
     run = (
@@ -171,7 +171,9 @@ def test_the_page_shows_what_it_says(ketal: Ketal, write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_a_log_is_restamped_and_read_back(name: str, ketal: Ketal, write: Write) -> None:
+def test_restamped_log_is_read_back_with_equal_vector_clocks(
+    name: str, ketal: Ketal, write: Write
+) -> None:
     log = write("run.jsonl", RUN)
     again = f"{name}.jsonl"
     assert ketal("clocks", "restamp", name, log, "--write", again).code == 0
@@ -182,7 +184,9 @@ def test_a_log_is_restamped_and_read_back(name: str, ketal: Ketal, write: Write)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_each_scheme_is_drawn_beside_the_events(name: str, ketal: Ketal, write: Write) -> None:
+def test_show_prints_the_stamp_of_each_scheme_beside_each_event(
+    name: str, ketal: Ketal, write: Write
+) -> None:
     log = write("run.jsonl", RUN)
     drawn = ketal("clocks", "show", name, log)
     data = ketal("clocks", "show", name, log, "--output", "json")
@@ -195,7 +199,7 @@ def test_each_scheme_is_drawn_beside_the_events(name: str, ketal: Ketal, write: 
         assert line.endswith(f"  {scheme.text(stamp)}")
 
 
-def test_vector_clocks_are_drawn(ketal: Ketal, write: Write) -> None:
+def test_show_draws_events_with_their_stamps(ketal: Ketal, write: Write) -> None:
     assert ketal("clocks", "show", "lamport", write("run.jsonl", RUN)).lines == [
         "a    b",
         "●    ┊    a@1 write  1",
@@ -205,7 +209,7 @@ def test_vector_clocks_are_drawn(ketal: Ketal, write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_picture_has_each_event_with_its_stamp(name: str, ketal: Ketal, write: Write) -> None:
+def test_picture_has_each_event_with_its_stamp(name: str, ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", RUN)
     result = ketal("clocks", "show", name, log, "--write", "run.svg")
     assert (result.code, result.out, result.err) == (0, "", "")
@@ -218,7 +222,7 @@ def test_a_picture_has_each_event_with_its_stamp(name: str, ketal: Ketal, write:
         assert {f"{one['event']} {one['type']}", scheme.text(stamp)} <= written
 
 
-def test_schemes_are_compared_by_their_answers(ketal: Ketal, write: Write) -> None:
+def test_compare_without_events_compares_the_answers_of_schemes(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", RUN)
     result = ketal("clocks", "compare", log, "--output", "json")
     (one,) = result.objects
@@ -235,7 +239,7 @@ def test_schemes_are_compared_by_their_answers(ketal: Ketal, write: Write) -> No
     assert [line.split()[0] for line in table] == ["3", "scheme", "lamport", "vector"]
 
 
-def test_relevant_events_alone_are_counted_anew(ketal: Ketal, write: Write) -> None:
+def test_restamp_can_count_relevant_events_only(ketal: Ketal, write: Write) -> None:
     """Baquero, "Causality is Graphically Simple": a version vector counts versions only."""
     log = write(
         "run.jsonl",
@@ -285,7 +289,7 @@ def test_relevant_events_alone_are_counted_anew(ketal: Ketal, write: Write) -> N
         (["compare", "run.jsonl", "a@1", "b@1", "--scheme", "itc"], "--scheme is for logs"),
     ],
 )
-def test_what_is_asked_wrong_is_an_error(
+def test_wrong_arguments_of_clocks_are_an_error(
     words: list[str], reason: str, ketal: Ketal, write: Write
 ) -> None:
     write("run.jsonl", RUN)
@@ -294,7 +298,7 @@ def test_what_is_asked_wrong_is_an_error(
     assert result.err.startswith(f"ketal: {reason}")
 
 
-def test_schemes_whose_stamps_are_too_many_are_left_out(ketal: Ketal, write: Write) -> None:
+def test_schemes_with_too_many_stamp_entries_are_left_out(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 60)))
     few = ("clocks", "compare", log, "--limit", "stamped_entries_max=100")
     why = "the stamps of the scheme history would have 1,770 entries, and 100 are kept"
@@ -307,7 +311,9 @@ def test_schemes_whose_stamps_are_too_many_are_left_out(ketal: Ketal, write: Wri
     assert result.err.startswith(f"ketal: {why}")
 
 
-def test_stamps_that_grow_faster_than_clocks_are_left_out_too(ketal: Ketal, write: Write) -> None:
+def test_schemes_whose_stamps_grow_faster_than_clocks_are_left_out(
+    ketal: Ketal, write: Write
+) -> None:
     turns = [("ab"[n % 2], {"a": n // 2 + 1, "b": (n + 1) // 2}) for n in range(60)]
     log = write("run.jsonl", "".join(event(node, "x", clock) for node, clock in turns))
     few = ("clocks", "compare", log, "--limit", "stamped_entries_max=150", "--output", "json")
@@ -315,7 +321,7 @@ def test_stamps_that_grow_faster_than_clocks_are_left_out_too(ketal: Ketal, writ
     assert list(left_out) == ["history", "matrix", "stamps"]
 
 
-def test_of_many_pairs_some_are_drawn(ketal: Ketal, write: Write) -> None:
+def test_compare_samples_pairs_beyond_the_limit(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 30)))
     result = ketal("clocks", "compare", log, "--scheme", "vector", "--limit", "stamp_pairs_max=50")
     assert result.lines[0] == "29 events, 50 pairs of 406, drawn at random"
@@ -340,7 +346,7 @@ CONFLICT = """pattern Conflict {
 """
 
 
-def test_a_run_counts_what_the_clocks_leave_open(ketal: Ketal, write: Write) -> None:
+def test_run_counts_pairs_that_inexact_clocks_do_not_order(ketal: Ketal, write: Write) -> None:
     pattern, log = write("conflict.ketal", CONFLICT), write("run.jsonl", LAMPORT)
     result = ketal("run", "--clock", "lamport", pattern, log)
     assert (result.code, result.err) == (0, "")
@@ -359,7 +365,7 @@ def test_a_run_counts_what_the_clocks_leave_open(ketal: Ketal, write: Write) -> 
     assert "--live judges event after event" in live.err
 
 
-def test_lint_warns_of_what_the_clocks_leave_open(ketal: Ketal, write: Write) -> None:
+def test_lint_warns_of_guards_that_inexact_clocks_leave_unknown(ketal: Ketal, write: Write) -> None:
     result = ketal("lint", "--clock", "lamport", write("conflict.ketal", CONFLICT))
     assert result.code == 0
     assert result.lines[0].startswith(
@@ -373,7 +379,7 @@ def test_lint_warns_of_what_the_clocks_leave_open(ketal: Ketal, write: Write) ->
 
 
 @pytest.mark.parametrize("command", ["stats", "audit", "cuts"])
-def test_a_command_that_asks_for_the_order_refuses_such_clocks(
+def test_command_that_needs_exact_clocks_refuses_inexact_ones(
     command: str, ketal: Ketal, write: Write
 ) -> None:
     result = ketal(command, "--clock", "lamport", write("run.jsonl", LAMPORT))

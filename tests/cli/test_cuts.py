@@ -1,4 +1,4 @@
-"""`ketal cuts`: the numbers for a person and as JSON, the picture, and the exit code."""
+"""`ketal cuts`: the numbers as text and as JSON, the picture, and the exit code."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ TWO_WORDS = [
 ]
 
 
-def test_a_person_is_shown_the_numbers(ketal: Ketal, write: Write) -> None:
+def test_cuts_prints_its_numbers(ketal: Ketal, write: Write) -> None:
     result = ketal("cuts", write("run.jsonl", RUN))
     assert (result.code, result.out, result.err) == (0, SHOWN, "")
 
 
-def test_json_is_one_object_with_whole_numbers(ketal: Ketal, write: Write) -> None:
+def test_cuts_prints_one_json_object(ketal: Ketal, write: Write) -> None:
     result = ketal("cuts", "--output", "json", write("run.jsonl", RUN + "torn\n"))
     assert result.code == 0
     assert result.objects == [
@@ -53,7 +53,7 @@ def test_json_is_one_object_with_whole_numbers(ketal: Ketal, write: Write) -> No
     ]
 
 
-def test_json_has_every_digit(ketal: Ketal, write: Write) -> None:
+def test_json_has_all_digits_of_large_numbers(ketal: Ketal, write: Write) -> None:
     lines = [event(f"n{n}", "x", {f"n{n}": c}) for n in range(3) for c in range(1, 4_001)]
     result = ketal("cuts", "--output", "json", write("wide.jsonl", "".join(lines)))
     assert result.code == 0
@@ -63,7 +63,7 @@ def test_json_has_every_digit(ketal: Ketal, write: Write) -> None:
     assert f'"cuts":{4_001**3},' in result.out
 
 
-def test_each_execution_is_named_and_one_can_be_picked(ketal: Ketal, write: Write) -> None:
+def test_each_execution_is_listed_and_one_can_be_selected(ketal: Ketal, write: Write) -> None:
     log = write("two.log", TWO)
     result = ketal("cuts", *TWO_WORDS, log)
     assert result.out == (
@@ -80,7 +80,7 @@ def test_each_execution_is_named_and_one_can_be_picked(ketal: Ketal, write: Writ
     assert none.err == "ketal: there is no execution 'three'; the log has one, two\n"
 
 
-def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:
+def test_number_cut_by_a_limit_names_it(ketal: Ketal, write: Write) -> None:
     lines = [
         event("a", "x", {"a": 1}),
         event("a", "x", {"a": 2}),
@@ -96,7 +96,7 @@ def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:
 # --- pictures -----------------------------------------------------------------
 
 
-def test_a_name_says_what_is_drawn_and_to_says_it_too(ketal: Ketal, write: Write) -> None:
+def test_form_of_the_picture_is_set_by_file_name_or_option(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", RUN)
     assert ketal("cuts", "--write", "lattice.svg", log).out == ""
     drawn = ketal("cuts", "--to", "svg", log)
@@ -117,7 +117,7 @@ def test_a_name_says_what_is_drawn_and_to_says_it_too(ketal: Ketal, write: Write
         (["--write", "run.jsonl"], "would write over what is read"),
     ],
 )
-def test_what_cannot_be_drawn_is_an_error(
+def test_lattice_that_cannot_be_drawn_is_an_error(
     words: list[str], reason: str, ketal: Ketal, write: Write
 ) -> None:
     result = ketal("cuts", *words, write("run.jsonl", RUN))
@@ -129,7 +129,7 @@ def test_what_cannot_be_drawn_is_an_error(
 # --- exit codes -----------------------------------------------------------------
 
 
-def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> None:
+def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     empty = ketal("cuts", write("empty.jsonl", ""))
     assert (empty.code, empty.out) == (2, "")
     assert empty.err == "ketal: no event was read: there is none in empty.jsonl\n"
@@ -138,7 +138,7 @@ def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> 
     assert bad.err.startswith("ketal: no event was read: 2 records were all rejected; the first is")
 
 
-def test_clocks_of_no_execution_name_the_auditor(ketal: Ketal, write: Write) -> None:
+def test_impossible_clocks_are_an_error_that_names_the_audit(ketal: Ketal, write: Write) -> None:
     lines = [event("a", "x", {"a": 1, "c": 9}), event("b", "x", {"a": 1, "b": 1})]
     result = ketal("cuts", write("bad.jsonl", "".join(lines)))
     assert (result.code, result.out) == (2, "")
@@ -157,7 +157,7 @@ def test_ctrl_c_ends_with_its_exit_code(
     assert result.err == "ketal: interrupted: the cuts were not counted to their end\n"
 
 
-def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
+def test_file_name_that_is_not_utf8(ketal: Ketal, write: Write) -> None:
     log = write("run\udcff.jsonl", RUN + "rubbish\n")
     (cuts,) = ketal("cuts", "--output", "json", log).objects
     assert cuts["cuts"]["first_rejected"].startswith("run\udcff.jsonl:4: ")

@@ -1,4 +1,4 @@
-"""`ketal demo`: readable on 80 columns and without colour, offline, and what it says is so."""
+"""`ketal demo`: readable on 80 columns, without colour and offline, with correct statements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def demo(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("bug", ["applies-when-off", "stale-copy"])
-def test_a_bug_is_found_drawn_and_explained(bug: str, tmp_path: Path) -> None:
+def test_demo_finds_draws_and_explains_a_bug(bug: str, tmp_path: Path) -> None:
     result = demo("--bug", bug, "--shuffles", "20", "--folder", str(tmp_path))
     assert (result.returncode, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
@@ -46,7 +46,7 @@ def test_a_bug_is_found_drawn_and_explained(bug: str, tmp_path: Path) -> None:
     assert len(found.matches) + len(found.violations) == shown
 
 
-def test_the_events_may_go_by_way_of_kafka(tmp_path: Path) -> None:
+def test_demo_can_send_its_events_through_kafka(tmp_path: Path) -> None:
     result = demo("--kafka", "--bug", "stale-copy", "--shuffles", "3", "--folder", str(tmp_path))
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -56,7 +56,7 @@ def test_the_events_may_go_by_way_of_kafka(tmp_path: Path) -> None:
     assert any(line.startswith(f"  {events} events, ") for line in lines)
 
 
-def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ketal", "demo", "--folder", str(tmp_path)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -70,13 +70,13 @@ def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
-def test_a_number_of_shuffles_that_cannot_be() -> None:
+def test_negative_number_of_shuffles_is_refused() -> None:
     result = demo("--shuffles", "-1")
     assert (result.returncode, result.stdout) == (2, "")
     assert "--shuffles is how many orders are tried, not -1" in result.stderr
 
 
-def test_a_bug_that_there_is_not() -> None:
+def test_unknown_bug_is_refused() -> None:
     result = demo("--bug", "none")
     assert result.returncode == 2
     assert "invalid choice: 'none'" in result.stderr

@@ -29,19 +29,19 @@ def test_each_verdict_is_explained_with_the_places_of_its_events(
     assert (result.code, result.out, result.err) == (0, EXPLAINED, "")
 
 
-def test_json_is_an_object_for_each_verdict(ketal: Ketal, write: Write) -> None:
+def test_json_has_one_object_per_verdict(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", PHASES), write("run.jsonl", OPEN)
-    (explanation,) = ketal("explain", "--output", "json", pattern, log).objects
-    assert explanation["verdict"]["event"] == "n@2"
-    assert explanation["event"] == {"event": "n@2", "type": "open", "place": "run.jsonl:2"}
-    (run,) = explanation["runs"]
+    (result,) = ketal("explain", "--output", "json", pattern, log).objects
+    assert result["verdict"]["event"] == "n@2"
+    assert result["event"] == {"event": "n@2", "type": "open", "place": "run.jsonl:2"}
+    (run,) = result["runs"]
     assert run["taken"] == [
         {"step": "Open", "event": "n@1", "type": "open", "place": "run.jsonl:1"}
     ]
     assert [(step["step"], step["holds"]) for step in run["steps"]] == [("Close", False)]
 
 
-def test_an_event_is_explained_in_every_pattern(ketal: Ketal, write: Write) -> None:
+def test_event_is_explained_under_every_pattern(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CONFLICT + PHASES), write("run.jsonl", TWO + OPEN)
     result = ketal("explain", "--event", "n@1", pattern, log)
     assert result.lines == [
@@ -61,7 +61,7 @@ def test_an_event_is_explained_in_every_pattern(ketal: Ketal, write: Write) -> N
     )
 
 
-def test_a_count_may_be_of_any_size_and_a_limit_the_largest(ketal: Ketal, write: Write) -> None:
+def test_first_and_limits_accept_very_large_numbers(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
     assert ketal("explain", "--first", "9" * 25, pattern, log).out == EXPLAINED
     most = sys.maxsize
@@ -73,7 +73,7 @@ def test_a_count_may_be_of_any_size_and_a_limit_the_largest(ketal: Ketal, write:
         assert ketal("explain", *words, *more).out == result.out
 
 
-def test_so_many_verdicts_are_explained_and_the_rest_is_counted(ketal: Ketal, write: Write) -> None:
+def test_first_verdicts_are_explained_and_the_rest_is_counted(ketal: Ketal, write: Write) -> None:
     log = write(
         "run.jsonl", "".join(event(f"n{n}", "write", {f"n{n}": 1}, key=1) for n in range(6))
     )
@@ -91,7 +91,7 @@ def test_so_many_verdicts_are_explained_and_the_rest_is_counted(ketal: Ketal, wr
 CHECKED = 'pattern Writes { event Write = type == "write"; check Write*; }'
 
 
-def test_without_a_verdict_it_says_what_to_do(ketal: Ketal, write: Write) -> None:
+def test_log_without_a_verdict_gets_a_hint(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CHECKED), write("run.jsonl", TWO)
     result = ketal("explain", pattern, log)
     assert (result.code, result.out) == (0, "")
@@ -101,7 +101,7 @@ def test_without_a_verdict_it_says_what_to_do(ketal: Ketal, write: Write) -> Non
     assert "no verdict has an id that begins with 'abc'" in result.err
 
 
-def test_of_a_find_that_judged_nothing_it_says_why(ketal: Ketal, write: Write) -> None:
+def test_find_that_judged_no_event_is_explained(ketal: Ketal, write: Write) -> None:
     result = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", OPEN))
     assert (result.code, result.lines) == (
         0,
@@ -118,7 +118,7 @@ def test_of_a_find_that_judged_nothing_it_says_why(ketal: Ketal, write: Write) -
     assert "    1 event lacks the key of `partition by`" in result.lines
 
 
-def test_matches_that_are_only_counted_are_no_lack_of_matches(ketal: Ketal, write: Write) -> None:
+def test_counted_matches_are_not_reported_as_no_match(ketal: Ketal, write: Write) -> None:
     counted = CONFLICT.replace("find any First Second;", "find any First Second; return count;")
     result = ketal("explain", write("p.ketal", counted), write("run.jsonl", TWO))
     assert (result.code, result.out) == (0, "")
@@ -126,31 +126,33 @@ def test_matches_that_are_only_counted_are_no_lack_of_matches(ketal: Ketal, writ
     assert "no match" not in result.err
 
 
-def test_a_log_without_events_cannot_be_explained(ketal: Ketal, write: Write) -> None:
+def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     result = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", "nonsense\n"))
     assert result.code == 2
     assert "run.jsonl:1" in result.err
 
 
-def test_what_was_not_read_is_counted_beside_what_is_explained(ketal: Ketal, write: Write) -> None:
-    """Why a verdict is absent may be in a line that was cut."""
+def test_rejected_records_are_counted_beside_explanations(ketal: Ketal, write: Write) -> None:
+    """A damaged line may be the reason why a verdict is absent."""
     log = write("run.jsonl", TWO + "nonsense\n" + TWO[:20])
     result = ketal("explain", write("p.ketal", CONFLICT), log)
     assert (result.code, result.out) == (0, EXPLAINED)
     assert result.err.startswith("ketal: 2 records were rejected; the first is run.jsonl:3: ")
 
 
-def test_run_says_beside_each_verdict_why(ketal: Ketal, write: Write) -> None:
+def test_run_with_explain_prints_an_explanation_below_each_verdict(
+    ketal: Ketal, write: Write
+) -> None:
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
     result = ketal("run", "--explain", "--fail-on", "match", pattern, log)
     assert (result.code, result.out) == (1, EXPLAINED + "2 read = 2 accepted\nConflict: 1 match\n")
     plain = ketal("run", "--output", "json", pattern, log).objects
-    told = ketal("run", "--explain", "--output", "json", pattern, log).objects
-    assert told[0].pop("explanation")["pairs"][0]["order"] == "concurrent"
-    assert told == plain
+    explained = ketal("run", "--explain", "--output", "json", pattern, log).objects
+    assert explained[0].pop("explanation")["pairs"][0]["order"] == "concurrent"
+    assert explained == plain
 
 
-def test_run_explains_a_whole_log_only(ketal: Ketal, write: Write) -> None:
+def test_run_refuses_explain_with_live_or_trace(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
     for option, other in itertools.product(("--explain", "--show"), ("--live", "--trace")):
         result = ketal("run", option, other, pattern, log)
@@ -158,8 +160,8 @@ def test_run_explains_a_whole_log_only(ketal: Ketal, write: Write) -> None:
         assert f"{option} is of a whole log; it does not go with {other}" in result.err
 
 
-def test_count_goes_with_nothing_that_stands_beside_verdicts(ketal: Ketal, write: Write) -> None:
-    """They were ignored in silence, and `--trace` with them."""
+def test_count_is_refused_with_options_that_add_to_verdicts(ketal: Ketal, write: Write) -> None:
+    """These options, and `--trace`, were once silently ignored."""
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
     for option in ("--explain", "--show", "--trace"):
         result = ketal("run", "--count", option, pattern, log)
@@ -167,9 +169,7 @@ def test_count_goes_with_nothing_that_stands_beside_verdicts(ketal: Ketal, write
         assert f"{option} is of what stands before the summary" in result.err
 
 
-def test_a_run_of_a_node_that_numbers_its_incarnations_has_its_places(
-    ketal: Ketal, write: Write
-) -> None:
+def test_numbered_incarnations_have_their_own_places(ketal: Ketal, write: Write) -> None:
     second = event("a", "write", {"a": 1}, key="x", incarnation=2)
     first = event("a", "write", {"a": 1}, key="x")
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", second + first)
@@ -201,7 +201,7 @@ def test_run_draws_the_events_around_each_verdict(ketal: Ketal, write: Write) ->
     assert ketal("run", "--show", "--output", "json", pattern, log).code == 2
 
 
-def test_the_pattern_may_be_standard_input(ketal: Ketal, write: Write) -> None:
+def test_pattern_can_be_read_from_standard_input(ketal: Ketal, write: Write) -> None:
     result = ketal("explain", "-", write("run.jsonl", TWO), stdin=CONFLICT)
     assert (result.code, result.out) == (0, EXPLAINED)
     result = ketal("explain", "-", "-", stdin=CONFLICT)

@@ -19,7 +19,7 @@ def files(write: Write) -> None:
     write("good.ketal", CONFLICT)
 
 
-def test_in_place(ketal: Ketal, tmp_path: Path) -> None:
+def test_file_is_formatted_in_place(ketal: Ketal, tmp_path: Path) -> None:
     result = ketal("fmt", "ugly.ketal", "good.ketal")
     assert (result.code, result.out) == (0, "formatted ugly.ketal\n")
     assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT
@@ -28,7 +28,7 @@ def test_in_place(ketal: Ketal, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["good.ketal", "ugly.ketal"]
 
 
-def test_the_mode_and_a_link_are_kept(ketal: Ketal, tmp_path: Path) -> None:
+def test_file_mode_and_symbolic_link_are_kept(ketal: Ketal, tmp_path: Path) -> None:
     (tmp_path / "ugly.ketal").chmod(0o640)
     (tmp_path / "link.ketal").symlink_to("ugly.ketal")
     assert ketal("fmt", "link.ketal").code == 0
@@ -37,14 +37,14 @@ def test_the_mode_and_a_link_are_kept(ketal: Ketal, tmp_path: Path) -> None:
     assert (tmp_path / "ugly.ketal").stat().st_mode & 0o777 == 0o640
 
 
-def test_check(ketal: Ketal, tmp_path: Path) -> None:
+def test_check_names_files_without_changing_them(ketal: Ketal, tmp_path: Path) -> None:
     result = ketal("fmt", "--check", "ugly.ketal", "good.ketal")
     assert (result.code, result.out) == (1, "would format ugly.ketal\n")
     assert (tmp_path / "ugly.ketal").read_text() == UGLY
     assert ketal("fmt", "--check", "good.ketal").code == 0
 
 
-def test_diff(ketal: Ketal, tmp_path: Path, write: Write) -> None:
+def test_diff_is_printed_without_changing_files(ketal: Ketal, tmp_path: Path, write: Write) -> None:
     result = ketal("fmt", "--diff", "ugly.ketal")
     assert result.code == 0
     assert result.lines[:2] == ["--- ugly.ketal", "+++ ugly.ketal"]
@@ -56,14 +56,14 @@ def test_diff(ketal: Ketal, tmp_path: Path, write: Write) -> None:
     assert ketal("fmt", "--diff", "--check", "ugly.ketal").code == 1
 
 
-def test_a_filter(ketal: Ketal) -> None:
+def test_standard_input_is_formatted_to_standard_output(ketal: Ketal) -> None:
     result = ketal("fmt", "-", stdin=UGLY)
     assert (result.code, result.out) == (0, LAID_OUT)
     assert ketal("fmt", "-", stdin=CONFLICT).out == CONFLICT
     assert ketal("fmt", "--check", "-", stdin=UGLY).out == "would format <stdin>\n"
 
 
-def test_a_file_that_does_not_parse_is_left_as_it_is(
+def test_file_that_does_not_parse_is_not_changed(
     ketal: Ketal, tmp_path: Path, write: Write
 ) -> None:
     write("bad.ketal", "pattern P { check ; }")

@@ -41,7 +41,7 @@ def files(write: Write) -> None:
     ],
     ids=" ".join,
 )
-def test_under_standard_output(
+def test_full_disk_under_standard_output_is_reported(
     ketal: Ketal, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     with open(FULL, "w") as full:
@@ -62,6 +62,6 @@ def test_under_standard_output(
     ],
     ids=" ".join,
 )
-def test_under_a_file(ketal: Ketal, words: tuple[str, ...]) -> None:
+def test_full_disk_under_a_file_is_reported(ketal: Ketal, words: tuple[str, ...]) -> None:
     result = ketal(*words, "--write", FULL)
     assert (result.code, result.out, result.err) == (2, "", f"ketal: cannot write {FULL}: {WHY}\n")

@@ -1,4 +1,4 @@
-"""`ketal lint`: findings for people, for programs, for GitHub, for SARIF."""
+"""`ketal lint`: findings as text, JSON, GitHub annotations and SARIF."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def files(write: Write) -> None:
     write("unused.ketal", UNUSED)
 
 
-def test_a_clean_file(ketal: Ketal) -> None:
+def test_file_without_findings(ketal: Ketal) -> None:
     result = ketal("lint", "good.ketal")
     assert (result.code, result.out) == (0, "no errors and no warnings in 1 file\n")
 
 
-def test_an_error_has_place_line_caret_and_hint(ketal: Ketal) -> None:
+def test_error_is_printed_with_place_line_caret_and_hint(ketal: Ketal) -> None:
     result = ketal("lint", "bad.ketal", "good.ketal")
     assert result.code == 1
     at = result.lines.index("      check (Open Clsoe)*;")
@@ -36,14 +36,14 @@ def test_an_error_has_place_line_caret_and_hint(ketal: Ketal) -> None:
     assert result.lines[-1].endswith(" in 2 files")
 
 
-def test_a_warning_exits_with_zero(ketal: Ketal) -> None:
+def test_warning_has_exit_code_zero(ketal: Ketal) -> None:
     result = ketal("lint", "unused.ketal")
     assert result.code == 0
     assert "warning[K" in result.out
     assert result.lines[-1] == "0 errors, 1 warning in 1 file"
 
 
-def test_json_is_a_finding_a_line(ketal: Ketal) -> None:
+def test_json_has_one_finding_per_line(ketal: Ketal) -> None:
     result = ketal("lint", "--output", "json", "bad.ketal", "unused.ketal")
     assert result.code == 1
     assert {finding["file"] for finding in result.objects} == {"bad.ketal", "unused.ketal"}
@@ -57,7 +57,7 @@ def test_json_is_a_finding_a_line(ketal: Ketal) -> None:
     assert error["pattern"] == "Phases"
 
 
-def test_the_cost_of_a_pattern(ketal: Ketal) -> None:
+def test_cost_of_a_pattern_is_printed(ketal: Ketal) -> None:
     result = ketal("lint", "--explain-cost", "good.ketal", "bad.ketal")
     assert result.code == 1
     at = result.lines.index("good.ketal:6:14: Conflict: search: any event may come last")
@@ -72,7 +72,7 @@ def test_the_cost_of_a_pattern(ketal: Ketal) -> None:
     assert result.lines[-1] == "n: events kept in a scope, P: nodes, k: events of a match"
 
 
-def test_the_cost_as_json_is_a_pattern_a_line_after_the_findings(ketal: Ketal) -> None:
+def test_json_has_one_line_of_cost_per_pattern_after_the_findings(ketal: Ketal) -> None:
     result = ketal("lint", "--explain-cost", "--output", "json", "unused.ketal", "good.ketal")
     assert result.code == 0
     *findings, first, second = result.objects
@@ -87,7 +87,7 @@ def test_the_cost_as_json_is_a_pattern_a_line_after_the_findings(ketal: Ketal) -
 
 
 @pytest.mark.parametrize("form", ["github", "sarif"])
-def test_the_cost_has_no_form_for_other_tools(ketal: Ketal, form: str) -> None:
+def test_cost_is_refused_with_github_and_sarif(ketal: Ketal, form: str) -> None:
     result = ketal("lint", "--explain-cost", "--output", form, "good.ketal")
     assert result.code == 2
     assert "--explain-cost has no form" in result.err
@@ -97,7 +97,7 @@ def test_json_of_a_clean_file_is_empty(ketal: Ketal) -> None:
     assert ketal("lint", "--output", "json", "good.ketal").out == ""
 
 
-def test_github_escapes(ketal: Ketal, write: Write) -> None:
+def test_github_output_is_escaped(ketal: Ketal, write: Write) -> None:
     write("a,b:c%.ketal", BAD)
     result = ketal("lint", "--output", "github", "a,b:c%.ketal")
     (line,) = [line for line in result.lines if line.startswith("::error ")]
@@ -108,21 +108,21 @@ def test_github_escapes(ketal: Ketal, write: Write) -> None:
     assert result.code == 1
 
 
-def test_sarif(ketal: Ketal, tmp_path: Path, write: Write) -> None:
+def test_sarif_has_each_finding_with_its_place(ketal: Ketal, tmp_path: Path, write: Write) -> None:
     write("a b.ketal", BAD)
-    cli_result = ketal("lint", "--output", "sarif", "a b.ketal", tmp_path / "unused.ketal")
-    assert cli_result.code == 1
-    document = json.loads(cli_result.out)
+    result = ketal("lint", "--output", "sarif", "a b.ketal", tmp_path / "unused.ketal")
+    assert result.code == 1
+    document = json.loads(result.out)
     assert document["version"] == "2.1.0"
     assert document["$schema"].endswith("sarif-schema-2.1.0.json")
     (run,) = document["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert len(set(rules)) == len(rules)
-    for result in run["results"]:
-        assert rules[result["ruleIndex"]] == result["ruleId"]
-        assert result["level"] in ("error", "warning")
-        assert result["message"]["text"]
-    places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
+    for sarif_result in run["results"]:
+        assert rules[sarif_result["ruleIndex"]] == sarif_result["ruleId"]
+        assert sarif_result["level"] in ("error", "warning")
+        assert sarif_result["message"]["text"]
+    places = [sarif_result["locations"][0]["physicalLocation"] for sarif_result in run["results"]]
     uris = {place["artifactLocation"]["uri"] for place in places}
     assert uris == {"a%20b.ketal", (tmp_path / "unused.ketal").as_uri()}
     (error,) = [r for r in run["results"] if r["level"] == "error"]
@@ -136,19 +136,19 @@ def test_sarif_of_a_clean_file_has_no_results(ketal: Ketal) -> None:
     assert result.code == 0
 
 
-def test_write(ketal: Ketal, tmp_path: Path) -> None:
+def test_output_is_written_to_a_file(ketal: Ketal, tmp_path: Path) -> None:
     result = ketal("lint", "--output", "sarif", "--write", "out.sarif", "bad.ketal")
     assert (result.code, result.out) == (1, "")
     assert json.loads((tmp_path / "out.sarif").read_text())["version"] == "2.1.0"
 
 
-def test_standard_input(ketal: Ketal) -> None:
+def test_standard_input_is_linted(ketal: Ketal) -> None:
     result = ketal("lint", "-", stdin=BAD)
     assert result.code == 1
     assert any(line.startswith("<stdin>:4:17: error") for line in result.lines)
 
 
-def test_a_file_that_is_not_there_does_not_hide_the_others(ketal: Ketal) -> None:
+def test_missing_file_does_not_hide_findings_of_others(ketal: Ketal) -> None:
     result = ketal("lint", "none.ketal", "bad.ketal")
     assert result.code == 2
     assert result.err == ("ketal: cannot read pattern file none.ketal: No such file or directory\n")
@@ -156,7 +156,7 @@ def test_a_file_that_is_not_there_does_not_hide_the_others(ketal: Ketal) -> None
     assert result.lines[-1].endswith(" in 1 file")
 
 
-def test_limit(ketal: Ketal) -> None:
+def test_limit_of_the_pattern_size_is_applied(ketal: Ketal) -> None:
     result = ketal("lint", "good.ketal", "--limit", "pattern_bytes_max=10")
     assert result.code == 2
     assert "pattern_bytes_max" in result.err
@@ -174,7 +174,7 @@ def log(write: Write) -> Path:
     return write("run.jsonl", RUN.splitlines(keepends=True)[0] + RUN.splitlines(keepends=True)[1])
 
 
-def test_a_name_that_no_event_of_the_log_has(ketal: Ketal, log: Path) -> None:
+def test_name_that_no_event_of_the_log_has_is_warned_of(ketal: Ketal, log: Path) -> None:
     assert ketal("lint", "conflict.ketal").code == 0
     assert "K301" not in ketal("lint", "conflict.ketal").out
     result = ketal("lint", "conflict.ketal", "--log", log)
@@ -184,7 +184,9 @@ def test_a_name_that_no_event_of_the_log_has(ketal: Ketal, log: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "github", "sarif"])
-def test_it_is_a_finding_in_every_form(ketal: Ketal, log: Path, form: str) -> None:
+def test_absent_name_is_a_finding_in_every_form_of_output(
+    ketal: Ketal, log: Path, form: str
+) -> None:
     result = ketal("lint", "--output", form, "--log", log, "conflict.ketal", "good.ketal")
     assert result.out.count("did you mean `write` (2 events)?") == 1
     if form == "json":
@@ -193,7 +195,9 @@ def test_it_is_a_finding_in_every_form(ketal: Ketal, log: Path, form: str) -> No
         assert (finding["severity"], finding["pattern"]) == ("warning", "Conflict")
 
 
-def test_findings_of_the_log_stand_among_the_others(ketal: Ketal, log: Path, write: Write) -> None:
+def test_findings_from_the_log_are_sorted_among_the_others(
+    ketal: Ketal, log: Path, write: Write
+) -> None:
     write("both.ketal", UNUSED.replace("find any", "return k = First.kye; find any"))
     result = ketal("lint", "--output", "json", "both.ketal", "--log", log)
     assert [finding["code"] for finding in result.objects] == ["K107", "K302"]
@@ -202,7 +206,9 @@ def test_findings_of_the_log_stand_among_the_others(ketal: Ketal, log: Path, wri
     assert [finding["code"][:2] for finding in result.objects] == ["K1"] * len(result.objects)
 
 
-def test_several_logs_are_read_together_and_as_the_options_say(ketal: Ketal, write: Write) -> None:
+def test_several_logs_are_read_together_with_the_reading_options(
+    ketal: Ketal, write: Write
+) -> None:
     write("one.jsonl", json.dumps({"n": "a", "type": "write", "clock": {"a": 1}, "key": 1}) + "\n")
     write("two.jsonl", json.dumps({"n": "b", "type": "x", "clock": {"b": 1}}) + "\n")
     words = ["lint", "good.ketal", "--field", "node=n", "--log", "two.jsonl"]
@@ -213,14 +219,16 @@ def test_several_logs_are_read_together_and_as_the_options_say(ketal: Ketal, wri
     assert "given twice" in ketal("lint", "-", "--log", "-").err
 
 
-def test_a_log_without_an_event_says_nothing_of_names(ketal: Ketal, write: Write) -> None:
+def test_log_without_events_gives_no_warnings_about_names(ketal: Ketal, write: Write) -> None:
     result = ketal("lint", "good.ketal", "--log", write("empty.jsonl", ""))
     assert (result.code, result.out) == (2, "no errors and no warnings in 1 file\n")
     assert result.err == "ketal: no event was read: there is none in empty.jsonl\n"
     assert ketal("lint", "good.ketal", "--log", "nowhere.jsonl").code == 2
 
 
-def test_what_of_the_log_was_not_looked_at_is_said(ketal: Ketal, log: Path, write: Write) -> None:
+def test_parts_of_the_log_left_out_by_limits_are_reported(
+    ketal: Ketal, log: Path, write: Write
+) -> None:
     more = write("more.jsonl", event("a", "top", {"a": 2}, key=1) + "no event\n")
     words = ["lint", "conflict.ketal", "--log", log, "--log", more]
     assert "ketal: --log: 1 record was rejected; the first is more.jsonl:2: " in ketal(*words).err
@@ -229,7 +237,7 @@ def test_what_of_the_log_was_not_looked_at_is_said(ketal: Ketal, log: Path, writ
     assert "(limit stats_types_max = 1), so no type is said to be absent" in result.err
 
 
-def test_an_option_of_reading_without_a_log_is_refused(ketal: Ketal, write: Write) -> None:
+def test_reading_option_without_a_log_is_refused(ketal: Ketal, write: Write) -> None:
     result = ketal("lint", "good.ketal", "--format", "csv")
     assert (result.code, result.out) == (2, "")
     assert result.err == "ketal: --format says how a log is read, and there is none: --log LOG\n"
@@ -244,6 +252,6 @@ def test_an_option_of_reading_without_a_log_is_refused(ketal: Ketal, write: Writ
     assert "pattern_bytes_max" in ketal("lint", "good.ketal", "--config", config).err
 
 
-def test_the_log_is_not_written_over(ketal: Ketal, log: Path) -> None:
+def test_log_is_not_overwritten(ketal: Ketal, log: Path) -> None:
     result = ketal("lint", "good.ketal", "--log", log, "--write", log)
     assert (result.code, "would write over what is read" in result.err) == (2, True)

@@ -1,4 +1,4 @@
-"""`ketal graph`, `ketal limits`, and what is said before any command."""
+"""`ketal graph`, `ketal limits`, and the output of `ketal` without a valid command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.cli.conftest import CONFLICT, PHASES, ROOT, Ketal, Write, event
 @pytest.mark.parametrize(
     ("form", "head"), [("dot", "digraph"), ("mermaid", "flowchart"), ("svg", "<svg"), ("json", "{")]
 )
-def test_graph(ketal: Ketal, write: Write, form: str, head: str) -> None:
+def test_graph_is_printed_in_each_form(ketal: Ketal, write: Write, form: str, head: str) -> None:
     write("conflict.ketal", CONFLICT)
     result = ketal("graph", "conflict.ketal", "--to", form)
     assert (result.code, result.err) == (0, "")
@@ -35,7 +35,7 @@ def test_graph(ketal: Ketal, write: Write, form: str, head: str) -> None:
     assert "Conc(Write)" in result.out
 
 
-def test_graph_is_dot_unless_the_file_says_otherwise(
+def test_graph_is_dot_unless_the_file_name_has_another_form(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     write("conflict.ketal", CONFLICT)
@@ -48,7 +48,9 @@ def test_graph_is_dot_unless_the_file_says_otherwise(
     assert (tmp_path / "b.svg").read_text().startswith("digraph")
 
 
-def test_a_picture_that_is_not_drawn(ketal: Ketal, write: Write, tmp_path: Path) -> None:
+def test_graph_in_an_unsupported_picture_form_is_refused(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
     write("conflict.ketal", CONFLICT)
     result = ketal("graph", "--write", "x.PNG", "conflict.ketal")
     assert result.code == 2
@@ -60,13 +62,13 @@ def test_a_picture_that_is_not_drawn(ketal: Ketal, write: Write, tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", ["lint", "fmt"])
-def test_standard_input_is_read_once(ketal: Ketal, command: str) -> None:
+def test_standard_input_given_twice_is_refused(ketal: Ketal, command: str) -> None:
     result = ketal(command, "-", "-", stdin=CONFLICT)
     assert (result.code, result.out) == (2, "")
     assert result.err == "ketal: standard input (-) is given twice, and can be read only once\n"
 
 
-def test_graph_of_one_of_several(ketal: Ketal, write: Write) -> None:
+def test_graph_of_one_of_several_patterns(ketal: Ketal, write: Write) -> None:
     write("both.ketal", CONFLICT + PHASES)
     result = ketal("graph", "both.ketal")
     assert (result.code, result.err) == (
@@ -117,17 +119,17 @@ def test_version(ketal: Ketal) -> None:
     assert (result.code, result.out) == (0, f"ketal {package.__version__}\n")
 
 
-def test_the_version_of_a_compiled_ketal_says_so(
+def test_version_of_a_compiled_ketal_is_marked(
     ketal: Ketal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found(name: str) -> ModuleSpec:
+    def compiled_spec(name: str) -> ModuleSpec:
         return ModuleSpec(name, None, origin=f"ketal/machine{EXTENSION_SUFFIXES[0]}")
 
-    monkeypatch.setattr("ketal.cli.find_spec", found)
+    monkeypatch.setattr("ketal.cli.find_spec", compiled_spec)
     assert ketal("--version").out == f"ketal {package.__version__} (compiled)\n"
 
 
-def test_help_names_the_commands_that_exist(ketal: Ketal) -> None:
+def test_help_lists_all_commands(ketal: Ketal) -> None:
     result = ketal("--help")
     assert result.code == 0
     listed = result.out.split("commands:\n")[1].split("\n\n")[0]
@@ -139,7 +141,7 @@ def test_help_names_the_commands_that_exist(ketal: Ketal) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_shows_an_example(ketal: Ketal, command: str) -> None:
+def test_help_of_a_command_has_an_example(ketal: Ketal, command: str) -> None:
     result = ketal(command, "--help")
     assert result.code == 0
     assert "example" in result.out
@@ -147,23 +149,23 @@ def test_the_help_of_a_command_shows_an_example(ketal: Ketal, command: str) -> N
     assert max(map(len, result.lines)) <= 100
 
 
-def test_the_help_shows_how_a_file_of_options_is_given(ketal: Ketal) -> None:
+def test_help_of_run_shows_a_config_file(ketal: Ketal) -> None:
     assert "  ketal run --config " in ketal("run", "--help").out.split("example")[1]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_begins_with_a_sentence(ketal: Ketal, command: str) -> None:
+def test_help_of_a_command_begins_with_a_sentence(ketal: Ketal, command: str) -> None:
     about = ketal(command, "--help").out.split("\n\n")[1]
     assert re.fullmatch(r"[A-Z][^.?]*\.", about)
 
 
-def test_no_command(ketal: Ketal) -> None:
+def test_ketal_without_a_command_prints_the_commands(ketal: Ketal) -> None:
     result = ketal()
     assert (result.code, result.out) == (2, "")
     assert "commands:" in result.err
 
 
-def test_a_command_that_does_not_exist(ketal: Ketal) -> None:
+def test_unknown_command_gets_a_suggestion(ketal: Ketal) -> None:
     result = ketal("rn", "a.ketal")
     assert result.code == 2
     assert "there is no command 'rn'; did you mean run?" in result.err
@@ -179,13 +181,13 @@ def test_a_command_that_does_not_exist(ketal: Ketal) -> None:
         ("--qqqqqq", ""),
     ],
 )
-def test_a_misspelt_option_is_named_with_what_was_meant(ketal: Ketal, word: str, hint: str) -> None:
+def test_misspelt_option_gets_a_suggestion(ketal: Ketal, word: str, hint: str) -> None:
     result = ketal("run", word, "p.ketal", "run.jsonl")
     assert result.code == 2
     assert result.err.startswith(f"ketal run: error: unrecognized arguments: {word}{hint}\n")
 
 
-def test_a_misspelt_option_without_a_command_is_named_too(ketal: Ketal) -> None:
+def test_misspelt_option_without_a_command_gets_a_suggestion(ketal: Ketal) -> None:
     result = ketal("--verison")
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith(
@@ -203,7 +205,7 @@ print(*heavy & {name.split(".")[0] for name in sys.modules}, file=sys.stderr)
 
 
 @pytest.mark.parametrize("word", ["--version", "--help"])
-def test_version_and_help_load_nothing_heavy(word: str) -> None:
+def test_version_and_help_load_no_heavy_modules(word: str) -> None:
     root = Path(__file__).resolve().parents[2]
     ran = subprocess.run(
         [sys.executable, "-c", LIGHT, word], cwd=root, capture_output=True, text=True, check=True
@@ -235,7 +237,7 @@ def test_version_and_help_load_nothing_heavy(word: str) -> None:
         ('"', '"'),
     ],
 )
-def test_the_values_of_set(text: str, value: object) -> None:
+def test_values_of_set_are_parsed(text: str, value: object) -> None:
     assert parse_value(text) == value
     assert type(parse_value(text)) is type(value)
 
@@ -243,14 +245,14 @@ def test_the_values_of_set(text: str, value: object) -> None:
 # --- as a process -----------------------------------------------------------------------
 
 
-def test_python_m_ketal(start: Callable[..., subprocess.Popen[str]]) -> None:
+def test_ketal_runs_as_a_module(start: Callable[..., subprocess.Popen[str]]) -> None:
     process = start("--version")
     out, _ = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, f"ketal {package.__version__}\n")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_reference_has_every_option(ketal: Ketal, command: str) -> None:
+def test_cli_page_documents_every_option(ketal: Ketal, command: str) -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
     section = text.split(f"\n## `ketal {command}`\n")[1].split("\n## ")[0]
     options = set(re.findall(r"^  (--[a-z-]+)", ketal(command, "--help").out, re.MULTILINE))
@@ -258,7 +260,7 @@ def test_the_reference_has_every_option(ketal: Ketal, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["stats", "cuts"])
-def test_the_page_shows_what_it_prints(ketal: Ketal, write: Write, command: str) -> None:
+def test_documented_output_is_the_printed_output(ketal: Ketal, write: Write, command: str) -> None:
     run = (
         event("a", "write", {"a": 1}, key="x", value=1)
         + event("b", "write", {"b": 1}, key="x", value="2")
@@ -270,7 +272,7 @@ def test_the_page_shows_what_it_prints(ketal: Ketal, write: Write, command: str)
 
 
 @pytest.mark.parametrize("command", ["run", "explain", "lint"])
-def test_ctrl_c_while_a_pattern_compiles_is_said(
+def test_ctrl_c_while_a_pattern_compiles_is_reported(
     ketal: Ketal, write: Write, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""What only a process shows: live flushing, signals, closed pipes, full disks, terminals."""
+"""`ketal` as a process: live flushing, signals, closed pipes, full disks, terminals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def files(write: Write) -> None:
 
 
 def line_of(pipe: IO[str] | None) -> str:
-    """Return the next line; fails if none comes."""
+    """Return the next line; fail if none arrives in time."""
     assert pipe is not None
     ready, _, _ = select.select([pipe], [], [], PATIENCE_S)
     assert ready, "no line came"
@@ -46,7 +46,7 @@ def put(process: subprocess.Popen[str], text: str) -> None:
 
 
 def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Return what a process still says; `communicate` would lose what `line_of` has buffered."""
+    """Return the remaining output; `communicate` would lose the buffer of `line_of`."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -56,7 +56,7 @@ def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     return out, err
 
 
-def test_live_says_each_verdict_as_its_event_comes(start: Start) -> None:
+def test_live_prints_each_verdict_when_its_event_arrives(start: Start) -> None:
     process = start("run", "--live", "conflict.ketal", "-", "--output", "json")
     one, two, _ = RUN.splitlines(keepends=True)
     put(process, one + two)
@@ -70,12 +70,12 @@ def test_live_says_each_verdict_as_its_event_comes(start: Start) -> None:
     assert (process.returncode, err) == (0, "")
 
 
-def test_live_ends_at_ketal_end(start: Start) -> None:
+def test_live_run_ends_at_ketal_end(start: Start) -> None:
     process = start("run", "--live", "phases.ketal", "-")
     put(process, BROKEN)
     assert line_of(process.stdout).startswith("violation Phases: a@2")
     put(process, '{"type": "ketal.end"}\n')
-    # The pipe stays open: it is the event that ends it.
+    # The pipe stays open: the control event ends the run.
     assert line_of(process.stdout) == "3 read = 3 accepted\n"
     assert process.wait(timeout=PATIENCE_S) == 1
 
@@ -89,7 +89,7 @@ def test_live_of_several_executions_is_refused(start: Start, write: Write) -> No
     assert err == "ketal: --live judges one execution, and two.log holds several\n"
 
 
-def test_ctrl_c_comes_after_the_summary(start: Start) -> None:
+def test_ctrl_c_prints_the_summary_before_the_exit(start: Start) -> None:
     process = start("run", "--live", "conflict.ketal", "-")
     one, two, _ = RUN.splitlines(keepends=True)
     put(process, one + two)
@@ -101,7 +101,7 @@ def test_ctrl_c_comes_after_the_summary(start: Start) -> None:
     assert err == "ketal: interrupted: not all of the log was read and judged\n"
 
 
-def test_sigterm_ends_a_stream_as_ctrl_c_does(start: Start) -> None:
+def test_sigterm_ends_a_stream_like_ctrl_c(start: Start) -> None:
     process = start("run", "--live", "conflict.ketal", "-", "--output", "json")
     one, two, _ = RUN.splitlines(keepends=True)
     put(process, one + two)
@@ -114,10 +114,10 @@ def test_sigterm_ends_a_stream_as_ctrl_c_does(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_streaming_job_that_is_stopped_before_it_begins_ends_as_one_that_runs(
+def test_streaming_job_stopped_while_starting_exits_like_a_running_one(
     ketal: Ketal, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
 ) -> None:
-    """Its pattern compiles, or Spark is imported: what supervises it need not know."""
+    """Its pattern compiles, or Spark is imported: a supervisor need not distinguish this."""
     before = signal.getsignal(number)
     monkeypatch.setattr(options, "load_program", lambda *_, **__: signal.raise_signal(number))
     result = ketal("stream", "conflict.ketal", "--input", "events")
@@ -126,10 +126,10 @@ def test_a_streaming_job_that_is_stopped_before_it_begins_ends_as_one_that_runs(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_that_python_ignores_ends_a_streaming_job(
+def test_signal_lost_in_a_callback_still_ends_a_streaming_job(
     ketal: Ketal, monkeypatch: pytest.MonkeyPatch, write: Write, number: signal.Signals, code: int
 ) -> None:
-    """What a handler raises in the callback of a weak reference is lost; imports have such ones."""
+    """Python drops what a handler raises in a weak reference's callback, as imports have them."""
     program_of = options.load_program
 
     def signalled(*args: Any, **words: Any) -> Any:
@@ -147,7 +147,7 @@ def test_a_signal_that_python_ignores_ends_a_streaming_job(
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
-def test_a_signal_while_a_finite_log_is_read(
+def test_signal_while_a_finite_log_is_read_ends_the_run_with_a_reason(
     start: Start, number: signal.Signals, code: int, word: str
 ) -> None:
     process = start("run", "conflict.ketal", "-", "--output", "json")
@@ -159,13 +159,13 @@ def test_a_signal_while_a_finite_log_is_read(
     assert process.returncode == code
     *rejected, last = [json.loads(line) for line in out.splitlines()]
     counts = last["summary"]["events"]
-    # It may come between the count of a rejection and its line.
+    # The signal may arrive between the count of a rejection and its line.
     assert counts["rejected"] - len(rejected) in (1, 2)
     assert counts["read"] == counts["accepted"] + counts["rejected"]
     assert err == f"ketal: {word}: what is counted as accepted was not all judged\n"
 
 
-def test_a_closed_pipe_ends_quietly(start: Start, write: Write) -> None:
+def test_pipe_closed_by_the_reader_ends_the_run_quietly(start: Start, write: Write) -> None:
     lines = (event("a", "open", {"a": n}) for n in range(1, 20_001))
     write("long.jsonl", "".join(lines))
     write("resume.ketal", PHASES.replace("check", "on violation resume;\n    check"))
@@ -182,7 +182,9 @@ def test_a_closed_pipe_ends_quietly(start: Start, write: Write) -> None:
 @pytest.mark.parametrize(
     "words", [("limits",), ("--help",), ("graph", "conflict.ketal"), ("run", "conflict.ketal", "-")]
 )
-def test_a_pipe_closed_before_ends_quietly(start: Start, words: tuple[str, ...]) -> None:
+def test_pipe_closed_before_the_start_ends_the_run_quietly(
+    start: Start, words: tuple[str, ...]
+) -> None:
     read, write_end = os.pipe()
     os.close(read)
     process = start(*words, stdout=write_end)
@@ -193,12 +195,12 @@ def test_a_pipe_closed_before_ends_quietly(start: Start, words: tuple[str, ...])
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_has_a_reason(
+def test_full_disk_is_reported_with_a_reason(
     start: Start, monkeypatch: pytest.MonkeyPatch, unbuffered: str
 ) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this machine has no /dev/full")
-    # Without a buffer it is argparse that cannot write, and says nothing of it.
+    # Without a buffer it is argparse that cannot write, and it ignores the error.
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with open("/dev/full", "w") as full:
         process = start("run", "--help", stdout=full)
@@ -210,7 +212,7 @@ def test_a_full_disk_has_a_reason(
     assert (silent.returncode, out) == (2, "")
 
 
-def test_no_standard_streams(tmp_path: Path) -> None:
+def test_ketal_runs_without_standard_streams(tmp_path: Path) -> None:
     ketal = f"{sys.executable} -m ketal"
     script = f"{ketal} run conflict.ketal run.jsonl <&- >&- && {ketal} lint - <&-"
     ran = subprocess.run(
@@ -256,14 +258,14 @@ def on_terminal(tmp_path: Path, *words: str, **environment: str) -> str:
         while piece := os.read(leader, 65536):
             seen += piece
     except OSError:
-        # Linux says so when the other side of a terminal is gone.
+        # Linux raises this error once the other side of a terminal is closed.
         pass
     os.close(leader)
     assert process.wait(timeout=PATIENCE_S) == 0
     return seen.decode()
 
 
-def test_a_terminal_adds_colour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_on_a_terminal_is_coloured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     text = on_terminal(tmp_path, "run", "conflict.ketal", "run.jsonl")
     assert "\x1b[1;32mmatch\x1b[0m Conflict (key=x): First=a@1, Second=b@1" in text
@@ -284,7 +286,9 @@ def test_lint_colours_severities_and_carets(
     assert ("\x1b[" in seen) == colour
 
 
-def test_a_terminal_shows_how_far_a_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_the_progress_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     events = ({"node": "n", "type": "a", "clock": {"n": n}} for n in range(1, 60_001))
     (tmp_path / "long.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
@@ -295,7 +299,7 @@ def test_a_terminal_shows_how_far_a_run_is(tmp_path: Path, monkeypatch: pytest.M
     assert re.search(r"\d+%, [\d,]+ records (read|judged)", seen)
 
 
-def test_no_color_is_heeded(tmp_path: Path) -> None:
+def test_no_color_disables_colours(tmp_path: Path) -> None:
     text = on_terminal(tmp_path, "run", "conflict.ketal", "run.jsonl", NO_COLOR="1")
     assert "match Conflict (key=x): First=a@1, Second=b@1" in text
     assert "\x1b[1;32m" not in text
@@ -311,7 +315,7 @@ def test_a_dumb_terminal_gets_plain_lines(tmp_path: Path) -> None:
     ]
 
 
-def test_a_long_line_is_not_folded(tmp_path: Path, write: Write) -> None:
+def test_long_line_is_not_wrapped(tmp_path: Path, write: Write) -> None:
     write("run.jsonl", RUN.replace('"x"', f'"{"x" * 300}"'))
     text = on_terminal(tmp_path, "run", "conflict.ketal", "run.jsonl", NO_COLOR="1")
     assert f"match Conflict (key={'x' * 300}): First=a@1, Second=b@1" in text

@@ -1,4 +1,4 @@
-"""How far a command is: per cent, rate and time left, while it reads and while it judges."""
+"""The progress of a command: per cent, rate and time left, while it reads and while it judges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINES = [json.dumps({"node": "n", "type": "a", "clock": {"n": n}}) + "\n" for n 
 def line(
     read: float | None = None, judged: float | None = None, records: int = 0, done: bool = False
 ) -> ProgressLine:
-    """Return the line of a command that has read so many records."""
+    """Return the progress line of a command that has read `records` records."""
     out = ProgressLine(lambda: read, lambda: judged)
     out._records = records
     if done:
@@ -48,11 +48,11 @@ def line(
         (line(1.0, 0.0, 100, done=True), 10.0, "0%, 0 records judged"),
     ],
 )
-def test_what_is_shown(shown: ProgressLine, elapsed_s: float, text: str) -> None:
+def test_text_of_the_progress_line(shown: ProgressLine, elapsed_s: float, text: str) -> None:
     assert shown.text(elapsed_s) == text
 
 
-def test_a_log_that_is_removed_while_it_is_read(tmp_path: Path) -> None:
+def test_log_removed_while_it_is_read_has_no_progress(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("".join(LINES))
     log = ketal.read_log(path)
@@ -71,7 +71,7 @@ def shares_read(log: ketal.Log) -> list[float | None]:
 
 
 @pytest.mark.parametrize("write", [Path.write_bytes, lambda p, b: p.write_bytes(gzip.compress(b))])
-def test_the_share_of_files_that_was_read(
+def test_share_of_files_read_grows_from_zero_to_one(
     tmp_path: Path, write: Callable[[Path, bytes], object]
 ) -> None:
     paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
@@ -83,7 +83,7 @@ def test_the_share_of_files_that_was_read(
     assert len(set(shares)) > 3
 
 
-def test_of_what_has_no_size_there_is_no_share(tmp_path: Path) -> None:
+def test_input_without_a_size_has_no_share(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(LINES[0])
     with path.open("rb") as file:
@@ -92,7 +92,7 @@ def test_of_what_has_no_size_there_is_no_share(tmp_path: Path) -> None:
     assert set(shares_read(ketal.read_log(rows))) == {None}
 
 
-def test_the_share_of_events_that_was_judged() -> None:
+def test_share_of_events_judged_grows_from_zero_to_one() -> None:
     count = 10 * BATCH_EVENTS
     events = [ketal.Event("n", "a", {"n": number + 1}) for number in range(count)]
     program = ketal.compile('pattern P { order CausalOrder; event A = type == "a"; find any A; }')
@@ -107,7 +107,7 @@ def test_the_share_of_events_that_was_judged() -> None:
     assert {judging.share_judged() for _ in judging} == {None}
 
 
-def test_a_status_is_text_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_line_is_shown_without_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     ours, theirs = os.openpty()
@@ -117,7 +117,7 @@ def test_a_status_is_text_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None
         status.show("[red] lag 3, [/] lag 4")
         status.stop()
     shown = b""
-    with open(ours, "rb", buffering=0) as screen, suppress(OSError):  # where nobody writes any more
+    with open(ours, "rb", buffering=0) as screen, suppress(OSError):  # raised at the end on Linux
         while part := screen.read(65_536):
             shown += part
     assert b"[red] lag 3, [/] lag 4" in shown

@@ -30,7 +30,7 @@ def files(write: Write) -> None:
     write("broken.jsonl", BROKEN)
 
 
-def test_human_says_a_verdict_a_line_and_a_summary_that_adds_up(ketal: Ketal) -> None:
+def test_text_output_has_a_line_per_verdict_and_a_summary(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl")
     assert result.lines == [
         "match Conflict (key=x): First=a@1, Second=b@1 (run.jsonl:1, run.jsonl:2)",
@@ -40,7 +40,7 @@ def test_human_says_a_verdict_a_line_and_a_summary_that_adds_up(ketal: Ketal) ->
     assert (result.code, result.err) == (0, "")
 
 
-def test_json_says_a_verdict_a_line_then_the_summary(ketal: Ketal) -> None:
+def test_json_output_has_a_line_per_verdict_and_then_the_summary(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json")
     match, summary = result.objects
     assert match == {
@@ -65,7 +65,7 @@ def test_json_says_a_verdict_a_line_then_the_summary(ketal: Ketal) -> None:
     }
 
 
-def test_a_violation_exits_with_one(ketal: Ketal) -> None:
+def test_violation_has_exit_code_one(ketal: Ketal) -> None:
     result = ketal("run", "phases.ketal", "broken.jsonl")
     assert result.code == 1
     assert result.lines[0].startswith("violation Phases: a@2 open")
@@ -77,7 +77,7 @@ def test_a_violation_exits_with_one(ketal: Ketal) -> None:
     ]
 
 
-def test_a_check_that_holds_says_so(ketal: Ketal) -> None:
+def test_check_without_a_violation_is_reported(ketal: Ketal) -> None:
     result = ketal("run", "phases.ketal", "-", stdin=event("a", "open", {"a": 1}))
     assert result.lines[0].startswith("incomplete Phases: ended in ")
     why = "no event has the type `close`, which the step `Close` needs"
@@ -96,7 +96,7 @@ def test_a_check_that_holds_says_so(ketal: Ketal) -> None:
         ("gap,late,held_back,incomplete", RUN, 0),
     ],
 )
-def test_fail_on_says_what_exits_with_one(
+def test_fail_on_selects_the_causes_of_exit_code_one(
     ketal: Ketal, write: Write, cause: str, log: str, code: int
 ) -> None:
     write("log.jsonl", log)
@@ -121,7 +121,7 @@ def test_fail_on_held_back(ketal: Ketal, write: Write) -> None:
     assert ketal(*words, "--fail-on", "held_back", stdin=log).code == 1
 
 
-def test_a_check_that_did_not_judge_all_fails(ketal: Ketal, write: Write) -> None:
+def test_check_with_held_back_events_has_exit_code_one(ketal: Ketal, write: Write) -> None:
     write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
     log = event("a", "open", {"a": 1}) + event("a", "close", {"a": 3})
     result = ketal("run", "--live", "held.ketal", "-", stdin=log)
@@ -141,7 +141,7 @@ def test_fail_on_late(ketal: Ketal, write: Write) -> None:
     assert "no event was judged: 1 read = 1 late" in result.err
 
 
-def test_fail_on_something_else_is_refused(ketal: Ketal) -> None:
+def test_unknown_cause_of_fail_on_is_refused(ketal: Ketal) -> None:
     result = ketal("run", "phases.ketal", "broken.jsonl", "--fail-on", "everything")
     assert result.code == 2
     assert "there is no 'everything' to fail on; there are violation, match" in result.err
@@ -165,7 +165,7 @@ def test_count_does_not_hide_a_violation(ketal: Ketal) -> None:
     assert ketal("run", "--count", "phases.ketal", "broken.jsonl").code == 1
 
 
-def test_first_stops_after_so_many_verdicts(ketal: Ketal) -> None:
+def test_first_stops_after_the_given_number_of_verdicts(ketal: Ketal) -> None:
     log = RUN + event("c", "write", {"c": 1}, key="x")
     whole = ketal("run", "conflict.ketal", "-", "--output", "json", stdin=log)
     first = ketal("run", "conflict.ketal", "-", "--output", "json", "--first", "2", stdin=log)
@@ -176,9 +176,7 @@ def test_first_stops_after_so_many_verdicts(ketal: Ketal) -> None:
 
 
 @pytest.mark.parametrize("option", ["--explain", "--show"])
-def test_first_of_what_is_judged_whole_does_not_say_that_the_rest_was_not(
-    ketal: Ketal, option: str
-) -> None:
+def test_first_with_explain_or_show_judges_the_whole_log(ketal: Ketal, option: str) -> None:
     log = RUN + event("c", "write", {"c": 1}, key="x")
     result = ketal("run", "conflict.ketal", "-", option, "--first", "1", stdin=log)
     assert result.lines[-2:] == ["4 read = 4 accepted", "Conflict: 4 matches"]
@@ -186,7 +184,7 @@ def test_first_of_what_is_judged_whole_does_not_say_that_the_rest_was_not(
     assert "was not judged" not in result.err
 
 
-def test_a_rejected_record_is_no_verdict_of_those_that_first_counts(ketal: Ketal) -> None:
+def test_first_does_not_count_rejected_records(ketal: Ketal) -> None:
     log = "{}\n" * 5 + RUN + event("c", "write", {"c": 1}, key="x")
     result = ketal("run", "conflict.ketal", "-", "--first", "1", stdin=log)
     kinds = [line.split()[0] for line in result.lines]
@@ -198,8 +196,8 @@ def test_a_rejected_record_is_no_verdict_of_those_that_first_counts(ketal: Ketal
     assert "no event was read: 5 records were all rejected" in none.err
 
 
-def test_a_counter_that_begins_again_is_said(ketal: Ketal) -> None:
-    """The same dot with other content, at counter 1: a restart, and not in silence."""
+def test_restarted_counter_is_reported(ketal: Ketal) -> None:
+    """A second event with counter 1 and other content is a restart, which is reported."""
     log = event("a", "write", {"a": 1}, key="x") + event("a", "write", {"a": 1}, key="y")
     result = ketal("run", "conflict.ketal", "-", stdin=log)
     assert result.lines[-1].startswith("1 restart: a node whose counter began at 1 again")
@@ -209,7 +207,7 @@ def test_a_counter_that_begins_again_is_said(ketal: Ketal) -> None:
     assert live["restarts"] == 1
 
 
-def test_first_and_count_count_to_the_first(ketal: Ketal) -> None:
+def test_count_with_first_counts_up_to_the_first_verdict(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", "--first", "1", "--count", "--live")
     assert result.lines == ["2 read = 2 accepted", "Conflict: 1 match"]
 
@@ -221,7 +219,7 @@ def test_first_takes_a_positive_number(ketal: Ketal, number: str) -> None:
     assert "is no positive number" in result.err
 
 
-def test_stats_says_what_each_held_back_event_waits_for(ketal: Ketal, write: Write) -> None:
+def test_stats_prints_the_missing_dot_of_each_held_back_event(ketal: Ketal, write: Write) -> None:
     write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
     log = event("a", "open", {"a": 1}) + event("b", "close", {"a": 3, "b": 1})
     words = ("run", "held.ketal", "-", "--live", "--stats")
@@ -232,13 +230,13 @@ def test_stats_says_what_each_held_back_event_waits_for(ketal: Ketal, write: Wri
     assert held == {"event": "b@1", "waits_for": "a@2"}
 
 
-def test_without_stats_the_summary_says_where_to_look(ketal: Ketal, write: Write) -> None:
+def test_summary_of_held_back_events_points_to_stats(ketal: Ketal, write: Write) -> None:
     write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
     result = ketal("run", "held.ketal", "-", "--live", stdin=event("b", "close", {"a": 3, "b": 1}))
     assert "held back: waiting for events that did not come (--stats says which)" in result.lines
 
 
-def test_a_finite_log_holds_nothing_back_and_tells_of_holes(ketal: Ketal) -> None:
+def test_finite_log_holds_no_event_back_and_counts_holes(ketal: Ketal) -> None:
     log = event("b", "write", {"a": 3, "b": 1}, key="x")
     result = ketal("run", "conflict.ketal", "-", "--stats", stdin=log)
     assert result.lines == [
@@ -255,7 +253,7 @@ def test_trace_shows_transitions(ketal: Ketal) -> None:
     assert [(m["event"], m["from"], m["to"]) for m in moved] == [("a@1", "q0", "q1")]
 
 
-def test_pattern_picks_one(ketal: Ketal, write: Write) -> None:
+def test_pattern_option_selects_one_pattern(ketal: Ketal, write: Write) -> None:
     write("both.ketal", BOTH)
     result = ketal("run", "both.ketal", "run.jsonl", "--pattern", "Phases", "--output", "json")
     assert list(result.summary["patterns"]) == ["Phases"]
@@ -266,7 +264,7 @@ def test_pattern_picks_one(ketal: Ketal, write: Write) -> None:
     assert wrong.err == "ketal: both.ketal: there is no pattern 'Phase'; did you mean Phases?\n"
 
 
-def test_write_says_where(ketal: Ketal, tmp_path: Path) -> None:
+def test_write_option_names_the_output_file(ketal: Ketal, tmp_path: Path) -> None:
     printed = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json")
     result = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json", "--write", "out.jsonl")
     assert (result.code, result.out, result.err) == (0, "", "")
@@ -275,7 +273,7 @@ def test_write_says_where(ketal: Ketal, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.jsonl", "./conflict.ketal"])
-def test_write_does_not_write_over_what_is_read(ketal: Ketal, tmp_path: Path, name: str) -> None:
+def test_write_does_not_overwrite_input_files(ketal: Ketal, tmp_path: Path, name: str) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", "--write", name)
     assert result.code == 2
     assert result.err == f"ketal: --write {name} would write over what is read\n"
@@ -283,7 +281,7 @@ def test_write_does_not_write_over_what_is_read(ketal: Ketal, tmp_path: Path, na
     assert (tmp_path / "conflict.ketal").read_text() == CONFLICT
 
 
-def test_verdicts_that_are_only_counted_are_said_to_be_in_doubt(ketal: Ketal, write: Write) -> None:
+def test_counted_verdicts_that_are_uncertain_are_reported(ketal: Ketal, write: Write) -> None:
     write("gap.ketal", "pattern P { order CausalOrder(gap = 1 s); event E = true; "
           "find next E; return count; }")  # fmt: skip
     write("gap.jsonl", event("a", "x", {"a": 2}) + event("b", "x", {"b": 1}))
@@ -297,7 +295,7 @@ def test_verdicts_that_are_only_counted_are_said_to_be_in_doubt(ketal: Ketal, wr
         ]
 
 
-def test_write_where_nothing_can_be_written(ketal: Ketal) -> None:
+def test_write_to_an_impossible_path_is_reported(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", "--write", "no/where.txt")
     assert (result.code, result.err) == (
         2,
@@ -305,7 +303,9 @@ def test_write_where_nothing_can_be_written(ketal: Ketal) -> None:
     )
 
 
-def test_what_could_not_run_empties_no_file(ketal: Ketal, write: Write, tmp_path: Path) -> None:
+def test_command_that_fails_to_start_does_not_truncate_the_output_file(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
     write("old.txt", "kept")
     write("total.ketal", CONFLICT.replace("find any", "mode possibly; find any", 1))
     result = ketal("run", "--live", "total.ketal", "-", "--write", "old.txt")
@@ -359,7 +359,7 @@ def test_set_gives_parameters_their_values(
         (["limits=2"], "a parameter called 'limits' cannot be set"),
     ],
 )
-def test_a_setting_that_does_not_fit(
+def test_invalid_value_of_set_is_refused(
     ketal: Ketal, write: Write, settings: list[str], reason: str
 ) -> None:
     write("two.ketal", PARAM.replace("&& size >= least", "&& size >= least && flag == flag"))
@@ -390,7 +390,7 @@ def test_limit_changes_a_limit(ketal: Ketal) -> None:
         (f"runs_max={sys.maxsize + 1}", f"limit runs_max must be at most {sys.maxsize}"),
     ],
 )
-def test_a_limit_that_is_none(ketal: Ketal, limit: str, reason: str) -> None:
+def test_invalid_limit_is_refused(ketal: Ketal, limit: str, reason: str) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", "--limit", limit)
     assert (result.code, result.err) == (2, f"ketal: {reason}\n")
 
@@ -413,7 +413,7 @@ def mapped() -> str:
     return "".join(json.dumps(one) + "\n" for one in MAPPED)
 
 
-def test_config_holds_source_and_limits(ketal: Ketal, write: Write) -> None:
+def test_config_file_sets_source_and_limits(ketal: Ketal, write: Write) -> None:
     write("ketal.toml", CONFIG)
     long = json.dumps({"node": 3, "pad": "x" * 300}) + "\n"
     words = ("run", "conflict.ketal", "-", "--config", "ketal.toml", "--output", "json")
@@ -432,7 +432,7 @@ def test_flags_override_the_config(ketal: Ketal, write: Write) -> None:
     assert result.summary["events"]["accepted"] == 2
 
 
-def test_a_config_that_is_wrong(ketal: Ketal, write: Write) -> None:
+def test_invalid_config_file_is_refused(ketal: Ketal, write: Write) -> None:
     write("ketal.toml", "[sauce]\n")
     result = ketal("run", "conflict.ketal", "run.jsonl", "--config", "ketal.toml")
     assert (result.code, result.err) == (
@@ -445,7 +445,7 @@ def test_a_config_that_is_wrong(ketal: Ketal, write: Write) -> None:
 # --- reading -------------------------------------------------------------------------
 
 
-def test_times_have_a_format(ketal: Ketal, write: Write) -> None:
+def test_time_format_option_reads_times(ketal: Ketal, write: Write) -> None:
     lines = "".join(
         event(node, "write", {node: 1}, key="x", time=time) + "\n"
         for node, time in (("a", "5/27/2013 10:53:39 AM"), ("b", "5/27/2013 10:53:48 PM"))
@@ -465,21 +465,21 @@ def test_times_have_a_format(ketal: Ketal, write: Write) -> None:
     assert ketal(*words, stdin=lines).summary["events"]["accepted"] == 2
 
 
-def test_fields_are_mapped(ketal: Ketal) -> None:
+def test_field_options_map_fields(ketal: Ketal) -> None:
     words = ["--field", "type=event", "--field", "clock=pkt.vc", "--field", "data=pkt"]
     result = ketal("run", "conflict.ketal", "-", *words, "--time-unit", "ms", stdin=mapped())
     assert result.lines[0] == "match Conflict (key=x): First=1@1, Second=2@1 (<stdin>:1, <stdin>:2)"
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
-def test_the_number_of_an_incarnation_is_a_field(ketal: Ketal, live: bool) -> None:
+def test_incarnation_number_can_be_a_field(ketal: Ketal, live: bool) -> None:
     first, second = (event("a", "write", {"a": 1}, key="x", boot={"no": n}) for n in (1, 2))
     words = ["--field", "incarnation=boot.no", *["--live"] * live]
     result = ketal("run", "conflict.ketal", "-", *words, stdin=first + second)
     assert (
         result.lines[0] == "match Conflict (key=x): First=a@1, Second=a#2@1 (<stdin>:1, <stdin>:2)"
     )
-    # Content that differs in nothing else is told apart by the number too.
+    # The number also distinguishes events with otherwise equal content.
     assert "accepted" in result.lines[1]
     assert "duplicate" not in result.lines[1]
 
@@ -521,7 +521,7 @@ def test_shiviz_regex_and_delimiter(ketal: Ketal, write: Write) -> None:
     assert result.summary["patterns"]["Writes"]["matches"] == 2
 
 
-def test_format_and_packed_logs(ketal: Ketal, write: Write) -> None:
+def test_format_option_and_packed_logs(ketal: Ketal, write: Write) -> None:
     write("log.gz", gzip.compress(RUN.encode()))
     assert ketal("run", "conflict.ketal", "log.gz", "--format", "jsonl").code == 0
     result = ketal("run", "conflict.ketal", "run.jsonl", "--format", "jsonlines")
@@ -539,7 +539,7 @@ def test_several_logs_are_one_execution(ketal: Ketal, write: Write) -> None:
     assert result.lines[0] == f"match Conflict (key=x): First=a@1, Second=b@1 {places}"
 
 
-def test_options_may_stand_anywhere(ketal: Ketal, write: Write) -> None:
+def test_options_may_be_anywhere_among_the_arguments(ketal: Ketal, write: Write) -> None:
     one, two, three = RUN.splitlines(keepends=True)
     write("a.jsonl", one)
     write("b.jsonl", two + three)
@@ -547,7 +547,7 @@ def test_options_may_stand_anywhere(ketal: Ketal, write: Write) -> None:
     assert result.lines == ["3 read = 3 accepted", "Conflict: 1 match"]
 
 
-def test_the_pattern_may_be_standard_input(ketal: Ketal) -> None:
+def test_pattern_can_be_read_from_standard_input(ketal: Ketal) -> None:
     assert ketal("run", "-", "run.jsonl", stdin=CONFLICT).lines[-1] == "Conflict: 1 match"
     result = ketal("run", "-", "-", stdin=CONFLICT)
     assert (result.code, result.err) == (
@@ -591,7 +591,7 @@ CONCURRENT = """pattern Concurrent {
         ),
     ],
 )
-def test_real_logs_as_their_users_would_read_them(
+def test_real_logs_have_the_known_number_of_concurrent_pairs(
     ketal: Ketal, write: Write, shared_data: Path, log: str, options: list[str], matches: int
 ) -> None:
     write("concurrent.ketal", CONCURRENT)
@@ -620,7 +620,7 @@ def test_real_logs_as_their_users_would_read_them(
         (("conflict.ketal", "run.jsonl", "--time-format", "%H:%M"), "'%H:%M' has no date; it"),
     ],
 )
-def test_the_reason_is_one_line(ketal: Ketal, words: tuple[str, ...], reason: str) -> None:
+def test_error_is_reported_in_one_line(ketal: Ketal, words: tuple[str, ...], reason: str) -> None:
     result = ketal("run", *words)
     assert result.code == 2
     assert result.out == ""
@@ -629,7 +629,7 @@ def test_the_reason_is_one_line(ketal: Ketal, words: tuple[str, ...], reason: st
     assert result.err.count("\n") == 1
 
 
-def test_a_pattern_error_is_shown_in_its_place(ketal: Ketal, write: Write) -> None:
+def test_pattern_error_is_shown_with_its_place(ketal: Ketal, write: Write) -> None:
     write("bad.ketal", CONFLICT.replace("Conc(Write)", "Conc(Wrote)"))
     result = ketal("run", "bad.ketal", "run.jsonl")
     assert result.code == 2
@@ -640,7 +640,7 @@ def test_a_pattern_error_is_shown_in_its_place(ketal: Ketal, write: Write) -> No
     assert "did you mean `Write`?" in hint
 
 
-def test_missing_words(ketal: Ketal) -> None:
+def test_missing_arguments_print_the_usage(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal")
     assert result.code == 2
     first, then, *_ = result.err.splitlines()
@@ -653,7 +653,7 @@ def test_no_option_is_abbreviated(ketal: Ketal) -> None:
     assert ketal("run", "conflict.ketal", "run.jsonl", "--outp", "json").code == 2
 
 
-def test_what_a_log_contains_cannot_steer_the_terminal(ketal: Ketal) -> None:
+def test_control_characters_of_a_log_are_escaped(ketal: Ketal) -> None:
     log = event("a\x1b[31m", "write", {"a\x1b[31m": 1}, key="x\ny") + event(
         "b", "write", {"b": 1}, key="x\ny"
     )
@@ -663,7 +663,7 @@ def test_what_a_log_contains_cannot_steer_the_terminal(ketal: Ketal) -> None:
     assert "a\\x1b[31m@1" in result.out
 
 
-def test_a_file_name_that_is_no_text(ketal: Ketal, tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf8(ketal: Ketal, tmp_path: Path) -> None:
     name = b"bad\xff.jsonl".decode(errors="surrogateescape")
     (tmp_path / name).write_text(RUN + "{}\n")
     result = ketal("run", "conflict.ketal", name, "--output", "json")
@@ -690,26 +690,26 @@ def test_github_annotates_the_lines_of_the_log(ketal: Ketal, write: Write) -> No
 def test_sarif_has_the_places_of_all_events_of_a_match(ketal: Ketal, write: Write) -> None:
     log = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
     words = (write("p.ketal", CONFLICT), write("run.jsonl", log))
-    cli_result = ketal("run", "--output", "sarif", "--explain", "--fail-on", "match", *words)
-    assert cli_result.code == 1
-    (run,) = json.loads(cli_result.out)["runs"]
-    (result,) = run["results"]
-    assert (result["ruleId"], result["level"]) == ("match", "error")
-    assert "are concurrent" in result["message"]["text"]
-    (place,) = result["locations"]
+    result = ketal("run", "--output", "sarif", "--explain", "--fail-on", "match", *words)
+    assert result.code == 1
+    (run,) = json.loads(result.out)["runs"]
+    (sarif_result,) = run["results"]
+    assert (sarif_result["ruleId"], sarif_result["level"]) == ("match", "error")
+    assert "are concurrent" in sarif_result["message"]["text"]
+    (place,) = sarif_result["locations"]
     assert place["physicalLocation"] == {
         "artifactLocation": {"uri": "run.jsonl"}, "region": {"startLine": 2},
     }  # fmt: skip
     assert place["logicalLocations"] == [{"name": "Conflict", "kind": "type"}]
-    assert [one["message"]["text"] for one in result["relatedLocations"]] == [
+    assert [one["message"]["text"] for one in sarif_result["relatedLocations"]] == [
         "First=a@1", "Second=b@1",
     ]  # fmt: skip
     found = ketal("run", "--output", "json", *words)
-    assert result["partialFingerprints"] == {"ketal/v1": found.objects[0]["id"]}
+    assert sarif_result["partialFingerprints"] == {"ketal/v1": found.objects[0]["id"]}
     assert run["properties"]["summary"] == found.summary
 
 
-def test_sarif_says_which_verdicts_it_has_no_room_for(ketal: Ketal, write: Write) -> None:
+def test_sarif_reports_verdicts_beyond_the_limit(ketal: Ketal, write: Write) -> None:
     log = "".join(event(f"n{n}", "write", {f"n{n}": 1}, key="x") for n in range(4))
     words = (write("p.ketal", CONFLICT), write("run.jsonl", log))
     result = ketal("run", "--output", "sarif", "--limit", "verdicts_max=2", *words)
@@ -717,7 +717,7 @@ def test_sarif_says_which_verdicts_it_has_no_room_for(ketal: Ketal, write: Write
     assert "4 verdicts are not in the SARIF log (limit verdicts_max)" in result.err
 
 
-def test_places_are_known_of_every_event_that_waits_for_the_end(ketal: Ketal, write: Write) -> None:
+def test_places_of_events_judged_at_the_end_are_known(ketal: Ketal, write: Write) -> None:
     first = event("a", "write", {"a": 1}, key="x")
     middle = "".join(event("c", "other", {"c": n}) for n in range(1, 40_001))
     log = write("run.jsonl", first + middle + event("b", "write", {"b": 1}, key="x"))
@@ -730,10 +730,10 @@ def test_places_are_known_of_every_event_that_waits_for_the_end(ketal: Ketal, wr
 
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
 @pytest.mark.parametrize("explained", [False, True])
-def test_each_run_of_a_node_that_started_again_has_its_own_places(
+def test_each_incarnation_of_a_node_has_its_own_places(
     ketal: Ketal, write: Write, order: str, explained: bool
 ) -> None:
-    """The last record is of the first run; the one of the second with its dot was read before."""
+    """The last record is of the first incarnation, and was preceded by the second's same dot."""
     first = [event("a", "write", {"a": n}, run=1) for n in (1, 2, 4)]
     second = [event("a", "write", {"a": n, "b": 1}, run=2) for n in (1, 2, 3, 4)]
     log = [*first, *second, event("a", "write", {"a": 3}, run=1), event("b", "other", {"b": 1})]

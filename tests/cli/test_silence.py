@@ -1,6 +1,6 @@
-"""Ways to be wrong in silence: what ketal says of each, and the exit code.
+"""Mistakes that could pass silently: the output of ketal for each, and the exit code.
 
-`docs/silence.md` is the table: its rows are what is expected here.
+The table of `docs/silence.md` has the expected output.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pattern Session {
     check (Login Read* Logout)*;
 }
 """
-"""A protocol that `RUN` violates: bob reads before he has logged in."""
+"""A protocol that `RUN` violates: bob reads before he logs in."""
 
 SLOW = """\
 pattern Slow {
@@ -57,7 +57,7 @@ pattern P {
 
 
 def line(node: str, counter: int, type: str, **data: object) -> str:
-    """Return an event whose clock knows of its own node only, if none is given."""
+    """Return an event as a JSON line; without `clock` its clock has the own entry only."""
     own = {key: data.pop(key) for key in list(data) if key in ("clock", "time")}
     event = {
         "node": node,
@@ -79,7 +79,7 @@ pattern Told {
 }
 """
 APART = "".join(line(node, counter, "write") for counter in range(1, 31) for node in "ab")
-"""Two nodes whose clocks say nothing of each other."""
+"""Two nodes whose clocks have no entry of the other."""
 
 RUN = "".join(
     [
@@ -102,12 +102,12 @@ RUN_IT = ("run", "p.ketal", "run.jsonl")
 
 @dataclass(frozen=True)
 class Case:
-    """A way to be wrong.
+    """A mistake of a user.
 
     Attributes
     ----------
     wrong : str
-        What the user got wrong, as the page has it.
+        The mistake, as named by the page.
     pattern, log : str or bytes
         The files `p.ketal` and `run.jsonl`.
     words : tuple of str
@@ -124,7 +124,7 @@ class Case:
 
 
 def changed(text: str, old: str, new: str) -> str:
-    """Return a text with a mistake."""
+    """Return a text with a mistake, replacing a part of it."""
     assert old in text
     return text.replace(old, new)
 
@@ -235,13 +235,13 @@ CASES = [
 ]  # fmt: skip
 
 
-def test_the_page_has_a_row_for_each_case() -> None:
+def test_page_has_a_row_for_each_case() -> None:
     assert [case.wrong for case in CASES] == list(ROWS)
     assert len(ROWS) >= 30
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.wrong for case in CASES])
-def test_nothing_is_wrong_in_silence(ketal: Ketal, write: Write, case: Case) -> None:
+def test_no_mistake_passes_silently(ketal: Ketal, write: Write, case: Case) -> None:
     for name, text in {"p.ketal": case.pattern, "run.jsonl": case.log, **case.files}.items():
         write(name, text)
     expected, code = ROWS[case.wrong]
@@ -264,7 +264,7 @@ def test_nothing_is_wrong_in_silence(ketal: Ketal, write: Write, case: Case) -> 
         ("at every node; partition by nix; mode possibly; check A;", "the key of `partition by`"),
     ],
 )  # fmt: skip
-def test_what_keeps_all_events_from_being_judged_is_named(
+def test_reason_why_no_event_is_judged_is_named(
     ketal: Ketal, write: Write, statements: str, lacks: str
 ) -> None:
     pattern = f'pattern P {{ event A = type == "a"; {statements} }}'
@@ -277,7 +277,7 @@ def test_what_keeps_all_events_from_being_judged_is_named(
     assert got.code == ("check" in statements)
 
 
-def test_events_that_no_node_with_a_copy_knows_lack_nothing(ketal: Ketal, write: Write) -> None:
+def test_events_unknown_to_nodes_with_a_copy_are_reported(ketal: Ketal, write: Write) -> None:
     pattern = 'pattern P { order CausalOrder; event A = type == "a"; at host("x"); check A*; }'
     log = write("run.jsonl", line("x", 1, "z") + line("y", 1, "a") + line("y", 2, "a"))
     assert (
@@ -286,7 +286,7 @@ def test_events_that_no_node_with_a_copy_knows_lack_nothing(ketal: Ketal, write:
     )
 
 
-def test_a_mode_that_judged_some_events_is_not_vacuous(ketal: Ketal, write: Write) -> None:
+def test_mode_that_judged_some_events_is_not_vacuous(ketal: Ketal, write: Write) -> None:
     path = write(
         "p.ketal", 'pattern P { event A = type == "a"; partition by k; mode possibly; check A; }'
     )
@@ -297,7 +297,7 @@ def test_a_mode_that_judged_some_events_is_not_vacuous(ketal: Ketal, write: Writ
 
 
 @pytest.mark.parametrize("mode", ["", "mode possibly;", "mode definitely;"])
-def test_events_that_lack_the_key_and_others_that_lack_the_time_are_named(
+def test_events_without_key_and_events_without_time_are_both_reported(
     ketal: Ketal, write: Write, mode: str
 ) -> None:
     pattern = f"""pattern P {{

@@ -1,4 +1,4 @@
-"""`ketal stats`: what is in a log, for a person and as JSON, and the exit code."""
+"""`ketal stats`: the statistics of a log as text and as JSON, and the exit code."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ immediately before the second, which is of another node
 """
 
 
-def test_a_person_is_shown_what_there_is(ketal: Ketal, write: Write) -> None:
+def test_stats_prints_the_tables(ketal: Ketal, write: Write) -> None:
     result = ketal("stats", write("shop.jsonl", SHOP))
     assert result.out == SHOWN
     assert (result.code, result.err) == (0, "")
 
 
-def test_json_is_one_object(ketal: Ketal, write: Write) -> None:
+def test_stats_prints_one_json_object(ketal: Ketal, write: Write) -> None:
     result = ketal("stats", "--output", "json", write("shop.jsonl", SHOP))
     assert result.code == 0
     ((key, stats),) = result.objects[0].items()
@@ -78,7 +78,7 @@ def test_json_is_one_object(ketal: Ketal, write: Write) -> None:
     assert stats["first_rejected"].startswith("shop.jsonl:5: ")
 
 
-def test_the_rows_of_a_table_can_be_more_or_fewer(ketal: Ketal, write: Write) -> None:
+def test_rows_option_sets_the_rows_of_tables(ketal: Ketal, write: Write) -> None:
     log = write("shop.jsonl", SHOP)
     few = ketal("stats", "--rows", "1", log)
     assert few.out.count("… and 2 more (--rows, --output json)") == 2
@@ -86,7 +86,7 @@ def test_the_rows_of_a_table_can_be_more_or_fewer(ketal: Ketal, write: Write) ->
     assert ketal("stats", "--rows", "0", log).code == 2
 
 
-def test_the_options_of_reading_apply(ketal: Ketal, write: Write) -> None:
+def test_reading_options_apply(ketal: Ketal, write: Write) -> None:
     log = write("pair.log", 'alice {"alice":1}\nhello\nbob {"alice":1,"bob":1}\nhello too\n')
     result = ketal("stats", "--regex", r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)", log)
     assert '         1  "hello" → "hello too"' in result.lines
@@ -111,13 +111,13 @@ def test_several_executions_are_counted(ketal: Ketal, write: Write) -> None:
     assert result.lines[0] == "2 records = 2 events"
 
 
-def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:
+def test_table_cut_by_a_limit_names_it(ketal: Ketal, write: Write) -> None:
     result = ketal("stats", "--limit", "stats_types_max=2", write("shop.jsonl", SHOP))
     assert result.lines[-1] == "left out: 2 events of other types (limit stats_types_max = 2)"
     assert result.code == 0
 
 
-def test_a_path_at_which_no_event_has_a_field_is_named(ketal: Ketal, write: Write) -> None:
+def test_field_path_that_no_event_has_is_reported(ketal: Ketal, write: Write) -> None:
     log = write("plain.jsonl", event("a", "add", {"a": 1}, time=1.0))
     result = ketal("stats", "--field", "time=ts", log)
     assert result.lines[1].startswith("time        no event has one at ts (--field time=PATH says ")
@@ -128,7 +128,7 @@ def test_a_path_at_which_no_event_has_a_field_is_named(ketal: Ketal, write: Writ
     assert result.lines[1] == "time        no event has one (--field time=PATH says where it is)"
 
 
-def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> None:
+def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     empty = ketal("stats", write("empty.jsonl", ""))
     assert (empty.code, empty.out) == (2, "0 records = 0 events\n")
     assert empty.err == "ketal: no event was read: there is none in empty.jsonl\n"
@@ -138,7 +138,7 @@ def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> 
     assert bad.err.startswith("ketal: no event was read: 2 records were all rejected; the first is")
 
 
-def test_it_is_written_to_a_file_that_is_no_log(ketal: Ketal, write: Write) -> None:
+def test_output_can_be_written_to_a_file_but_not_over_the_log(ketal: Ketal, write: Write) -> None:
     log = write("shop.jsonl", SHOP)
     assert ketal("stats", "--write", "stats.txt", log).out == ""
     assert ketal("stats", "--write", log, log).code == 2

@@ -1,4 +1,4 @@
-"""What `ketal run` prints for people: verdicts of one cause together, each with file and line."""
+"""The text output of `ketal run`: verdicts grouped by cause, each with file and line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pattern Session {
 
 
 def reads(count: int) -> str:
-    """Return a log in which so many users read who have not logged in."""
+    """Return a log in which `count` users read without having logged in."""
     events = (
         {"node": "s1", "type": "read", "clock": {"s1": n}, "data": {"user": f"u{n}"}}
         for n in range(1, count + 1)
@@ -41,7 +41,7 @@ def run(ketal: Ketal, write: Write) -> Ketal:
 
 
 @pytest.mark.parametrize("order", ["", "order CausalOrder;"])
-def test_violations_of_one_cause_are_told_together(run: Ketal, write: Write, order: str) -> None:
+def test_violations_of_one_cause_are_grouped(run: Ketal, write: Write, order: str) -> None:
     write("p.ketal", PATTERN.replace("partition", f"{order} partition"))
     write("run.jsonl", reads(68))
     ended = run()
@@ -56,7 +56,7 @@ def test_violations_of_one_cause_are_told_together(run: Ketal, write: Write, ord
     assert ended.code == 1
 
 
-def test_few_have_a_line_each_and_no_count(run: Ketal, write: Write) -> None:
+def test_few_verdicts_of_a_cause_have_a_line_each(run: Ketal, write: Write) -> None:
     write("run.jsonl", reads(OWN_LINES_MAX))
     assert [line[:9] for line in run().out.splitlines()] == [
         *["violation"] * OWN_LINES_MAX, "3 read = ", "Session: ",
@@ -64,7 +64,7 @@ def test_few_have_a_line_each_and_no_count(run: Ketal, write: Write) -> None:
 
 
 @pytest.mark.parametrize("words", [("--live",), ("--first", "10"), ("--output", "json")])
-def test_where_each_is_wanted_each_has_a_line(
+def test_verdicts_are_not_grouped_with_live_first_or_json(
     run: Ketal, write: Write, words: tuple[str, ...]
 ) -> None:
     write("run.jsonl", reads(10))
@@ -73,7 +73,7 @@ def test_where_each_is_wanted_each_has_a_line(
     assert not any("times" in line for line in lines)
 
 
-def test_a_limit_that_is_reached_in_many_scopes_is_told_once(run: Ketal, write: Write) -> None:
+def test_limit_reached_in_many_scopes_is_printed_once(run: Ketal, write: Write) -> None:
     write("run.jsonl", reads(500))
     lines = run("--limit", "scopes_max=1").out.splitlines()
     assert (
@@ -83,12 +83,12 @@ def test_a_limit_that_is_reached_in_many_scopes_is_told_once(run: Ketal, write: 
     assert len(lines) < 10
 
 
-def test_rejections_of_one_reason_are_told_together(run: Ketal, write: Write) -> None:
+def test_rejections_of_one_reason_are_grouped(run: Ketal, write: Write) -> None:
     write("run.jsonl", reads(1) + "{}\n" * 40)
     lines = run().out.splitlines()
-    told = [line for line in lines if line.startswith("rejected")]
-    assert len(told) == OWN_LINES_MAX + 1
-    assert told[-1].endswith(": 40 times, first run.jsonl:2")
+    rejections = [line for line in lines if line.startswith("rejected")]
+    assert len(rejections) == OWN_LINES_MAX + 1
+    assert rejections[-1].endswith(": 40 times, first run.jsonl:2")
 
 
 def violation(number: int, type: str = "read", why: str = "") -> Violation:
@@ -96,7 +96,7 @@ def violation(number: int, type: str = "read", why: str = "") -> Violation:
     return Violation(fingerprint="", pattern="P", event=Dot("n", number), type=type, reason=reason)
 
 
-def test_causes_beyond_the_limit_have_a_line_for_each_verdict() -> None:
+def test_causes_beyond_the_limit_are_not_grouped() -> None:
     groups = VerdictGroups(lambda _: "")
     for number in range(CAUSES_MAX):
         assert groups.has_own_lines(violation(1, f"t{number}"))
@@ -104,7 +104,7 @@ def test_causes_beyond_the_limit_have_a_line_for_each_verdict() -> None:
     assert list(groups.lines()) == []
 
 
-def test_what_a_step_lacked_is_no_cause_of_its_own() -> None:
+def test_detail_of_a_failed_guard_does_not_split_a_group() -> None:
     groups = VerdictGroups(lambda _: "")
     for number in range(1, 6):
         why = f"; no A: it is not causally after B (m@{number})"
@@ -112,14 +112,14 @@ def test_what_a_step_lacked_is_no_cause_of_its_own() -> None:
     assert list(groups.lines()) == ["violation P: read: expected A: 5 times, first n@1"]
 
 
-def test_a_rejection_without_a_place_is_grouped_too() -> None:
+def test_rejections_without_a_place_are_grouped() -> None:
     groups = VerdictGroups(lambda _: "")
     shown = [groups.has_own_lines(Rejected(place="", reason="no type")) for _ in range(5)]
     assert shown == [True] * OWN_LINES_MAX + [False] * 2
     assert list(groups.lines()) == ["rejected no type: 5 times"]
 
 
-def test_places_are_of_the_last_records() -> None:
+def test_places_are_kept_for_the_last_records() -> None:
     places, whole = VerdictPlaces(all_kept=False), VerdictPlaces(all_kept=True)
     size = 1_024
     batches = 2 * RECORDS_MAX // size
@@ -140,7 +140,7 @@ def test_places_are_of_the_last_records() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("all_kept", [False, True])
-def test_an_event_stands_where_its_dot_was_read_first(size: int, all_kept: bool) -> None:
+def test_place_of_an_event_is_where_its_dot_was_first_read(size: int, all_kept: bool) -> None:
     places = VerdictPlaces(all_kept=all_kept)
     event = library.Event("n", "a", {"n": 1})
     again = library.Event("n", "a", {"n": 1}, data={"after": "a restart"})

@@ -1,4 +1,4 @@
-"""`ketal view`: the files that it writes, and its exit codes."""
+"""`ketal view`: its output files and exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.conftest import CONFLICT, Ketal, Write, event
 LOG = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
 
 
-def test_the_page_is_beside_and_its_name_is_printed(
+def test_page_is_written_beside_the_log_and_its_name_printed(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     result = ketal("view", write("run.jsonl", LOG))
@@ -23,7 +23,7 @@ def test_the_page_is_beside_and_its_name_is_printed(
     assert "<title>run.jsonl</title>" in (tmp_path / "run.jsonl.html").read_text()
 
 
-def test_the_name_of_a_file_or_an_option_says_the_form(
+def test_form_of_a_view_is_set_by_file_name_or_option(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     log, pattern = write("run.jsonl", LOG), write("p.ketal", CONFLICT)
@@ -40,9 +40,7 @@ def test_the_name_of_a_file_or_an_option_says_the_form(
         assert (tmp_path / name).read_text().startswith(begins)
 
 
-def test_a_picture_in_a_form_that_is_not_drawn_is_refused(
-    ketal: Ketal, write: Write, tmp_path: Path
-) -> None:
+def test_unsupported_picture_form_is_refused(ketal: Ketal, write: Write, tmp_path: Path) -> None:
     log = write("run.jsonl", LOG)
     result = ketal("view", "--write", "x.PNG", log)
     assert result.code == 2
@@ -55,14 +53,14 @@ def test_a_picture_in_a_form_that_is_not_drawn_is_refused(
     assert ketal("view", "--write", "x.PNG", "--to", "svg", log).code == 0
 
 
-def test_a_view_is_written_in_the_form_of_the_name(tmp_path: Path) -> None:
+def test_view_is_written_in_the_form_of_the_file_name(tmp_path: Path) -> None:
     shown = view([Event(node="a", type="x", clock={"a": 1})])
     for name, text in (("x.svg", shown.to_svg()), ("x.log", shown.to_shiviz())):
         shown.write(tmp_path / name)
         assert (tmp_path / name).read_text() == text
 
 
-def test_what_shiviz_reads_is_judged_the_same(ketal: Ketal, write: Write) -> None:
+def test_log_written_for_shiviz_gives_the_same_verdicts(ketal: Ketal, write: Write) -> None:
     log, pattern = write("run.jsonl", LOG), write("p.ketal", CONFLICT)
     written = ketal("view", "--to", "shiviz", "--write", "-", log)
     assert written.lines[:2] == ['write\t{"key":"x"}', 'a {"a": 1}']
@@ -75,7 +73,7 @@ def test_what_shiviz_reads_is_judged_the_same(ketal: Ketal, write: Write) -> Non
     assert shown == ketal("run", pattern, log).lines
 
 
-def test_a_log_without_events_is_not_shown(ketal: Ketal, write: Write, tmp_path: Path) -> None:
+def test_log_without_events_is_not_shown(ketal: Ketal, write: Write, tmp_path: Path) -> None:
     result = ketal("view", write("run.jsonl", "nonsense\n"))
     assert (result.code, result.out) == (2, "")
     assert not (tmp_path / "run.jsonl.html").exists()
@@ -84,7 +82,7 @@ def test_a_log_without_events_is_not_shown(ketal: Ketal, write: Write, tmp_path:
     assert "1 record was rejected" in result.err
 
 
-def test_a_record_that_is_no_event_of_the_execution_is_named(ketal: Ketal, write: Write) -> None:
+def test_rejected_record_is_reported(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", event("a", "x", {"a": 2}) + event("a", "y", {"a": 2}))
     result = ketal("view", log)
     assert result.code == 0
@@ -93,7 +91,7 @@ def test_a_record_that_is_no_event_of_the_execution_is_named(ketal: Ketal, write
     )
 
 
-def test_what_clocks_do_not_decide_is_not_claimed(
+def test_view_does_not_order_pairs_that_inexact_clocks_leave_open(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     log = write(
@@ -116,9 +114,7 @@ def test_what_clocks_do_not_decide_is_not_claimed(
     assert '"undecided":"lamport"' in (tmp_path / "run.jsonl.html").read_text()
 
 
-def test_the_logs_of_one_run_are_compared_with_those_of_another(
-    ketal: Ketal, write: Write, tmp_path: Path
-) -> None:
+def test_logs_of_two_runs_are_compared(ketal: Ketal, write: Write, tmp_path: Path) -> None:
     for run in ("failed", "passed"):
         (tmp_path / run).mkdir()
         for node in "ab":
@@ -134,7 +130,7 @@ def test_the_logs_of_one_run_are_compared_with_those_of_another(
     ]
 
 
-def test_a_picture_that_cannot_be_drawn_leaves_what_was_there(
+def test_failed_picture_does_not_overwrite_the_old_file(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 1_002)))
@@ -144,7 +140,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_what_was_there(
     assert (tmp_path / "run.jsonl.svg").read_text() == "the picture of yesterday"
 
 
-def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
+def test_file_name_that_is_not_utf8(ketal: Ketal, write: Write) -> None:
     log, pattern = write("run\udcff.jsonl", LOG), write("p.ketal", CONFLICT)
     result = ketal("view", "--pattern", pattern, "--to", "perfetto", "--write", "-", log)
     events = json.loads(result.out)["traceEvents"]
@@ -153,7 +149,7 @@ def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
         assert ketal("view", "--pattern", pattern, "--to", form, "--write", "-", log).code == 0
 
 
-def test_the_log_is_not_written_over(ketal: Ketal, write: Write) -> None:
+def test_log_is_not_overwritten(ketal: Ketal, write: Write) -> None:
     log = write("run.html", LOG)
     result = ketal("view", "--format", "jsonl", "--write", "run.html", log)
     assert result.code == 2

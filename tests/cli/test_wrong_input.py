@@ -1,4 +1,4 @@
-"""Wrong input: a clear message, nothing lost, and a summary that adds up."""
+"""Wrong input: a clear message, no lost record, and a summary that adds up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.conftest import CONFLICT, PHASES, RUN, CommandResult, Ketal, Writ
 
 BIG = 10**30
 AHEAD = '{"a": 1, "b": 1}'
-"""A clock that knows of an event which knows of its own."""
+"""A clock in a cycle: it has an event whose clock has this event."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ NAMES = [name for name, _, _ in WRONG]
 
 @pytest.mark.parametrize(("name", "line", "reason"), WRONG, ids=NAMES)
 @pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
-def test_a_wrong_record_is_rejected_with_its_place(
+def test_wrong_record_is_rejected_with_its_place(
     ketal: Ketal, write: Write, name: str, line: str | bytes, reason: str, live: bool
 ) -> None:
     raw = line.encode() if isinstance(line, str) else line
@@ -76,7 +76,7 @@ def test_a_wrong_record_is_rejected_with_its_place(
 
 
 @pytest.mark.parametrize(("name", "line", "reason"), WRONG, ids=NAMES)
-def test_a_log_of_wrong_records_cannot_run(
+def test_log_of_wrong_records_only_is_an_error(
     ketal: Ketal, name: str, line: str | bytes, reason: str
 ) -> None:
     raw = line.encode() if isinstance(line, str) else line
@@ -97,7 +97,7 @@ def test_a_log_of_wrong_records_cannot_run(
 
 @pytest.mark.parametrize("text", ["", "\n", "  \n\n", "\ufeff"])
 @pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
-def test_an_empty_log_cannot_run(ketal: Ketal, write: Write, text: str, live: bool) -> None:
+def test_empty_log_is_an_error(ketal: Ketal, write: Write, text: str, live: bool) -> None:
     write("empty.jsonl", text)
     result = ketal("run", "conflict.ketal", "empty.jsonl", "--output", "json", *["--live"] * live)
     assert result.code == 2
@@ -105,17 +105,17 @@ def test_an_empty_log_cannot_run(ketal: Ketal, write: Write, text: str, live: bo
     assert adds_up(result)["read"] == 0
 
 
-def test_a_log_of_control_events_holds_no_event(ketal: Ketal) -> None:
+def test_log_of_control_events_only_is_an_error(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal", "-", stdin='{"type": "ketal.end"}\n')
     assert (result.code, result.err) == (2, "ketal: no event was read: there is none in <stdin>\n")
 
 
 @pytest.mark.parametrize("pattern", ["conflict.ketal", "phases.ketal"])
 @pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
-def test_the_same_dot_with_other_content(
+def test_second_event_of_a_dot_with_other_content_is_rejected(
     ketal: Ketal, write: Write, pattern: str, live: bool
 ) -> None:
-    # At counter 1 it would be another run of the node, and no contradiction.
+    # At counter 1 it would be a restart of the node instead of a contradiction.
     write("log.jsonl", RUN + RUN + event("b", "read", {"a": 1, "b": 2}))
     result = ketal("run", pattern, "log.jsonl", "--output", "json", *["--live"] * live)
     (rejected,) = [verdict for verdict in result.objects if verdict.get("verdict") == "rejected"]
@@ -125,7 +125,7 @@ def test_the_same_dot_with_other_content(
     assert (counts["read"], counts["duplicates"], counts["rejected"]) == (7, 3, 1)
 
 
-def test_a_regex_that_matches_nothing(ketal: Ketal, write: Write) -> None:
+def test_regex_that_matches_nothing_is_reported(ketal: Ketal, write: Write) -> None:
     write("trace.log", "one a 1\ntwo b 1\n")
     regex = r"(?<event>\w+) on (?<host>\S+) (?<clock>{.*})"
     result = ketal("run", "conflict.ketal", "trace.log", "--regex", regex, "--output", "json")
@@ -135,7 +135,7 @@ def test_a_regex_that_matches_nothing(ketal: Ketal, write: Write) -> None:
     assert "trace.log:1" in result.err
 
 
-def test_a_regex_that_matches_some(ketal: Ketal, write: Write) -> None:
+def test_text_that_the_regex_does_not_match_is_rejected(ketal: Ketal, write: Write) -> None:
     write("trace.log", 'write a {"a":1}\nrubbish\nwrite b {"b":1}\n')
     regex = r"(?<event>\w+) (?<host>\S+) (?<clock>{.*})"
     result = ketal("run", "conflict.ketal", "trace.log", "--regex", regex, "--output", "json")
@@ -145,7 +145,7 @@ def test_a_regex_that_matches_some(ketal: Ketal, write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("regex", "message"),
+    ("regex", "reason"),
     [
         ("(?<event>.*", "missing ) at column 1: `(?<event>.*`"),
         ("(a)(?<host>b))x", "unexpected ) at column 14: `)x`"),
@@ -160,16 +160,16 @@ def test_a_regex_that_matches_some(ketal: Ketal, write: Write) -> None:
     ],
 )
 @pytest.mark.parametrize("option", ["regex", "delimiter"])
-def test_a_wrong_expression_is_shown_as_it_was_written(
-    ketal: Ketal, option: str, regex: str, message: str
+def test_invalid_regex_is_reported_as_written(
+    ketal: Ketal, option: str, regex: str, reason: str
 ) -> None:
     words = ("run", "conflict.ketal", "-", "--format", "shiviz", f"--{option}={regex}")
     wrong = ketal(*words)
     assert wrong.code == 2
-    assert wrong.err == f"ketal: {option} is no regular expression of RE2: {message}\n"
+    assert wrong.err == f"ketal: {option} is no regular expression of RE2: {reason}\n"
 
 
-def test_nodes_for_clocks_that_name_their_nodes(ketal: Ketal) -> None:
+def test_nodes_option_with_clocks_that_name_their_nodes_is_refused(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", stdin=RUN)
     assert result.code == 2
     assert (
@@ -178,7 +178,9 @@ def test_nodes_for_clocks_that_name_their_nodes(ketal: Ketal) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.gz", "run.jsonl.gz", "run.zst"])
-def test_a_packed_file_that_is_none(ketal: Ketal, write: Write, name: str) -> None:
+def test_file_with_the_name_of_a_packed_one_is_reported(
+    ketal: Ketal, write: Write, name: str
+) -> None:
     write(name, bytes(range(256)) * 9)
     result = ketal("run", "conflict.ketal", name)
     assert result.code == 2
@@ -204,7 +206,7 @@ NO_TEXT: list[tuple[str, bytes, str]] = [
 
 @pytest.mark.parametrize(("name", "raw", "found"), NO_TEXT, ids=[name for name, _, _ in NO_TEXT])
 @pytest.mark.parametrize("command", [["run", "conflict.ketal"], ["audit"], ["cuts"]])
-def test_no_field_is_looked_for_in_what_is_no_text(
+def test_log_that_is_no_utf8_text_gets_no_hint_about_fields(
     ketal: Ketal, write: Write, name: str, raw: bytes, found: str, command: list[str]
 ) -> None:
     result = ketal(*command, write(name, raw))
@@ -213,7 +215,7 @@ def test_no_field_is_looked_for_in_what_is_no_text(
     assert "hint: --field" not in result.err
 
 
-def test_a_cycle_of_clocks_is_not_silent(ketal: Ketal, write: Write) -> None:
+def test_cycle_of_clocks_is_counted(ketal: Ketal, write: Write) -> None:
     write("log.jsonl", RUN.replace('{"b": 1}', '{"a": 1, "b": 1}').replace('{"a": 1}', AHEAD))
     result = ketal("run", "conflict.ketal", "log.jsonl")
     assert result.code == 0
@@ -229,7 +231,7 @@ def test_events_without_the_key_are_counted(ketal: Ketal) -> None:
     assert result.lines[-1] == "Conflict: not judged: 3 events without the key of `partition by`"
 
 
-def test_a_pattern_that_is_no_text(ketal: Ketal, write: Write) -> None:
+def test_pattern_file_that_is_no_text_is_reported(ketal: Ketal, write: Write) -> None:
     write("run.jsonl", RUN)
     bad = b"# one\npattern \xff {"
     write("bad.ketal", bad)
@@ -248,7 +250,9 @@ def test_a_pattern_that_is_no_text(ketal: Ketal, write: Write) -> None:
     "encoding",
     ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"],
 )
-def test_a_pattern_in_another_encoding(ketal: Ketal, write: Write, encoding: str) -> None:
+def test_pattern_file_in_another_encoding_is_reported(
+    ketal: Ketal, write: Write, encoding: str
+) -> None:
     raw = CONFLICT.encode(encoding)
     write("run.jsonl", RUN)
     write("wide.ketal", raw)
@@ -266,8 +270,8 @@ def test_a_pattern_in_another_encoding(ketal: Ketal, write: Write, encoding: str
         )
 
 
-def test_a_name_that_is_empty_is_named(ketal: Ketal, write: Write) -> None:
-    """As of a variable of the shell that is not set; it would be the current folder."""
+def test_empty_file_name_is_reported(ketal: Ketal, write: Write) -> None:
+    """As from an unset shell variable; the name would mean the current folder."""
     log = write("run.jsonl", RUN)
     assert ketal("run", "", log).err == "ketal: the name of the pattern file is empty\n"
     assert ketal("audit", log, "").err == "ketal: the name of a log is empty\n"
@@ -283,7 +287,7 @@ def test_a_name_that_is_empty_is_named(ketal: Ketal, write: Write) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["run", "explain"])
-def test_a_pattern_and_a_log_that_are_swapped(
+def test_swapped_pattern_and_log_are_reported(
     ketal: Ketal, write: Write, command: str, words: list[str], right: str
 ) -> None:
     write("run.jsonl", RUN)
@@ -300,7 +304,7 @@ def test_a_pattern_and_a_log_that_are_swapped(
 
 
 @pytest.mark.parametrize("command", ["run", "explain", "stats", "audit", "view"])
-def test_a_pattern_file_that_is_given_as_a_log(ketal: Ketal, write: Write, command: str) -> None:
+def test_pattern_file_given_as_a_log_is_reported(ketal: Ketal, write: Write, command: str) -> None:
     log = write("run.jsonl", RUN)
     pattern = ["conflict.ketal"] * (command in ("run", "explain"))
     for logs in (["phases.ketal"], [log, "conflict.ketal", "phases.ketal"]):
@@ -312,7 +316,7 @@ def test_a_pattern_file_that_is_given_as_a_log(ketal: Ketal, write: Write, comma
     assert absent.err == "ketal: nowhere.ketal: no such file or directory\n"
 
 
-def test_two_logs_are_not_called_swapped(ketal: Ketal, write: Write) -> None:
+def test_two_logs_are_not_reported_as_swapped(ketal: Ketal, write: Write) -> None:
     write("run.jsonl", RUN)
     os.mkfifo("pipe.ketal")  # nobody writes to it
     for words in (["run.jsonl", "run.jsonl"], ["run.jsonl", "-"], ["run.jsonl", "pipe.ketal"]):
@@ -323,7 +327,7 @@ def test_two_logs_are_not_called_swapped(ketal: Ketal, write: Write) -> None:
         )
 
 
-def test_a_broken_pattern_is_not_called_swapped(ketal: Ketal, write: Write) -> None:
+def test_broken_pattern_is_not_reported_as_swapped(ketal: Ketal, write: Write) -> None:
     write("broken.ketal", CONFLICT.replace("find", "fnd"))
     result = ketal("run", "broken.ketal", "conflict.ketal")
     assert result.code == 2
@@ -331,7 +335,7 @@ def test_a_broken_pattern_is_not_called_swapped(ketal: Ketal, write: Write) -> N
     assert "swapped" not in result.err
 
 
-def test_a_log_without_clocks_leads_to_rebuild(ketal: Ketal, write: Write) -> None:
+def test_log_without_clocks_gets_a_hint_about_rebuild(ketal: Ketal, write: Write) -> None:
     write(
         "plain.jsonl",
         '{"node": "a", "type": "write", "key": "x", "msg": 1}\n'
@@ -404,7 +408,7 @@ def test_traces_are_recognised(ketal: Ketal, write: Write, kind: str, name: str)
     assert ketal("audit", "--format", form, name, stdin=raw).lines[0] == "2 events of 1 node"
 
 
-def test_what_only_looks_like_a_trace_is_a_log(ketal: Ketal, write: Write) -> None:
+def test_log_that_resembles_a_trace_is_read_as_a_log(ketal: Ketal, write: Write) -> None:
     write("spans.jsonl", json.dumps(SPAN | {"vc": {"shop": 1}}) + "\n")
     fields = ["node=localEndpoint.serviceName", "type=name", "clock=vc"]
     words = [word for field in fields for word in ("--field", field)]
@@ -423,6 +427,8 @@ def test_what_only_looks_like_a_trace_is_a_log(ketal: Ketal, write: Write) -> No
         ('event E = type == "write"; A = E && node == type; find any A;', "is a `A`"),
     ],
 )
-def test_none_of_one_event_is_singular(ketal: Ketal, write: Write, pattern: str, none: str) -> None:
+def test_message_about_a_single_event_is_in_the_singular(
+    ketal: Ketal, write: Write, pattern: str, none: str
+) -> None:
     write("p.ketal", f"pattern P {{ {pattern} }}")
     assert f"0 of 1 event {none}" in ketal("run", "p.ketal", "-", stdin=clock('{"a": 1}')).out

@@ -169,7 +169,7 @@ def test_lemma_5_1(history: InstanceHistory) -> None:
                 assert not SCHEME.precedes(a, b)
 
 
-def test_lemma_5_1_without_virtual_events_fails_for_an_instance_that_has_no_other() -> None:
+def test_lemma_5_1_needs_the_virtual_event_of_an_instance_without_others() -> None:
     """The root is duplicated and its halves are combined, without other events in between."""
     stamps = TWO_COMBINED_AT_ONCE.stamps()
     duplication, combination = (0, 1), (3, 1)
@@ -180,7 +180,7 @@ def test_lemma_5_1_without_virtual_events_fails_for_an_instance_that_has_no_othe
 
 @examples(40, 200)
 @given(history=instance_histories())
-def test_lemma_5_1_without_virtual_events_where_every_instance_has_an_event(
+def test_lemma_5_1_without_virtual_events_if_every_instance_has_an_event(
     history: InstanceHistory,
 ) -> None:
     """Virtual events are only needed for instances that are combined before any event."""
@@ -200,7 +200,7 @@ def test_lemma_5_1_without_virtual_events_where_every_instance_has_an_event(
 
 @examples(40, 200)
 @given(history=instance_histories())
-def test_an_instance_has_an_identifier_of_its_own_which_is_combined_once(
+def test_identifiers_of_instances_are_unique_and_combined_once(
     history: InstanceHistory,
 ) -> None:
     stamps = history.stamps()
@@ -211,7 +211,7 @@ def test_an_instance_has_an_identifier_of_its_own_which_is_combined_once(
 
 @examples(40, 200)
 @given(history=instance_histories())
-def test_the_ancestors_are_the_least_solution_of_their_equation(history: InstanceHistory) -> None:
+def test_ancestors_are_the_least_solution_of_their_equation(history: InstanceHistory) -> None:
     """The least solution is computed by iterating the equation from empty sets."""
     for stamp in history.stamps().values():
         eq = {a: b for pair in stamp.combined for a, b in (pair, pair[::-1])}
@@ -230,7 +230,7 @@ def test_the_ancestors_are_the_least_solution_of_their_equation(history: Instanc
 
 @examples(40, 200)
 @given(history=instance_histories())
-def test_a_search_in_the_pairs_finds_the_ancestors(history: InstanceHistory) -> None:
+def test_search_in_the_pairs_finds_the_ancestors(history: InstanceHistory) -> None:
     """The search may ignore continued identifiers, which are segments of other identifiers."""
     stamps = history.stamps().values()
     names = {stamp.identifier for stamp in stamps}
@@ -244,7 +244,7 @@ def test_a_search_in_the_pairs_finds_the_ancestors(history: InstanceHistory) -> 
 
 @examples(40, 200)
 @given(history=instance_histories())
-def test_a_stamp_is_read_with_its_pairs_in_any_order(history: InstanceHistory) -> None:
+def test_stamp_is_read_with_its_pairs_in_any_order(history: InstanceHistory) -> None:
     for stamp in history.stamps().values():
         if stamp.index:
             identifier, index, pairs = SCHEME.written(stamp)
@@ -252,17 +252,17 @@ def test_a_stamp_is_read_with_its_pairs_in_any_order(history: InstanceHistory) -
             assert SCHEME.read([identifier, index, turned], "n") == stamp
 
 
-def test_the_first_instance_holds_a_virtual_event() -> None:
+def test_first_instance_has_a_virtual_event() -> None:
     assert AutonomousStamp("0", 0, ()) == ROOT
     assert ancestors(ROOT) == {"0"}
 
 
-def test_an_internal_event_increments_the_index() -> None:
+def test_internal_event_increments_the_index() -> None:
     assert internal(internal(ROOT)) == AutonomousStamp("0", 2)
     assert SCHEME.precedes(internal(ROOT), internal(internal(ROOT)))
 
 
-def test_a_duplication_is_the_last_event_of_its_instance() -> None:
+def test_duplication_is_the_last_event_of_its_instance() -> None:
     both = combine(*duplicate(ROOT)[1:])
     last, k, l = duplicate(both)  # noqa: E741  # the paper's names
     pairs = (("01", "00"),)
@@ -270,19 +270,19 @@ def test_a_duplication_is_the_last_event_of_its_instance() -> None:
     assert (k, l) == (AutonomousStamp("00c0", 0, pairs), AutonomousStamp("00c1", 0, pairs))
 
 
-def test_a_combination_is_the_first_event_of_its_instance() -> None:
+def test_combination_is_the_first_event_of_its_instance() -> None:
     _, m, n = duplicate(ROOT)
     assert combine(internal(m), n) == AutonomousStamp("00c", 1, (("01", "00"),))
     assert combine(n, m) == AutonomousStamp("01c", 1, (("00", "01"),))
     assert ancestors(combine(n, m)) == {"0", "00", "01", "01c"}
 
 
-def test_the_pairs_of_both_are_inherited_once() -> None:
+def test_combination_inherits_common_pairs_once() -> None:
     _, a, b = duplicate(combine(*duplicate(ROOT)[1:]))
     assert combine(a, b).combined == (("00c1", "00c0"), ("01", "00"))
 
 
-def test_an_instance_that_has_ended_is_not_combined() -> None:
+def test_ended_instance_cannot_be_combined() -> None:
     _, m, n = duplicate(ROOT)
     for pair in ((m, m), (m, ROOT), (ROOT, m), (combine(m, n), n), (n, combine(m, n))):
         with pytest.raises(ValueError, match="ended"):
@@ -324,7 +324,7 @@ def test_figure_3_two_bifurcations_and_one_combination() -> None:
     assert SCHEME.text(combine(right, left_right)) == "01◇{1} 01/001"
 
 
-def test_processes_are_made_of_one_root() -> None:
+def test_processes_are_duplicated_from_one_root() -> None:
     replicas = SCHEME.replicas(list("abcde"))
     names = {node: replica.identifier for node, replica in replicas.items()}
     assert names == {"a": "0000", "b": "0001", "c": "001", "d": "010", "e": "011"}
@@ -332,7 +332,7 @@ def test_processes_are_made_of_one_root() -> None:
     assert SCHEME.replicas([]) == {}
 
 
-def test_an_event_that_sends_is_the_duplication_into_process_and_messages() -> None:
+def test_send_event_is_a_duplication_into_process_and_messages() -> None:
     replica, stamp = SCHEME.event(ROOT)
     assert stamp == duplicate(ROOT)[0]
     replica, to_b = SCHEME.header(replica, stamp, "b")
@@ -345,7 +345,7 @@ def test_an_event_that_sends_is_the_duplication_into_process_and_messages() -> N
         assert SCHEME.compare(message, following) is StampOrder.CONCURRENT
 
 
-def test_an_event_that_receives_is_the_last_of_its_combinations() -> None:
+def test_receive_event_is_the_last_of_its_combinations() -> None:
     a, b, c = SCHEME.replicas(list("abc")).values()
     a, sent_a = SCHEME.event(a)
     a, from_a = SCHEME.header(a, sent_a, "c")
@@ -367,7 +367,7 @@ def test_the_shorter_identifier_is_continued() -> None:
     assert a == AutonomousStamp("011c", 1, (("00000", "011"),))
 
 
-def test_a_message_that_is_received_again_adds_nothing() -> None:
+def test_message_received_again_adds_nothing() -> None:
     a, b = SCHEME.replicas(list("ab")).values()
     a, stamp = SCHEME.event(a)
     a, message = SCHEME.header(a, stamp, "b")

@@ -26,7 +26,7 @@ VECTORS = VectorClocks()
 
 
 @given(run=sample_runs())
-def test_a_stream_of_clocks_is_read_back_from_its_differences(run: SampleRun) -> None:
+def test_clocks_are_restored_from_their_differences(run: SampleRun) -> None:
     of_node: dict[str, list[dict[str, int]]] = {}
     for node, clock in run.clocks():
         of_node.setdefault(node, []).append(clock)
@@ -37,7 +37,7 @@ def test_a_stream_of_clocks_is_read_back_from_its_differences(run: SampleRun) ->
 
 
 @given(run=sample_runs())
-def test_a_delta_has_what_changed_and_no_more(run: SampleRun) -> None:
+def test_delta_has_exactly_the_changed_entries(run: SampleRun) -> None:
     last: dict[str, dict[str, int]] = {}
     stamps = SCHEME.stamped(run.happenings())
     for stamp, (node, clock) in zip(stamps, run.clocks(), strict=True):
@@ -48,14 +48,14 @@ def test_a_delta_has_what_changed_and_no_more(run: SampleRun) -> None:
 
 
 @given(run=sample_runs())
-def test_a_delta_is_never_longer_than_the_clock(run: SampleRun) -> None:
+def test_delta_is_never_longer_than_the_clock(run: SampleRun) -> None:
     for delta, vector in zip(
         SCHEME.stamped(run.happenings()), VECTORS.stamped(run.happenings()), strict=True
     ):
         assert len(SCHEME.encode(delta)) <= len(VECTORS.encode(vector))
 
 
-def test_a_delta_does_not_grow_with_the_nodes() -> None:
+def test_delta_does_not_grow_with_the_number_of_nodes() -> None:
     """Two of many nodes communicate: only their first deltas have entries of the other nodes."""
     sizes: dict[int, list[int]] = {}
     for nodes in (8, 64):
@@ -70,7 +70,7 @@ def test_a_delta_does_not_grow_with_the_nodes() -> None:
     assert sizes[64][1] > 20 * sizes[64][0]
 
 
-def test_a_missing_delta_is_an_error_that_names_it() -> None:
+def test_missing_delta_is_named_in_the_error() -> None:
     first, second, third = SCHEME.stamped(SampleRun([*"aaa"], [(), (), ()]).happenings())
     reason = "the delta stamp of event 3 of 'a' builds on that of event 2, which is missing"
     with pytest.raises(EventError, match=reason):
@@ -78,7 +78,7 @@ def test_a_missing_delta_is_an_error_that_names_it() -> None:
     assert SCHEME.order([third, first, second])(first, third)
 
 
-def test_a_duplicate_is_one_event_and_a_contradiction_is_an_error() -> None:
+def test_duplicate_stamp_is_accepted_and_contradiction_is_an_error() -> None:
     stamp, other = DeltaStamp("a", {"a": 1}), DeltaStamp("a", {"a": 1, "b": 2})
     assert not SCHEME.order([stamp, stamp])(stamp, stamp)
     with pytest.raises(EventError, match="two events are event 1 of 'a'; their stamps differ"):
@@ -139,7 +139,9 @@ class ChannelRun:
 
 
 @given(data=st.data())
-def test_messages_that_carry_changes_give_the_clocks_of_whole_vectors(data: st.DataObject) -> None:
+def test_messages_with_changes_only_give_the_same_clocks_as_whole_vectors(
+    data: st.DataObject,
+) -> None:
     """Singhal and Kshemkalyani's technique, over FIFO channels."""
     names = [f"n{number}" for number in range(data.draw(st.integers(2, 5)))]
     run = ChannelRun({name: DifferentialReplica(name) for name in names}, {n: {} for n in names})
@@ -158,10 +160,10 @@ def test_an_overtaking_message_carries_too_few_entries() -> None:
     a, early = a.event().send("b")
     assert early == {"a": 2}
     b = DifferentialReplica("b").event([early])
-    assert b.clock == {"a": 2, "b": 1}  # c's events, which a knew of, are missing
+    assert b.clock == {"a": 2, "b": 1}  # c's events, which a knew, are missing
 
 
-def test_a_message_with_nothing_new_carries_nothing() -> None:
+def test_message_without_changes_is_empty() -> None:
     a = DifferentialReplica("a").event()
     a, first = a.send("b")
     a, again = a.send("b")

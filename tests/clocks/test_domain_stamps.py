@@ -106,7 +106,7 @@ def race(path: tuple[str, ...]) -> list[Action]:
 # --- the protocol ------------------------------------------------------------------
 
 
-def test_a_message_is_stamped_for_the_domains_of_both_its_ends() -> None:
+def test_message_is_stamped_for_the_common_domains_of_its_ends() -> None:
     groups = domains(topology("p>q q>r p>r q>s s>q").edges)
     assert [sorted(d) for d in groups] == [["p", "q", "r"], ["q", "s"]]
     q, message = send(new_process("q", groups), "s", 0)
@@ -115,7 +115,7 @@ def test_a_message_is_stamped_for_the_domains_of_both_its_ends() -> None:
     assert q.sent[frozenset("pqr")] == {}
 
 
-def test_a_message_that_overtakes_is_held_back() -> None:
+def test_overtaking_message_is_held_back() -> None:
     groups = domains(topology("p>q q>r p>r").edges)
     p, slow = send(new_process("p", groups), "r", 0)
     p, news = send(p, "q", 1)
@@ -132,7 +132,7 @@ def test_a_message_that_overtakes_is_held_back() -> None:
     assert r.waiting == ()
 
 
-def test_a_relaxed_edge_carries_no_stamp_unless_its_ends_share_a_domain() -> None:
+def test_relaxed_edge_has_no_stamp_unless_its_ends_share_a_domain() -> None:
     groups = domains(topology("p>q~ q>r").edges)
     assert send(new_process("p", groups), "q", 0)[1].stamps == {}
     groups = domains(topology("p>q~ p>r r>q q>p").edges)
@@ -148,7 +148,7 @@ def test_overtaking_is_detected() -> None:
 # --- the theorem -------------------------------------------------------------------
 
 
-def test_the_theorem() -> None:
+def test_causal_delivery_within_domains_gives_global_causal_delivery() -> None:
     """Section 4.1: causal delivery in each domain implies it globally; all messages arrive."""
     overtaken = 0
 
@@ -166,7 +166,7 @@ def test_the_theorem() -> None:
 
 
 @given(chances())
-def test_domains_hold_back_what_one_global_matrix_clock_holds_back(rng: random.Random) -> None:
+def test_domains_hold_back_the_same_messages_as_a_global_matrix_clock(rng: random.Random) -> None:
     where = random_topology(rng, 6)
     actions = schedule(rng, ordered(where))
     assert (
@@ -236,11 +236,11 @@ def test_stamp_bytes(text: str, edge: tuple[str, str], expected: int) -> None:
     assert stamp_bytes(domains(topology(text).edges), *edge) == expected
 
 
-def test_a_matrix_clock_of_the_76_processes_of_section_2() -> None:
+def test_size_of_a_matrix_clock_of_the_76_processes_of_section_2() -> None:
     """The paper has no matrix, and one size: "k × 76²", where k is the bytes of an entry."""
     assert global_stamp_bytes(76) == 8 * 76**2 == 46_208
 
 
-def test_one_global_matrix_clock_is_one_domain() -> None:
+def test_global_matrix_clock_is_a_single_domain() -> None:
     where = topology("p>q q>r r>s")
     assert stamp_bytes(global_domain(where), "p", "q") == global_stamp_bytes(4) == 4**2 * 8

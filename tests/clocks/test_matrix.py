@@ -20,13 +20,13 @@ def _rows(run: SampleRun, number: int) -> dict[str, dict[str, int]]:
 
 
 @given(run=sample_runs(nodes_max=5, steps_max=30))
-def test_a_row_is_the_clock_of_the_last_event_of_its_node_that_is_known(run: SampleRun) -> None:
+def test_row_is_the_clock_of_the_last_known_event_of_its_node(run: SampleRun) -> None:
     for number, stamp in enumerate(SCHEME.stamped(run.happenings())):
         assert stamp.rows == _rows(run, number)
 
 
 @given(run=sample_runs(nodes_max=4, steps_max=30))
-def test_what_is_known_everywhere_is_in_the_past_of_a_known_event_of_every_node(
+def test_events_known_everywhere_are_in_the_past_of_an_event_of_every_node(
     run: SampleRun,
 ) -> None:
     """The next event of the node is not known everywhere, so nothing is kept too long."""
@@ -49,7 +49,7 @@ def test_what_is_known_everywhere_is_in_the_past_of_a_known_event_of_every_node(
 
 
 @given(run=sample_runs(nodes_max=5, steps_max=30))
-def test_what_is_known_everywhere_never_shrinks_in_a_node(run: SampleRun) -> None:
+def test_events_known_everywhere_never_shrink_on_a_node(run: SampleRun) -> None:
     nodes = sorted(set(run.nodes))
     last: dict[str, dict[str, int]] = {}
     for stamp in SCHEME.stamped(run.happenings()):
@@ -65,7 +65,7 @@ def test_a_node_without_an_event_knows_nothing() -> None:
     assert known_everywhere(stamp, ["a", "b"]) == {}
 
 
-def test_an_acknowledgement_is_what_makes_an_event_known_everywhere() -> None:
+def test_acknowledgement_makes_an_event_known_everywhere() -> None:
     """a sends to b, and b answers: then a knows that b knows the event, but b does not know it."""
     run = SampleRun([*"aba"], [(), (0,), (1,)])
     sent, received, answered = SCHEME.stamped(run.happenings())
@@ -100,7 +100,7 @@ def test_an_invalid_matrix_is_an_error(value: object, reason: str) -> None:
     assert reason in error.value.reason
 
 
-def test_bytes_grow_as_the_square_of_the_nodes() -> None:
+def test_size_grows_with_the_square_of_the_nodes() -> None:
     """If every node has received from every other node, a stamp has n rows of n entries."""
     sizes = {}
     for nodes in (4, 8, 16):

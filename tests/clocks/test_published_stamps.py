@@ -63,14 +63,14 @@ def test_figure_10_lamport_clocks() -> None:
     assert {n: s.entries[0] for n, s in _by_name("lamport").items()} == FIGURE_10
 
 
-def test_the_dotted_form_of_b2() -> None:
+def test_dotted_form_of_b2() -> None:
     b2 = _by_name("dvv")["b2"]
     assert b2 == DottedVector("b", 2, {"a": 2, "b": 1})
     a2, b3 = _by_name("dvv")["a2"], _by_name("dvv")["b3"]
     assert DottedClocks().precedes(a2, b3)
 
 
-def test_the_difference_of_two_vectors() -> None:
+def test_difference_of_two_vectors() -> None:
     """[2,3,3] - [2,3,2] = {c3}."""
     of = _by_name("history")
     without_c3 = of["b3"].dots | of["c2"].dots
@@ -109,7 +109,7 @@ def test_figures_8_and_9_dotted_version_vectors() -> None:
 
 
 # Almeida, Baquero and Fonte, "Interval Tree Clocks", section 5.1: the run with three replicas.
-def test_the_example_run_of_interval_tree_clocks() -> None:
+def test_example_run_of_interval_tree_clocks() -> None:
     a, b = fork(SEED)
     assert (literal(a), literal(b)) == ("((1, 0), 0)", "((0, 1), 0)")
     a, b = event(a), event(b)
@@ -143,12 +143,12 @@ def test_the_example_run_of_interval_tree_clocks() -> None:
         ((0, (0, 1, 0), 0), (0, 1, 3)),
     ],
 )
-def test_which_trees_of_events_are_less(less: Any, more: Any) -> None:
+def test_order_of_event_trees(less: Any, more: Any) -> None:
     assert leq(less, more)
     assert not leq(more, less)
 
 
-def test_an_anonymous_clock_registers_nothing_and_identities_do_not_overlap() -> None:
+def test_anonymous_clock_or_overlapping_identities_are_refused() -> None:
     a, b = fork(SEED)
     with pytest.raises(ValueError, match="anonymous"):
         event(peek(a))
@@ -174,7 +174,7 @@ def test_an_anonymous_clock_registers_nothing_and_identities_do_not_overlap() ->
         ),
     ],
 )
-def test_the_vectors_of_the_operators_paper(
+def test_vectors_of_the_operators_paper(
     nodes: str, causes: list[tuple[int, ...]], clocks: list[list[int]]
 ) -> None:
     scheme = scheme_named("vector")

@@ -214,7 +214,7 @@ def test_less_of_the_dvvset_suite() -> None:
         assert compare(one, other) == (pair in less)
 
 
-def test_the_first_dotted_version_vectors() -> None:
+def test_example_of_the_first_dotted_version_vectors() -> None:
     """Gonçalves, dottedvv, example_test: increments at a and b, merged and incremented at c."""
     a1, b1 = Version("a", 1, {}), Version("b", 1, {})
     a2 = Version("a", 2, a1.known)
@@ -290,7 +290,7 @@ def test_event_trees_are_read(text: str, tree: Events) -> None:
     assert _tree(text).events == tree
 
 
-def test_a_tree_of_too_many_levels_is_an_error() -> None:
+def test_tree_of_too_many_levels_is_an_error() -> None:
     def nested(levels: int) -> str:
         return "(1, 0, " * levels + "1" + ")" * levels
 
@@ -302,7 +302,7 @@ def test_a_tree_of_too_many_levels_is_an_error() -> None:
 # --- hybrid logical clocks ------------------------------------------------------------------
 
 
-def test_the_history_of_the_hybrid_clock_of_cockroachdb() -> None:
+def test_history_of_the_hybrid_clock_of_cockroachdb() -> None:
     """CockroachDB, hlc, TestHLCClock: time advances, jumps back, coincides, and catches up.
 
     A receive there reads the clock, updates it, and reads it again: two events here.
@@ -312,8 +312,8 @@ def test_the_history_of_the_hybrid_clock_of_cockroachdb() -> None:
         (6, None, (6, 0)),
         (10, (10, 5), (10, 6)),
         (7, None, (10, 7)),  # the physical clock has jumped back
-        (8, (10, 4), (10, 9)),  # the times coincide, and the own counter is the greater one
-        (10, (10, 99), (10, 100)),  # the times coincide, and the other counter is the greater one
+        (8, (10, 4), (10, 9)),  # the times coincide, and the own counter is greater
+        (10, (10, 99), (10, 100)),  # the times coincide, and the other counter is greater
         (11, (10, 31), (11, 1)),  # the physical clock has caught up
         (11, None, (11, 2)),
     ]
@@ -328,7 +328,7 @@ def test_the_history_of_the_hybrid_clock_of_cockroachdb() -> None:
         assert (stamp.time_us, stamp.counter) == expected
 
 
-def test_a_hybrid_clock_follows_physical_time_as_that_of_cockroachdb() -> None:
+def test_hybrid_clock_follows_physical_time_like_that_of_cockroachdb() -> None:
     """CockroachDB, hlc, TestHLCLess: a tick of physical time, then two reads within it."""
     scheme = HybridClocks()
     replica = scheme.replicas(["n"])["n"]

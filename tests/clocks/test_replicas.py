@@ -21,7 +21,7 @@ FORKING = [name for name in SCHEMES if isinstance(scheme_named(name), ForkingSch
 @pytest.mark.parametrize("name", FORKING)
 @examples(50, 300)
 @given(data=st.data())
-def test_events_of_replicas_that_fork_and_join_are_ordered_as_causal_histories(
+def test_forking_and_joining_replicas_are_ordered_as_causal_histories(
     name: str, data: st.DataObject
 ) -> None:
     scheme = scheme_named(name)
@@ -56,12 +56,14 @@ def test_events_of_replicas_that_fork_and_join_are_ordered_as_causal_histories(
                 assert scheme.compare(a, b) is (StampOrder.BEFORE if one in others else after)
 
 
-def test_the_schemes_that_fork() -> None:
+def test_schemes_that_can_fork() -> None:
     assert FORKING == ["itc", "stamps"]
 
 
 @given(data=st.data())
-def test_interval_tree_clocks_of_replicas_that_come_and_go(data: st.DataObject) -> None:
+def test_interval_tree_clocks_of_changing_replicas_equal_causal_histories(
+    data: st.DataObject,
+) -> None:
     """They order replicas as causal histories do: Almeida et al., section 3."""
     replicas: list[tuple[IntervalTreeClock, History]] = [(SEED, frozenset())]
     stamps: list[tuple[IntervalTreeClock, History]] = []
@@ -96,8 +98,8 @@ def test_interval_tree_clocks_of_replicas_that_come_and_go(data: st.DataObject) 
 
 
 @given(data=st.data())
-def test_a_store_keeps_the_siblings_that_histories_keep(data: st.DataObject) -> None:
-    """Dotted version vectors lose no update and make no false conflict."""
+def test_store_keeps_the_siblings_of_causal_histories(data: st.DataObject) -> None:
+    """Dotted version vectors lose no update and report no false conflict."""
     servers = [StoreReplica(name) for name in "stu"]
     expected: list[dict[int, History]] = [{} for _ in servers]  # sibling → its history
     reads: list[tuple[dict[str, int], History]] = [({}, frozenset())]

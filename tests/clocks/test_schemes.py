@@ -38,7 +38,7 @@ def test_an_exact_scheme_decides_every_pair(name: str, run: SampleRun) -> None:
 @pytest.mark.parametrize("scheme", [*map(scheme_named, INEXACT), PlausibleClocks(2)])
 @examples(40, 300)
 @given(run=sample_runs())
-def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleRun) -> None:
+def test_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleRun) -> None:
     for truth, answer in count_answers(scheme, run.happenings(), run.pasts()):
         assert answer in (truth, StampOrder.UNKNOWN)
 
@@ -46,7 +46,7 @@ def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleR
 @pytest.mark.parametrize("name", INEXACT)
 @examples(40, 300)
 @given(run=sample_runs())
-def test_an_inexact_scheme_orders_what_happened_before(name: str, run: SampleRun) -> None:
+def test_inexact_scheme_orders_every_happened_before_pair(name: str, run: SampleRun) -> None:
     scheme, pasts = scheme_named(name), run.pasts()
     stamps = _stamps(scheme, run)
     order = scheme.order(stamps)
@@ -57,7 +57,7 @@ def test_an_inexact_scheme_orders_what_happened_before(name: str, run: SampleRun
 
 
 @given(run=sample_runs(nodes_max=4))
-def test_a_plausible_clock_with_an_entry_for_each_node_orders_no_concurrent_events(
+def test_plausible_clock_with_an_entry_per_node_is_exact(
     run: SampleRun,
 ) -> None:
     scheme, pasts = PlausibleClocks(4), run.pasts()
@@ -67,7 +67,7 @@ def test_a_plausible_clock_with_an_entry_for_each_node_orders_no_concurrent_even
             assert scheme.precedes(stamps[a], stamps[b]) == (a in pasts[b])
 
 
-def test_nodes_that_share_an_entry_are_ordered_falsely() -> None:
+def test_nodes_that_share_an_entry_have_false_orders() -> None:
     """ "Events that might occur concurrently in the left and right nodes will appear ordered." """
     run = SampleRun(["left", "middle", "right", "right"], [(), (), (), ()])
     scheme = PlausibleClocks(2)
@@ -81,7 +81,7 @@ def test_nodes_that_share_an_entry_are_ordered_falsely() -> None:
 
 @pytest.mark.parametrize("name", SCHEMES)
 @given(run=sample_runs(steps_max=20))
-def test_a_stamp_is_read_as_it_was_written(name: str, run: SampleRun) -> None:
+def test_stamp_is_read_back_as_written(name: str, run: SampleRun) -> None:
     scheme = scheme_named(name)
     for node, stamp in zip(run.nodes, _stamps(scheme, run), strict=True):
         assert scheme.read(scheme.written(stamp), node) == stamp
@@ -116,7 +116,7 @@ def _stamp_or_error(read: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("name", EXACT)
 @given(run=sample_runs(steps_max=30))
-def test_vector_clocks_are_made_of_the_stamps_of_an_exact_scheme(name: str, run: SampleRun) -> None:
+def test_exact_stamps_can_be_converted_to_vector_clocks(name: str, run: SampleRun) -> None:
     scheme = scheme_named(name)
     of_node: dict[str, list[Any]] = {}
     for node, stamp in zip(run.nodes, _stamps(scheme, run), strict=True):
@@ -128,7 +128,7 @@ def test_vector_clocks_are_made_of_the_stamps_of_an_exact_scheme(name: str, run:
 
 
 @given(run=sample_runs(), data=st.data())
-def test_the_causes_of_an_excerpt_keep_its_order(run: SampleRun, data: st.DataObject) -> None:
+def test_direct_causes_of_an_excerpt_keep_its_order(run: SampleRun, data: st.DataObject) -> None:
     clocks, pasts = run.clocks(), run.pasts()
     chosen = [number for number in range(len(clocks)) if data.draw(st.booleans())]
     causes = direct_causes([clocks[number] for number in chosen])
@@ -138,7 +138,7 @@ def test_the_causes_of_an_excerpt_keep_its_order(run: SampleRun, data: st.DataOb
 
 
 @given(run=sample_runs())
-def test_a_hybrid_clock_is_no_further_from_physical_time_than_the_nodes_are(
+def test_hybrid_clock_is_the_largest_known_physical_time(
     run: SampleRun,
 ) -> None:
     """Kulkarni et al., Theorem 2 and Corollary 1: l is the greatest known physical time."""

@@ -177,7 +177,7 @@ def _relations(scheme: Scheme[Any], mobile: MobileRun) -> list[StampOrder]:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_definition_iv_1_as_printed_logs_two_executions_alike_that_are_ordered_differently(
+def test_definition_iv_1_as_printed_gives_equal_logs_for_different_orders(
     pair: str,
 ) -> None:
     one, other = PAIRS[pair]
@@ -209,7 +209,7 @@ def test_bits_without_labels_distinguish_executions_within_a_station(
 
 
 @given(mobile=settled_runs())
-def test_a_receive_that_brings_its_station_something_new_names_its_send_by_the_clocks(
+def test_receive_with_a_new_entry_identifies_its_send_by_the_clocks(
     mobile: MobileRun,
 ) -> None:
     """Definition IV.1 as printed decides in this case: the send is the greatest new event."""

@@ -116,7 +116,7 @@ def test_one_clock_per_station_contradicts_no_pair(mobile: MobileRun) -> None:
 
 
 @given(mobile=mobile_runs())
-def test_one_clock_per_station_is_the_vector_clock_of_stations_as_nodes(mobile: MobileRun) -> None:
+def test_clock_per_station_equals_the_vector_clock_of_stations(mobile: MobileRun) -> None:
     """It orders events as their stations' sequences do, if each handoff is a message."""
     stations = [station for station, _ in mobile.labels()]
     clocks = [clock for _, clock in SampleRun(stations, mobile.links()).clocks()]
@@ -143,7 +143,7 @@ def test_false_orders_of_one_clock_per_station_are_counted() -> None:
 
 @pytest.mark.parametrize("name", EXACT)
 @given(mobile=mobile_runs(steps_max=30))
-def test_vector_clocks_of_hosts_are_made_of_the_stamps_of_stations(
+def test_station_stamps_can_be_converted_to_vector_clocks_of_hosts(
     name: str, mobile: MobileRun
 ) -> None:
     scheme = scheme_named(name)
@@ -158,7 +158,7 @@ def test_vector_clocks_of_hosts_are_made_of_the_stamps_of_stations(
 
 
 @given(mobile=mobile_runs())
-def test_dependency_sequences_are_causal_histories_by_stations(mobile: MobileRun) -> None:
+def test_dependency_sequences_are_causal_histories_by_station(mobile: MobileRun) -> None:
     """Definition III.1: C(e) is e with its past, and C(e)[i] the events of C(e) at station i."""
     labels, pasts = mobile.labels(), mobile.run.pasts()
     for number, stamp in enumerate(DependencyClocks().stamped(mobile.happenings())):
@@ -180,7 +180,7 @@ def test_interleaving_clocks_name_the_links_of_the_execution(mobile: MobileRun) 
 
 
 @given(mobile=mobile_runs())
-def test_the_bits_of_hierarchical_clocks_are_the_past_along_links_within_the_station(
+def test_hierarchical_bits_are_the_past_within_the_station(
     mobile: MobileRun,
 ) -> None:
     labels = mobile.labels()
@@ -208,7 +208,7 @@ def test_hierarchical_and_interleaving_clocks_have_the_clock_of_the_station(
 
 @pytest.mark.parametrize("name", ALL)
 @given(mobile=mobile_runs(steps_max=20))
-def test_a_stamp_of_a_station_is_read_as_it_was_written(name: str, mobile: MobileRun) -> None:
+def test_station_stamp_is_read_back_as_written(name: str, mobile: MobileRun) -> None:
     scheme = scheme_named(name)
     for node, stamp in zip(mobile.run.nodes, scheme.stamped(mobile.happenings()), strict=True):
         assert scheme.read(scheme.written(stamp), node) == stamp
@@ -216,7 +216,7 @@ def test_a_stamp_of_a_station_is_read_as_it_was_written(name: str, mobile: Mobil
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_host_without_a_station_is_a_station_of_its_own(name: str) -> None:
+def test_host_without_a_station_is_its_own_station(name: str) -> None:
     scheme = scheme_named(name)
     none, own = (
         fixed_run(("A", station, ()), ("B", "s1", (0,)), ("A", station, (1,)))
@@ -225,7 +225,7 @@ def test_a_host_without_a_station_is_a_station_of_its_own(name: str) -> None:
     assert scheme.stamped(none.happenings()) == scheme.stamped(own.happenings())
 
 
-def test_a_handoff_gives_the_new_station_what_it_needs() -> None:
+def test_handoff_transfers_the_clock_to_the_new_station() -> None:
     """A moves from s1 to s2 and back; B stays at s2, and sends nothing to A."""
     events = fixed_run(
         ("A", "s1", ()), ("B", "s2", ()), ("A", "s2", ()), ("A", "s1", ())
@@ -266,7 +266,7 @@ LOG = fixed_run(("A", "s1", ()), ("B", "s1", ()), ("C", "s2", (0,)), ("C", "s2",
 
 
 @pytest.mark.parametrize("name", ["hierarchical", "interleaving"])
-def test_a_log_without_the_cause_of_an_event_is_an_error(name: str) -> None:
+def test_log_without_the_cause_of_an_event_is_an_error(name: str) -> None:
     scheme = scheme_named(name)
     first, *rest = scheme.stamped(LOG.happenings())
     cause = "a cause of event 1 of station 's2' is event 1 of station 's1', which is missing"
@@ -275,7 +275,7 @@ def test_a_log_without_the_cause_of_an_event_is_an_error(name: str) -> None:
     assert scheme.order([first, replace(first), *rest])(first, rest[1])
 
 
-def test_a_log_without_a_local_cause_is_an_error() -> None:
+def test_log_without_a_local_cause_is_an_error() -> None:
     scheme = HierarchicalClocks()
     *others, third, fourth = scheme.stamped(LOG.happenings())
     cause = "a cause of event 2 of station 's2' is event 1 of station 's2', which is missing"
@@ -285,14 +285,14 @@ def test_a_log_without_a_local_cause_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["hierarchical", "interleaving"])
-def test_two_events_of_one_label_are_an_error(name: str) -> None:
+def test_two_events_with_the_same_label_are_an_error(name: str) -> None:
     scheme = scheme_named(name)
     first, second, *_ = scheme.stamped(LOG.happenings())
     with pytest.raises(EventError, match="two events are event 1 of station 's1'; their stamps"):
         scheme.order([first, second, replace(first, host="D")])
 
 
-def test_events_that_are_causes_of_each_other_are_an_error() -> None:
+def test_cyclic_causes_are_an_error() -> None:
     clock = {"s1": 1, "s2": 1}
     a = InterleavingStamp("A", "s1", clock, None, (("s2", 1),))
     b = InterleavingStamp("B", "s2", clock, None, (("s1", 1),))
@@ -335,7 +335,7 @@ def test_an_invalid_stamp_of_a_station_is_an_error(
     assert reason in error.value.reason
 
 
-def test_a_station_stamp_is_of_the_node_that_it_is_read_for() -> None:
+def test_station_stamp_is_read_for_the_given_node() -> None:
     assert StationClocks().read(["s1", {"s1": 1}], "A") == StationStamp("A", "s1", {"s1": 1})
 
 
@@ -346,9 +346,9 @@ def test_sizes_of_the_stamps_of_a_long_run() -> None:
         events = fixed_run(*((host, "s1", ()) for host in "ABCDEFGH" * rounds)).happenings()
         for scheme in map(scheme_named, ALL):
             sizes[scheme.name, rounds] = len(scheme.encode(scheme.stamped(events)[-1]))
-    # Each event of the host is a range of its own.
+    # Each event of the host is a separate range.
     assert sizes["dependency", 100] > 2 * 100
-    # A bit for each event of the station.
+    # One bit per event of the station.
     assert sizes["hierarchical", 100] - sizes["hierarchical", 10] in range(90, 96)
     # Two numbers, each with three bytes instead of one.
     assert sizes["interleaving", 100] - sizes["interleaving", 10] == 4

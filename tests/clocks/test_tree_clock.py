@@ -77,7 +77,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-def test_tree_clocks_of_threads_and_locks_are_their_vector_clocks(
+def test_tree_clocks_of_threads_and_locks_equal_vector_clocks(
     steps: list[tuple[int, int, bool]],
 ) -> None:
     """By the theorem, trees visit at most three times the entries that change in vectors."""
@@ -92,7 +92,7 @@ def test_tree_clocks_of_threads_and_locks_are_their_vector_clocks(
 
 
 @given(run=sample_runs())
-def test_tree_clocks_of_messages_are_the_vector_clocks(run: SampleRun) -> None:
+def test_tree_clocks_of_messages_equal_vector_clocks(run: SampleRun) -> None:
     trees: dict[str, TreeClock] = {}
     messages: list[TreeClock] = []
     for (node, clock), causes in zip(run.clocks(), run.causes, strict=True):

@@ -75,7 +75,7 @@ def _validate_state(stamps: list[VersionStamp]) -> None:
 
 
 @given(steps=st.lists(STEPS, max_size=sample(30, 40)))
-def test_versions_of_a_frontier_are_ordered_as_what_they_know(steps: list[Step]) -> None:
+def test_versions_of_a_frontier_are_ordered_by_known_updates(steps: list[Step]) -> None:
     """Stamps reduced at every join and stamps never reduced order the frontier equally."""
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate(steps):
@@ -91,7 +91,7 @@ def test_versions_of_a_frontier_are_ordered_as_what_they_know(steps: list[Step])
 
 
 @given(steps=st.lists(STEPS, max_size=sample(30, 40)))
-def test_versions_that_are_all_joined_reduce_to_the_seed(steps: list[Step]) -> None:
+def test_joining_all_versions_reduces_to_the_seed(steps: list[Step]) -> None:
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate([*steps, *[("join", 0, 0)] * 9]):
         if step[0] != "join" or len(frontier) > 1:
@@ -101,7 +101,7 @@ def test_versions_that_are_all_joined_reduce_to_the_seed(steps: list[Step]) -> N
 
 
 @given(steps=st.lists(STEPS, max_size=sample(30, 40)))
-def test_a_frontier_may_be_reduced_at_any_time(steps: list[Step]) -> None:
+def test_frontier_can_be_reduced_at_any_time(steps: list[Step]) -> None:
     """Reduced and other stamps can be mixed, and reducing twice changes nothing."""
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate(steps):
@@ -115,7 +115,7 @@ def test_a_frontier_may_be_reduced_at_any_time(steps: list[Step]) -> None:
                 assert leq(other.plain, short) == (other.knows <= one.knows)
 
 
-def test_a_run_of_forks_updates_and_joins() -> None:
+def test_example_run_of_forks_updates_and_joins() -> None:
     a, b = fork(SEED)
     assert (str(a), str(b)) == ("[ε|0]", "[ε|1]")
     a = update(a)
@@ -145,7 +145,7 @@ def test_only_coexisting_versions_are_ordered() -> None:
     assert leq(old, join(old, b))
 
 
-def test_versions_whose_identities_overlap_are_not_joined() -> None:
+def test_versions_with_overlapping_identities_cannot_be_joined() -> None:
     a, b = fork(SEED)
     for pair in ((a, a), (a, SEED), (fork(b)[1], b)):
         with pytest.raises(ValueError, match="overlapping"):

@@ -52,7 +52,7 @@ def within_cpu_seconds(seconds: float = 5) -> Iterator[None]:
 
 
 def random_pattern(rng: random.Random, **knobs: Any) -> CompiledPattern:
-    """Compile a random pattern; reject a contradiction, which is refused."""
+    """Compile a random pattern; reject a contradictory one, which is refused."""
     file = pattern_file(rng, **knobs)
     try:
         return compile_pattern(file, file.patterns[0])
@@ -64,7 +64,7 @@ def random_pattern(rng: random.Random, **knobs: Any) -> CompiledPattern:
 
 
 def satisfied(compiled: CompiledPattern, event: Event, state: int = 0) -> frozenset[int]:
-    """Return which guards on the edges from a state hold of an event."""
+    """Return the guards on the edges from a state that hold for an event."""
     (mask,) = compiled.masks((event,))
     automaton = compiled.automaton
     return frozenset(v for v in automaton.enabled[state] if evaluate(automaton.formulas[v], mask))
@@ -101,9 +101,9 @@ def minterm_guards(minterms: Iterable[tuple[tuple[int, ...], ...]]) -> set[tuple
 
 
 def choice_with_futures(*guards: str) -> CompiledPattern:
-    """Compile a choice between guards of one group, each with a future of its own."""
+    """Compile a choice between guards of one group, each followed by another continuation."""
     steps = [f"S{i} = {guard}" for i, guard in enumerate(guards)]
-    # Only the first letters matter; the events behind them exclude each other.
+    # Only the first letters matter; the events after them exclude each other.
     ways = " | ".join(f"S{i} {'Z' * i}Y" for i in range(len(guards)))
     ends = "".join(f'event {"Z" * i}Y = z == "{i}" && !exists(x);\n' for i in range(len(guards)))
     return compile_one(*steps, f"check {ways}", letters=f"event E = true;\n{ends}")
@@ -121,7 +121,7 @@ def first_minterms(compiled: CompiledPattern) -> set[tuple[int, ...]]:
     }
 
 
-def test_each_minterm_is_some_events() -> None:
+def test_each_minterm_has_an_example_event() -> None:
     """Unsatisfiable minterms are dropped: here every minterm has an example."""
     compiled = choice_with_futures("x > 1", "x < 3", 'x == "a"')
     values: list[Any] = [0, 1, 1.5, 2, 3, 4, "a", "b", True, None]
@@ -162,7 +162,7 @@ def test_unsatisfiable_minterms_are_dropped(guards: str, expected: set[tuple[int
     assert first_minterms(choice_with_futures(*guards.replace("'", '"').split(" | "))) == expected
 
 
-def test_a_relation_to_the_prior_event_is_before_or_concurrent_and_not_both() -> None:
+def test_causal_and_conc_to_the_prior_event_are_not_split_further() -> None:
     compiled = compile_one("S = Causal(A)", "T = Conc(A)", "check B (S C | T D)", order="arrival")
     automaton = compiled.automaton
     (second,) = [target for _, target in automaton.table[0]]
@@ -172,7 +172,7 @@ def test_a_relation_to_the_prior_event_is_before_or_concurrent_and_not_both() ->
     satisfied = {
         tuple(automaton.steps[automaton.variants[v].step] for v in t) for t in minterm_guards(terms)
     }
-    # Both hold where nothing is prior, which the automaton cannot know.
+    # Both hold if there is no prior event, which the automaton cannot know.
     assert satisfied == {("S",), ("T",), ("S", "T")}
 
 
@@ -225,7 +225,7 @@ def test_masks_decide_as_all_bits_do() -> None:
 
 @examples(40, 3_000)
 @given(chances())
-def test_the_theory_never_calls_satisfiable_sets_unsatisfiable(rng: random.Random) -> None:
+def test_theory_never_calls_satisfiable_sets_unsatisfiable(rng: random.Random) -> None:
     """The truth values that an event gives the atoms are always consistent for the theory."""
     compiled = random_pattern(rng, without=("deployment", "localhost"))
     atoms = compiled.automaton.atoms
@@ -252,19 +252,19 @@ def test_the_theory_never_calls_satisfiable_sets_unsatisfiable(rng: random.Rando
         "x > 0.1 && x < 0.10000000000000003",
     ],
 )
-def test_there_are_numbers_beyond_and_between_large_ones(guard: str) -> None:
+def test_bounds_between_large_numbers_are_satisfiable(guard: str) -> None:
     assert [
         d.code for d in ketal.lint(p(f"S = A && {guard}", "check S*")) if d.code == "K203"
     ] == []
 
 
-def test_a_number_is_no_less_and_no_more_than_its_neighbours() -> None:
+def test_bounds_without_a_number_in_between_are_unsatisfiable() -> None:
     for guard in ("x > 9007199254740992.0 && x < 9007199254740993", "x > 0.1 && x < 0.1"):
         found = ketal.lint(p(f"S = A && {guard}", "check S*"))
         assert "K203" in [d.code for d in found]
 
 
-def test_two_values_compare_in_one_way_however_it_is_written() -> None:
+def test_comparisons_are_normalised_before_the_satisfiability_check() -> None:
     for guard in ("x < y && y < x", "x == y && y > x", "x < x", "First.x < x && First.x > x"):
         found = ketal.lint(p("First = A", f"S = A && {guard}", "check First S*"))
         assert "K203" in [d.code for d in found], guard
@@ -277,7 +277,7 @@ def test_two_values_compare_in_one_way_however_it_is_written() -> None:
 
 
 def distinguishable(automaton: Automaton, marks: bool) -> bool:
-    """Return whether no two states can be merged, by refining partitions (Moore)."""
+    """Return whether no two states can be merged, by partition refinement (Moore)."""
     states = range(len(automaton.table))
     rows = [dict(row) for row in automaton.table]
     colour: list[Any] = [
@@ -338,13 +338,13 @@ def test_random_automata_are_minimal_numbered_breadth_first_and_trim(rng: random
         ("find next (A B)+", "find next A (B A)* B"),
     ],
 )
-def test_the_same_language_is_the_same_automaton(one_body: str, other_body: str) -> None:
+def test_equal_languages_compile_to_the_same_automaton(one_body: str, other_body: str) -> None:
     first, second = compile_one(one_body), compile_one(other_body)
     assert first.automaton == second.automaton
     assert first.fingerprint == second.fingerprint
 
 
-def test_the_automaton_spelled_out_is_the_one_of_the_expression() -> None:
+def test_automaton_body_equals_that_of_the_regular_expression() -> None:
     spelled = compile_one(
         "check automaton { initial idle; idle -> busy on A; busy -> busy on B; "
         "busy -> idle on C; final idle; }"
@@ -355,7 +355,7 @@ def test_the_automaton_spelled_out_is_the_one_of_the_expression() -> None:
     assert spelled.fingerprint == written.fingerprint, "what states are called changes no verdict"
 
 
-def test_states_that_an_automaton_body_has_twice_are_merged() -> None:
+def test_equivalent_states_of_an_automaton_body_are_merged() -> None:
     doubled = compile_one(
         "check automaton { initial q; q -> r on A; q -> s on B; r -> q on C; s -> q on C; "
         "final q; }"
@@ -380,18 +380,18 @@ LAID_OUT_TERSE = (
 )
 
 
-def test_layout_and_comments_change_nothing() -> None:
+def test_layout_and_comments_do_not_change_the_automaton() -> None:
     first, second = ketal.compile(LAID_OUT).one, ketal.compile(LAID_OUT_TERSE).one
     assert first.automaton == second.automaton
     assert first.fingerprint == second.fingerprint
 
 
-def test_the_name_of_the_pattern_is_no_part_of_the_automaton() -> None:
+def test_pattern_name_does_not_change_the_automaton() -> None:
     renamed = ketal.compile(LAID_OUT.replace("pattern P", "pattern Q")).one
     assert renamed.automaton == ketal.compile(LAID_OUT).one.automaton
 
 
-def test_renamed_steps_are_another_fingerprint() -> None:
+def test_renamed_steps_change_the_fingerprint() -> None:
     renamed = ketal.compile(LAID_OUT.replace("First", "Prior")).one
     assert renamed.fingerprint != ketal.compile(LAID_OUT).one.fingerprint
 
@@ -415,14 +415,14 @@ def test_renamed_steps_are_another_fingerprint() -> None:
         ("order CausalOrder;", 'order CausalOrder; at host("n1");'),
     ],
 )
-def test_what_decides_verdicts_is_in_the_fingerprint(old: str, new: str) -> None:
+def test_everything_that_decides_verdicts_changes_the_fingerprint(old: str, new: str) -> None:
     text = LAID_OUT_TERSE.replace("=", " = ").replace(" =  = ", " == ").replace(",", ", ")
     assert old in text
     changed = ketal.compile(text.replace(old, new)).one
     assert changed.fingerprint != ketal.compile(text).one.fingerprint
 
 
-def test_a_windows_unit_is_no_part_of_its_length() -> None:
+def test_unit_of_a_window_does_not_change_the_fingerprint() -> None:
     prints = {
         compile_one("find any A B", f"within {length}").fingerprint
         for length in ("1 min", "60 s", "60000 ms")
@@ -446,7 +446,7 @@ def test_fingerprints_are_the_same_in_every_process() -> None:
         'pattern P { event A = call(* S.a(..)) && host("m*"); event B = x matches /b+/ && '
         "exists(y); find next (A | B){2,5} A; within 3 s; partition by k, l.m; }",
     ]
-    said = []
+    fingerprints = []
     for seed in ("1", "2", "77"):
         done = subprocess.run(
             [sys.executable, "-c", FINGERPRINTS],
@@ -457,10 +457,10 @@ def test_fingerprints_are_the_same_in_every_process() -> None:
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": seed},
         )
-        said.append(json.loads(done.stdout))
-    assert said[0] == said[1] == said[2]
-    assert said[0] == [ketal.compile(text).one.fingerprint for text in texts]
-    assert all(len(f) == 32 and set(f) <= set("0123456789abcdef") for f in said[0])
+        fingerprints.append(json.loads(done.stdout))
+    assert fingerprints[0] == fingerprints[1] == fingerprints[2]
+    assert fingerprints[0] == [ketal.compile(text).one.fingerprint for text in texts]
+    assert all(len(f) == 32 and set(f) <= set("0123456789abcdef") for f in fingerprints[0])
 
 
 # --- frozen ------------------------------------------------------------------------------
@@ -486,7 +486,7 @@ def test_automata_and_compiled_patterns_are_frozen() -> None:
 
 
 def test_no_state_of_a_find_is_reached_by_an_anonymous_event() -> None:
-    """A match names what each step bound; a check keeps only what is read later."""
+    """A match needs the events of all steps; a check keeps only events that are read later."""
     assert ANONYMOUS not in {group for _, group in compile_one("find any A B").automaton.letters}
     assert {group for _, group in compile_one("check A B").automaton.letters} == {ANONYMOUS}
     kept = compile_one("S = Causal(B, A)", "check A N* S")
@@ -506,10 +506,14 @@ def error_of(text: str, limits: Limits | None = None) -> Diagnostic:
 def test_atoms_max() -> None:
     events = "".join(f'event E{i} = x == "{i}";' for i in range(65))
     body = "find any " + " | ".join(f"E{i}" for i in range(65))
-    said = error_of(p(body, letters=events))
-    assert (said.code, "atoms_max" in said.hint, "64" in said.message) == ("K210", True, True)
-    assert spanned_text(p(body, letters=events), said) == 'x == "64"'
-    assert "x in [" in said.hint
+    diagnostic = error_of(p(body, letters=events))
+    assert (diagnostic.code, "atoms_max" in diagnostic.hint, "64" in diagnostic.message) == (
+        "K210",
+        True,
+        True,
+    )
+    assert spanned_text(p(body, letters=events), diagnostic) == 'x == "64"'
+    assert "x in [" in diagnostic.hint
     ketal.compile(p(body, letters=events), limits=Limits(atoms_max=65))
 
 
@@ -520,9 +524,7 @@ def unrelated_events(count: int) -> str:
 
 @pytest.mark.parametrize("head", ["find any", "find next", "find strict", "check"])
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
-def test_guards_that_have_nothing_to_do_with_each_other_are_not_multiplied(
-    head: str, order: str
-) -> None:
+def test_unrelated_guards_do_not_multiply_letters(head: str, order: str) -> None:
     count = 24
     steps = [f"E{i}" for i in range(count)]
     for body in (" ".join(steps), f"({' | '.join(steps)})+", f"({' | '.join(steps)})* E0"):
@@ -532,7 +534,7 @@ def test_guards_that_have_nothing_to_do_with_each_other_are_not_multiplied(
 
 
 def test_guards_are_distinguished_only_in_the_states_that_need_it() -> None:
-    """Fifteen rounds of two overlapping guards with two futures: three minterms each."""
+    """Fifteen rounds of two overlapping guards with two continuations have three minterms each."""
     rounds = range(15)
     events = unrelated_events(60)
     body = " ".join(f"(E{4 * i} E{4 * i + 2} | E{4 * i + 1} E{4 * i + 3})" for i in rounds)
@@ -544,27 +546,27 @@ def test_guards_are_distinguished_only_in_the_states_that_need_it() -> None:
 
 
 def alternatives_with_futures(count: int) -> str:
-    """Return a choice in which each guard leads to a future of its own."""
+    """Return a choice in which each guard has another continuation."""
     return " | ".join(f"E{i} E{(i + 1) % count}" for i in range(count))
 
 
 def test_minterms_max() -> None:
     text = p(f"check {alternatives_with_futures(11)}", letters=unrelated_events(11))
-    said = error_of(text)
-    assert (said.code, "minterms_max" in said.hint, "1024" in said.message) == (
+    diagnostic = error_of(text)
+    assert (diagnostic.code, "minterms_max" in diagnostic.hint, "1024" in diagnostic.message) == (
         "K211", True, True
     )  # fmt: skip
-    # Ten of them tell 1,023 classes of events apart.
-    assert spanned_text(text, said) == "E10"
-    assert "`E10`" in said.message
-    assert "type ==" in said.hint
+    # Ten of them distinguish 1,023 classes of events.
+    assert spanned_text(text, diagnostic) == "E10"
+    assert "`E10`" in diagnostic.message
+    assert "type ==" in diagnostic.hint
     two = p(f"check {alternatives_with_futures(2)}", letters=unrelated_events(2))
     assert error_of(two, Limits(minterms_max=2)).code == "K211"
     ketal.compile(two, limits=Limits(minterms_max=3))
 
 
 def spanned_text(text: str, said: Diagnostic) -> str:
-    """Return the text of a finding's span, which is within one line."""
+    """Return the text of a diagnostic's span, which must be within one line."""
     span = said.span
     assert span is not None
     assert span.line == span.end_line
@@ -576,11 +578,15 @@ OVERLAPPING = "event A = x == 1; event B = x > 0;"
 
 @pytest.mark.parametrize("count", [14, 20, 500])
 def test_states_max_stops_an_exponential_subset_construction(count: int) -> None:
-    said = error_of(p(f"check (A | B)* A (A | B){{{count}}}", letters=OVERLAPPING))
-    assert (said.code, "states_max" in said.hint, "10000" in said.message) == ("K212", True, True)
+    diagnostic = error_of(p(f"check (A | B)* A (A | B){{{count}}}", letters=OVERLAPPING))
+    assert (diagnostic.code, "states_max" in diagnostic.hint, "10000" in diagnostic.message) == (
+        "K212",
+        True,
+        True,
+    )
 
 
-def test_a_large_automaton_below_the_limit_is_made() -> None:
+def test_large_automaton_below_the_limit_is_compiled() -> None:
     with within_cpu_seconds(20):
         compiled = compile_one("check (A | B)* A (A | B){10}", letters=OVERLAPPING)
     assert len(compiled.automaton.table) == 2**11
@@ -596,10 +602,10 @@ def test_a_large_automaton_below_the_limit_is_made() -> None:
     ],
     ids=["counts", "together", "alternatives", "optional"],
 )
-def test_states_max_stops_a_large_body_before_it_is_made(body: str) -> None:
-    said = error_of(p(f"find any {body}"))
-    assert said.code == "K212"
-    assert "states_max" in said.hint
+def test_states_max_refuses_a_large_body_before_it_is_compiled(body: str) -> None:
+    diagnostic = error_of(p(f"find any {body}"))
+    assert diagnostic.code == "K212"
+    assert "states_max" in diagnostic.hint
 
 
 @pytest.mark.parametrize(
@@ -610,12 +616,12 @@ def test_states_max_stops_a_large_body_before_it_is_made(body: str) -> None:
         ("A{9} | {B & (C{1000})+ (C{4,}){900,}}{12}", "12 × 900 × 4"),
     ],
 )
-def test_counts_that_multiply_beyond_states_max_are_named(body: str, product: str) -> None:
+def test_nested_counts_beyond_states_max_are_named(body: str, product: str) -> None:
     text = p(f"find any {body}")
-    said = error_of(text)
-    assert (said.code, spanned_text(text, said)) == ("K212", body)
-    assert said.hint.startswith("limit states_max; ")
-    assert said.hint.endswith(f"; counts inside of counts multiply, here {product}")
+    diagnostic = error_of(text)
+    assert (diagnostic.code, spanned_text(text, diagnostic)) == ("K212", body)
+    assert diagnostic.hint.startswith("limit states_max; ")
+    assert diagnostic.hint.endswith(f"; counts inside of counts multiply, here {product}")
 
 
 def test_states_max_can_be_set() -> None:
@@ -625,8 +631,8 @@ def test_states_max_can_be_set() -> None:
 
 
 def test_repetitions_max() -> None:
-    said = error_of(p("find any A{1001}"))
-    assert "repetitions_max is 1000" in said.message
+    diagnostic = error_of(p("find any A{1001}"))
+    assert "repetitions_max is 1000" in diagnostic.message
     assert len(compile_one("find any A{1000}").automaton.table) == 1001
     assert "repetitions_max is 2" in error_of(p("find any A{3}"), Limits(repetitions_max=2)).message
 
@@ -660,26 +666,26 @@ def test_a_pattern_of_very_many_steps_needs_no_deep_recursion() -> None:
 
 
 @pytest.mark.parametrize("event", ["E{} || x == {}", "E{}", "!E{}"])
-def test_a_chain_of_events_is_nested_as_deep_as_all_of_them(event: str) -> None:
+def test_nesting_of_a_chain_of_events_is_limited(event: str) -> None:
     def chain(length: int) -> str:
         links = "".join(f"event E{n} = {event.format(n - 1, n % 50)};\n" for n in range(1, length))
         return f"event E0 = x == 0;\n{links}pattern P {{ check E{length - 1}*; }}"
 
     assert ketal.compile(chain(85)).fingerprint
     with within_cpu_seconds(20):
-        (said,) = [d for d in ketal.lint(chain(1_500)) if d.severity == "error"]
-    assert (said.code, "nesting_max" in said.hint) == ("K003", True)
+        (diagnostic,) = [d for d in ketal.lint(chain(1_500)) if d.severity == "error"]
+    assert (diagnostic.code, "nesting_max" in diagnostic.hint) == ("K003", True)
 
 
-def test_events_that_double_are_refused_before_they_are_expanded() -> None:
+def test_events_of_exponential_size_are_refused_before_expansion() -> None:
     links = "".join(f"event E{n} = E{n - 1} && a || E{n - 1} && b;\n" for n in range(1, 40))
     text = f"event a = x == 0; event b = y == 0; event E0 = a;\n{links}pattern P {{ check E39*; }}"
     with within_cpu_seconds():
-        (said,) = [d for d in ketal.lint(text) if d.severity == "error"]
-    assert (said.code, "pattern_bytes_max" in said.hint) == ("K003", True)
+        (diagnostic,) = [d for d in ketal.lint(text) if d.severity == "error"]
+    assert (diagnostic.code, "pattern_bytes_max" in diagnostic.hint) == ("K003", True)
 
 
-def test_a_proof_over_large_guards_is_given_up_in_time() -> None:
+def test_proof_over_large_guards_is_abandoned_in_time() -> None:
     """Each event names the one before twice: 127 or 1,023 parts, most split in a full proof."""
     last = sample(7, 10)
     links = "".join(
@@ -690,7 +696,7 @@ def test_a_proof_over_large_guards_is_given_up_in_time() -> None:
         assert ketal.compile(f"event E0 = z == 0;\n{links}pattern P {{ find next E{last}; }}")
 
 
-def test_events_that_double_are_compiled_as_they_are_shared() -> None:
+def test_shared_parts_of_events_are_compiled_once() -> None:
     """Each event names the one before twice: 98,302 parts, of which few are different."""
     links = "".join(
         f"event E{n} = E{n - 1} && !(x{n} == 1) || !E{n - 1} && x{n} == 1;\n" for n in range(1, 16)
@@ -722,13 +728,13 @@ def _each(count: int, statement: str) -> str:
     ],
     ids=["declarations", "findings", "keys", "list", "choices", "registers", "edges"],
 )
-def test_a_long_pattern_takes_no_square_of_its_length(text: str, codes: set[str]) -> None:
+def test_long_pattern_is_compiled_in_linear_time(text: str, codes: set[str]) -> None:
     with within_cpu_seconds():
         found = ketal.lint(f"pattern P {{ {text} }}")
     assert {diagnostic.code for diagnostic in found} == codes
 
 
-def test_many_comments_are_laid_out_in_time() -> None:
+def test_many_comments_are_formatted_in_time() -> None:
     text = "pattern P {\n" + "    event A = x == 1;  // a comment\n" * 8_000 + "    check A*;\n}\n"
     with within_cpu_seconds():
         assert format_text(text).count("// a comment") == 8_000
@@ -767,7 +773,7 @@ def test_no_glob_stalls_on_a_hostile_attribute() -> None:
         assert list(ketal.run(program, events)) == []
 
 
-def test_no_list_of_argument_types_makes_a_call_backtrack() -> None:
+def test_long_list_of_argument_types_does_not_make_a_call_backtrack() -> None:
     program = ketal.compile(
         p(
             "S = call(* S.t(.., a, .., a, .., a, .., b))",
@@ -805,21 +811,21 @@ def test_argument_types_match_as_by_the_obvious_recursion() -> None:
 
 
 def findings(text: str, *codes: str) -> list[tuple[str, str, str]]:
-    """Return (code, severity, the text of its span) of each finding with one of these codes."""
+    """Return (code, severity, text of the span) of each diagnostic with one of these codes."""
     lines = text.split("\n")
     out = []
-    for said in ketal.lint(text):
-        if said.code in codes:
-            span = said.span
+    for diagnostic in ketal.lint(text):
+        if diagnostic.code in codes:
+            span = diagnostic.span
             assert span is not None
             assert span.line == span.end_line
-            assert said.message
-            assert said.hint
-            assert said.pattern == "P"
+            assert diagnostic.message
+            assert diagnostic.hint
+            assert diagnostic.pattern == "P"
             out.append(
                 (
-                    said.code,
-                    said.severity,
+                    diagnostic.code,
+                    diagnostic.severity,
                     lines[span.line - 1][span.column - 1 : span.end_column - 1],
                 )
             )
@@ -851,7 +857,7 @@ def findings(text: str, *codes: str) -> list[tuple[str, str, str]]:
         (("find any A not (N && x == C.x) B C",), ("K201", "error", "C.x")),
     ],
 )  # fmt: skip
-def test_guards_that_cannot_hold_and_references_that_are_unbound(
+def test_unsatisfiable_guards_and_unbound_references_are_reported(
     statements: tuple[str, ...], expected: tuple[str, str, str] | None
 ) -> None:
     found = findings(p(*statements), "K201", "K203", "K204", "K205")
@@ -921,15 +927,15 @@ def test_order_independent_patterns_are_proven(statements: tuple[str, ...]) -> N
 )
 def test_waiting_options_without_effect_are_warned_of(find: str, order: str, void: str) -> None:
     linted = ketal.lint(p(find, order=f"CausalOrder({order})"))
-    said = [d for d in linted if d.code != "K108"]  # of letters that are not used
-    assert [d.code for d in said] == ["K224"] * bool(void)
-    assert all(d.severity == "warning" and f"so {void} no effect" in d.message for d in said)
+    diagnostics = [d for d in linted if d.code != "K108"]  # K108 is about unused events
+    assert [d.code for d in diagnostics] == ["K224"] * bool(void)
+    assert all(d.severity == "warning" and f"so {void} no effect" in d.message for d in diagnostics)
 
 
-def test_the_two_steps_that_do_not_commute_are_named() -> None:
-    (said,) = ketal.compile(p("check (A B)*", order="CausalOrder", letters=AB)).warnings
-    assert said.message == "order-sensitive: in state q0, `A` and `B` do not commute"
-    assert "CausalOrder(total)" in said.hint
+def test_order_sensitivity_names_two_steps_that_do_not_commute() -> None:
+    (warning,) = ketal.compile(p("check (A B)*", order="CausalOrder", letters=AB)).warnings
+    assert warning.message == "order-sensitive: in state q0, `A` and `B` do not commute"
+    assert "CausalOrder(total)" in warning.hint
 
 
 @pytest.mark.parametrize(
@@ -947,39 +953,37 @@ def test_the_two_steps_that_do_not_commute_are_named() -> None:
         (("check (A B)*",), "arrival", ("order arrival", "order CausalOrder(total)")),
     ],
 )
-def test_the_hint_of_an_order_sensitive_pattern_helps(
+def test_hint_for_an_order_sensitive_pattern_removes_the_warning(
     statements: tuple[str, ...], order: str, instead: tuple[str, str]
 ) -> None:
     text = p(*statements, order=order)
-    (said,) = [d for d in ketal.lint(text) if d.code == "K220"]
+    (warning,) = [d for d in ketal.lint(text) if d.code == "K220"]
     word = instead[1].removeprefix("order ") or "leave `limit` out"
-    assert (word if instead[1] != "3 s" else "a window of time") in said.hint
+    assert (word if instead[1] != "3 s" else "a window of time") in warning.hint
     assert findings(text.replace(*instead), "K220") == []
 
 
 @pytest.mark.parametrize("mode", ["possibly", "definitely"])
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
 @pytest.mark.parametrize("body", ["check (A B)*", "find next A B", "find any A B; limit 2"])
-def test_a_mode_which_asks_for_every_order_is_not_order_sensitive(
-    mode: str, order: str, body: str
-) -> None:
+def test_pattern_with_a_mode_is_not_order_sensitive(mode: str, order: str, body: str) -> None:
     assert findings(p(f"mode {mode}", body, order=order), "K220") == []
 
 
 AB = 'event A = type == "a"; event B = type == "b";\n'
 
 
-def test_the_replicated_stack_is_order_independent() -> None:
+def test_replicated_stack_is_order_independent() -> None:
     program = ketal.compile(REPLICATED_STACK)
     assert program.warnings == ()
     assert program.one.order_independent
-    # Pushes and pops of other nodes, in turn: which is learned first may be either.
+    # Pushes and pops of other nodes alternate: a node may learn of either first.
     turns = REPLICATED_STACK.replace(
         "B = Causal(Push, A) || Causal(Pop, A);", "B = Causal(Push, A); D = Causal(Pop, A);"
     ).replace("(A B* C)*", "(A (B D)* C)*")
-    (said,) = ketal.compile(turns).warnings
-    assert said.code == "K220"
-    assert "`B` and `D` do not commute" in said.message
+    (warning,) = ketal.compile(turns).warnings
+    assert warning.code == "K220"
+    assert "`B` and `D` do not commute" in warning.message
 
 
 @pytest.mark.parametrize(
@@ -1002,9 +1006,9 @@ def test_ambiguous_steps_are_warned_of(
 ) -> None:
     text = p(*statements, order="CausalOrder", letters=AB + 'event C = type == "c";')
     assert findings(text, "K221") == expected
-    for said in ketal.compile(text).warnings:
-        if said.code == "K221":
-            assert "one event can be both `S` and `T`" in said.message
+    for warning in ketal.compile(text).warnings:
+        if warning.code == "K221":
+            assert "one event can be both `S` and `T`" in warning.message
 
 
 @pytest.mark.parametrize(
@@ -1048,7 +1052,7 @@ def test_an_anchor_of_a_step_that_the_body_never_takes_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize("guard", ["x == R.x", "Causal(A, R)", "!Conc(A, R)"])
-def test_a_step_on_an_edge_that_no_path_takes_may_name_one_that_is_on_none(guard: str) -> None:
+def test_step_on_an_unreachable_edge_may_name_a_step_outside_the_body(guard: str) -> None:
     body = "automaton { initial q; q -> r on A; dead -> r on S; }"
     program = ketal.compile(p(f"S = A && {guard}", "R = B", f"check {body}"))
     assert [str(v) for v in ketal.run(program, [e("n@1", "a"), e("n@2", "a")])] == [
@@ -1091,7 +1095,7 @@ def test_the_hint_for_a_negated_list_of_several_kinds_names_the_kinds() -> None:
 # --- lists and chains ---------------------------------------------------------------------------
 
 
-def test_a_list_is_one_predicate_however_long() -> None:
+def test_list_is_a_single_predicate_of_any_length() -> None:
     items = ", ".join(f"{n}, {n}.0" for n in range(5_000))
     compiled = compile_one(f"S = x in [{items}]", "T = y in [3, 3.0]", "find any S T")
     shapes = [atom.shape for atom in compiled.automaton.atoms]
@@ -1101,7 +1105,7 @@ def test_a_list_is_one_predicate_however_long() -> None:
     assert [satisfied(compiled, event) for event in events] == [{0}, set(), set()]
 
 
-def test_the_order_of_a_list_does_not_matter() -> None:
+def test_order_of_a_list_does_not_change_the_fingerprint() -> None:
     prints = {
         compile_one(f"S = A && x in [{items}]", "find any S").fingerprint
         for items in ("1, 2, 3", "3, 2, 1", "2, 3, 1, 2")
@@ -1128,11 +1132,11 @@ def test_the_order_of_a_list_does_not_matter() -> None:
         ("x + 1 in [1, 2] | x + 1 == 3", {(0,), (1,)}),
     ],
 )
-def test_the_theory_knows_lists(guards: str, expected: set[tuple[int, ...]]) -> None:
+def test_theory_handles_lists(guards: str, expected: set[tuple[int, ...]]) -> None:
     assert first_minterms(choice_with_futures(*guards.replace("'", '"').split(" | "))) == expected
 
 
-def test_a_long_sum_is_compiled_and_calculated_from_the_left() -> None:
+def test_long_sum_is_evaluated_from_the_left() -> None:
     compiled = compile_one(
         f"S = x == 1{' + y' * 2_000}", f"T = x == 0{' - y * 2' * 50}", "find any S | T"
     )
@@ -1143,13 +1147,13 @@ def test_a_long_sum_is_compiled_and_calculated_from_the_left() -> None:
 # --- what the reviewers found -------------------------------------------------------------------
 
 
-def test_two_parts_of_a_scope_with_one_name_are_refused() -> None:
+def test_scope_with_two_parts_of_the_same_name_is_refused() -> None:
     text = 'pattern P { at every node; partition by node; event E = type == "e"; check E*; }'
     with pytest.raises(PatternError, match="K206"):
         ketal.compile(text)
 
 
-def test_a_guard_too_hard_to_refute_is_taken_as_possible_not_waited_for() -> None:
+def test_guard_too_hard_to_refute_is_assumed_satisfiable() -> None:
     # Eight pigeons in seven holes: unsatisfiable, and exponential to refute by splitting.
     pigeons, holes = range(8), range(7)
     somewhere = [" || ".join(f"p{p}h{h}a == p{p}h{h}b" for h in holes[:1]) for p in pigeons[:1]]
@@ -1181,7 +1185,7 @@ def test_a_guard_too_hard_to_refute_is_taken_as_possible_not_waited_for() -> Non
         ("B = Causal(E) && !Conc(E); find any A B;", False),
     ],
 )
-def test_a_step_that_no_event_can_take_is_refused(steps: str, dead: bool) -> None:
+def test_step_that_no_event_can_satisfy_is_refused(steps: str, dead: bool) -> None:
     """An event that is causally after another is not concurrent with it."""
     text = f"pattern P {{ order CausalOrder; event E = true; A = E; {steps} }}"
     if not dead:

@@ -25,7 +25,7 @@ from ketal.runtime.state.program_records import mark
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = json.loads((Path(__file__).parent / "fingerprints.json").read_text())
 
-# A pattern of every class of nodes that is hashed; parsed only, as none that compiles has them all.
+# A pattern with every hashed class of nodes; it is only parsed, since no valid pattern has all.
 EVERY_NODE = """
 param limit_of = 3;
 event Shared = true;
@@ -83,19 +83,19 @@ def computed() -> dict[str, list[str]]:
     }
 
 
-def test_the_fingerprints_of_all_examples_and_of_the_corpus_are_as_they_were() -> None:
+def test_fingerprints_of_examples_and_corpus_are_unchanged() -> None:
     assert computed() == PINNED
 
 
-def test_every_class_that_is_hashed_has_a_tag_of_its_own() -> None:
+def test_every_hashed_class_has_a_unique_tag() -> None:
     classes = {type(part) for node in hashed_nodes() for part in walk(node)}
     assert set(NODE_TAGS) == classes | {Atom, Variant, LiveRegisters}
     assert len(set(NODE_TAGS.values())) == len(NODE_TAGS)
 
 
-def test_every_field_of_an_automaton_has_a_tag_but_the_names_of_states() -> None:
+def test_every_field_of_an_automaton_except_state_names_has_a_tag() -> None:
     assert set(FIELD_TAGS.values()) == {f.name for f in fields(Automaton)} - {"names"}
 
 
-def test_the_plain_form_of_every_class_of_nodes_is_as_it_was() -> None:
+def test_canonical_form_of_every_class_of_nodes_is_unchanged() -> None:
     assert digest(canonical_form(hashed_nodes())) == EVERY_NODE_DIGEST

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def mutated(function: Callable[..., Any], old: str, new: str) -> Callable[..., Any]:
-    """Return a function whose source has `new` in the place of `old`, in the same module.
+    """Return a function with `old` replaced by `new` in its source, in the same module.
 
     Raises
     ------
@@ -22,7 +22,7 @@ def mutated(function: Callable[..., Any], old: str, new: str) -> Callable[..., A
     count = source.count(old)
     if count != 1:
         raise LookupError(f"{function.__qualname__} has {old!r} {count} times")
-    # Its first line stays where it was, so that a traceback shows it.
+    # The function keeps its line number, so that a traceback shows its source.
     lines = "\n" * (function.__code__.co_firstlineno - 2)
     source = f"from __future__ import annotations{lines}\n{source.replace(old, new)}"
     made: dict[str, Any] = {}

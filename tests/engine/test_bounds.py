@@ -1,6 +1,6 @@
-"""What a pattern holds stays bounded: windows, scopes, breakers of `not` (DESIGN 6 and 9).
+"""The state of a pattern stays bounded: windows, scopes, barring events of `not`.
 
-Each test would reach a limit, and say so in a count, if what is over were kept.
+Each test would reach a limit, which is counted, if finished runs and scopes were kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVENTS = 'event A = type == "A"; event B = type == "B"; event N = type == "N";'
 
 
 def stream(count: int, *, types: str = "AB", nodes: int = 3, seed: int = 1) -> list[ketal.Event]:
-    """Return events 10 ms apart, of nodes that hear of each other now and then."""
+    """Return events 10 ms apart, of nodes that exchange messages now and then."""
     rng = random.Random(seed)
     clocks: dict[str, dict[str, int]] = {f"n{i}": {} for i in range(nodes)}
     events = []
@@ -67,15 +67,15 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize("body", WINDOWS.values(), ids=WINDOWS)
-def test_what_a_window_has_passed_takes_no_room(body: str) -> None:
+def test_events_behind_a_window_are_evicted(body: str) -> None:
     """A finite log ends its windows as it goes: 2,000 events, at most 100 in a window."""
     counts = judged(body, stream(2_000), runs_max=600, candidates_max=600)
     assert "overflows" not in counts
     assert counts["matches"] + counts["timed_out"] > 500
 
 
-def test_the_limit_is_reached_where_the_window_is_wide() -> None:
-    """The test above can fail: with a window of the whole log there is no room."""
+def test_wide_window_reaches_the_limit() -> None:
+    """The test above can fail: a window over the whole log exceeds the limit."""
     body = WINDOWS["any"].replace("1 s", "1000 s")
     assert judged(body, stream(1_500), runs_max=600)["overflows"] > 0
 
@@ -88,16 +88,16 @@ SCOPES = {
 
 
 @pytest.mark.parametrize("body", SCOPES.values(), ids=SCOPES)
-def test_scopes_that_are_over_take_no_room(body: str) -> None:
-    """1,000 keys, each of four events: only those that are going on are held."""
+def test_finished_scopes_are_evicted(body: str) -> None:
+    """1,000 keys with four events each: only unfinished scopes are kept."""
     body = f"order CausalOrder; {body}" if "CausalOrder" not in body else body
     counts = judged(body, stream(4_000), scopes_max=60)
     assert "overflows" not in counts
     assert counts["matches"] + counts["timed_out"] > 100 or "check" in body
 
 
-def test_a_scope_that_is_let_go_is_as_if_it_had_never_been() -> None:
-    """A key that comes back after it was over starts anew, and a halted one stays halted."""
+def test_evicted_scope_starts_fresh() -> None:
+    """A key that returns after its scope finished starts fresh; a halted scope stays halted."""
     body = "partition by k; event A = type == 'A'; event B = type == 'B'; check (A B)*;"
     body = body.replace("'", '"')
     run = PatternRun(ketal.compile(f"pattern P {{ {body} }}").compiled[0], Limits())
@@ -113,8 +113,8 @@ def test_a_scope_that_is_let_go_is_as_if_it_had_never_been() -> None:
     assert len(run.scopes) == 1
 
 
-def test_runs_are_counted_over_all_scopes() -> None:
-    """`runs_max` is of one pattern, not of one scope."""
+def test_runs_max_counts_the_runs_of_all_scopes() -> None:
+    """`runs_max` limits a pattern, not a scope."""
     body = f"partition by v; {EVENTS} find any A B;"
     counts = judged(body, stream(400), runs_max=100)
     assert counts["overflows"] > 0
@@ -125,21 +125,21 @@ def test_runs_are_counted_over_all_scopes() -> None:
     assert run.live_runs() == sum(find.kept for find in live) > 100
 
 
-def test_a_limit_is_told_once_in_a_scope_and_counted() -> None:
-    """What cannot be kept is a verdict the first time, and a count always."""
+def test_reached_limit_is_reported_once_per_scope_and_counted() -> None:
+    """The first event that cannot be kept is a verdict, and each one is counted."""
     program = ketal.compile(f"pattern P {{ {EVENTS} find any A A B; within 1000 s; }}")
     verdicts = ketal.run(program, stream(240), limits=Limits(runs_max=20))
-    said = [v for v in verdicts if isinstance(v, ketal.Overflow)]
-    assert [v.limit for v in said] == ["runs_max"]
-    assert said[0].given_up.startswith("events kept for later ones: ")
+    overflows = [v for v in verdicts if isinstance(v, ketal.Overflow)]
+    assert [v.limit for v in overflows] == ["runs_max"]
+    assert overflows[0].given_up.startswith("events kept for later ones: ")
     assert verdicts.summary["patterns"]["P"]["overflows"] > 50
 
 
 # --- the fast forms against the oracle, where what is over is let go of early ------------
 
 
-def test_a_finite_log_that_ends_windows_early_says_what_the_oracle_says() -> None:
-    """Ending a window when nothing can fit it any more changes no verdict."""
+def test_finite_log_that_ends_windows_early_equals_the_oracle() -> None:
+    """Ending a window once no event can fit it changes no verdict."""
     ended = 0
 
     @drawn(120, 3_000)
@@ -162,10 +162,10 @@ def test_a_finite_log_that_ends_windows_early_says_what_the_oracle_says() -> Non
     assert ended > 5
 
 
-def test_breakers_of_not_are_let_go_of_when_nothing_needs_them(
+def test_barring_events_of_not_are_evicted_without_changing_verdicts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With a sweep at every event the engine still says what the oracle says."""
+    """With a sweep at every event the engine still equals the oracle."""
     monkeypatch.setattr(kept, "SWEEP_MIN", 1)
     swept = 0
 
@@ -182,8 +182,8 @@ def test_breakers_of_not_are_let_go_of_when_nothing_needs_them(
     assert swept > 20
 
 
-def test_watermarks_end_no_window_that_a_node_may_still_learn_for() -> None:
-    """`at every node`: what a copy has not learned of has not passed for it."""
+def test_watermark_does_not_end_a_window_before_its_copy_has_learned() -> None:
+    """`at every node`: the window of a copy waits for events that the copy has not learned of."""
     body = f"order CausalOrder; at every node; {EVENTS} find any A B; within 5 s;"
     program = ketal.compile(f"pattern P {{ {body} }}")
 
@@ -194,7 +194,7 @@ def test_watermarks_end_no_window_that_a_node_may_still_learn_for() -> None:
         event("b", "X", 0, b=1),
         event("a", "A", 1, a=1),
         event("a", "B", 2, a=2),
-        event("b", "X", 30, a=2, b=2),  # here b learns of both
+        event("b", "X", 30, a=2, b=2),  # b learns of both events
     ]
     expected = [v.to_dict()["id"] for v in ketal.run(program, events)]
     assert len(expected) == 2
@@ -208,15 +208,15 @@ def test_watermarks_end_no_window_that_a_node_may_still_learn_for() -> None:
     assert [v.to_dict()["id"] for v in found] == expected
 
 
-def test_breakers_of_not_do_not_pile_up() -> None:
-    """2,700 of 8,000 events are an N: those that nothing waits for are let go of."""
+def test_barring_events_of_not_do_not_accumulate() -> None:
+    """2,700 of 8,000 events are an N: those that no run can need are evicted."""
     body = f"order CausalOrder; {EVENTS} find any A not N B; within 1 s;"
     counts = judged(body, stream(8_000, types="ABN"), candidates_max=2_000)
     assert "overflows" not in counts
     assert counts["matches"] > 1_000
 
 
-def test_masks_are_cached_of_many_sets_of_states_in_one_room(
+def test_mask_cache_is_bounded_over_many_sets_of_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(machine, "PLANS_MAX", 64)
@@ -233,8 +233,8 @@ def test_masks_are_cached_of_many_sets_of_states_in_one_room(
 
 @examples(80, 5_000)
 @given(chances())
-def test_the_earliest_time_after_a_counter(rng: random.Random) -> None:
-    """The fast form against a look at all, events put in in any order."""
+def test_earliest_time_after_a_counter_equals_its_definition(rng: random.Random) -> None:
+    """The fast form equals a scan of all events, added in any order."""
     events = [(counter, rng.randrange(9)) for counter in range(1, rng.randrange(2, 9))]
     rng.shuffle(events)
     earliest = EarliestAfter()

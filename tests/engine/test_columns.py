@@ -1,4 +1,4 @@
-"""The numbers of a column that ranges raise, against a plain list."""
+"""The bounds of a column, which are raised over ranges, against a plain list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sampling import chances, examples
 
 @examples(40, 1_000)
 @given(chances())
-def test_bounds_are_a_list_of_numbers_that_ranges_raise(rng: random.Random) -> None:
+def test_bounds_equal_a_plain_list_raised_over_ranges(rng: random.Random) -> None:
     bounds, plain = Bounds(), list[float]()
     for _ in range(rng.choice((3, BLOCK + 1, REGION + 3, 3 * REGION + 5))):
         bounds.insert(len(plain), float(rng.randrange(20)))

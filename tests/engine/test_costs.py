@@ -1,4 +1,4 @@
-"""What lint says a pattern costs, against what its runs do."""
+"""The cost that lint reports for a pattern, against the work of its runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLAT = (costs.FLAT, costs.FLAT_BY_VALUE)
 FORWARD = (*FLAT, costs.FORWARD_DEAD_ENDS)
 SEARCHED = (costs.SEARCH, costs.SEARCH_DEAD_ENDS)
 
-# The pattern, its class, what decides it, and whether matches are counted.
+# (pattern, class of cost, text that decides it, whether matches can be counted).
 TABLE: list[tuple[str, str, str, bool | None]] = [
     ("order arrival; find any A B C;", costs.FLAT, "order arrival", True),
     ("order arrival; find any A B* C;", costs.FLAT, "order arrival", True),
@@ -85,7 +85,7 @@ TABLE: list[tuple[str, str, str, bool | None]] = [
 
 
 def timed(events: list[Event]) -> list[Event]:
-    """The events with times that rise in the order offered."""
+    """Return the events with times that increase in the order offered."""
     return [
         Event(e.node, e.type, dict(e.clock), time=float(n), data=dict(e.data))
         for n, e in enumerate(events)
@@ -93,7 +93,7 @@ def timed(events: list[Event]) -> list[Event]:
 
 
 def check_run(cost: Cost, run: PatternRun) -> None:
-    """Assert that runs whose events came in order do what the pattern is said to cost."""
+    """Assert that runs over events in order do the work that the reported cost allows."""
     for scope in run.scopes.values():
         if isinstance(scope.run, CheckRun):
             machine = run.machine
@@ -114,7 +114,7 @@ def check_run(cost: Cost, run: PatternRun) -> None:
 
 
 @pytest.mark.parametrize(("body", "name", "guard", "counts"), TABLE)
-def test_the_class_of_a_pattern(body: str, name: str, guard: str, counts: bool | None) -> None:
+def test_class_of_cost_of_a_pattern(body: str, name: str, guard: str, counts: bool | None) -> None:
     compiled = ketal.compile(f"pattern P {{ {EVENTS} {body} }}").compiled[0]
     cost = cost_of(compiled)
     assert (cost.name, cost.place.text, cost.counts) == (name, guard, counts)
@@ -131,7 +131,7 @@ def test_the_class_of_a_pattern(body: str, name: str, guard: str, counts: bool |
             assert not any(find._store.counting for find in finds)
 
 
-def test_an_event_of_the_file_is_placed_where_the_body_names_it() -> None:
+def test_cost_of_a_shared_event_is_placed_in_the_body() -> None:
     text = """event A = type == "a"; event B = type == "b";
     pattern P { order CausalOrder; find any A B; }"""
     place = cost_of(ketal.compile(text).compiled[0]).place
@@ -139,16 +139,16 @@ def test_an_event_of_the_file_is_placed_where_the_body_names_it() -> None:
     assert (place.text, place.span.line) == ("B", 2)
 
 
-def test_a_mode_asks_for_all_cuts() -> None:
+def test_cost_of_a_mode_is_the_number_of_cuts() -> None:
     text = f"pattern P {{ order CausalOrder; mode possibly; {EVENTS} find any A B; }}"
     cost = cost_of(ketal.compile(text).compiled[0])
     assert (cost.name, cost.place.text, cost.counts) == (costs.CUTS, "mode possibly", None)
 
 
-def test_a_flat_search_looks_at_nothing_that_is_in_no_match(
+def test_flat_search_visits_only_events_of_matches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of any pattern: what is called flat is flat, and all that is said holds of its runs."""
+    """For any pattern: a pattern reported as flat is flat, and its cost holds for its runs."""
     visits, flat = 0, False
     visit, find = Search._visit, Search.find
 

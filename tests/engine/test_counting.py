@@ -1,4 +1,4 @@
-"""`return count` and `--count`: the number of matches, exact, where they are not listed."""
+"""`return count` and `--count`: the exact number of matches without listing them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COUNTED = [
 
 
 def count(compiled: Any, events: list[Event], *, listing: bool) -> tuple[int, PatternRun]:
-    """Return how many matches there are, listed or counted."""
+    """Return the number of matches, listed or counted, and the run."""
     run = PatternRun(compiled, LIMITS, listing=listing)
     run.process(events)
     run.validate_state()
@@ -46,13 +46,13 @@ def count(compiled: Any, events: list[Event], *, listing: bool) -> tuple[int, Pa
 
 
 def counts_still(run: PatternRun) -> bool:
-    """Return whether every scope counted to the end."""
+    """Return whether every scope still counts instead of listing."""
     finds = [s.run for s in run.scopes.values() if isinstance(s.run, AnyFind)]
     return bool(finds) and all(find._store.counting for find in finds)
 
 
 @pytest.mark.parametrize("body", COUNTED)
-def test_what_is_counted_is_what_is_listed(body: str) -> None:
+def test_counted_matches_equal_listed_matches(body: str) -> None:
     compiled = ketal.compile(f"pattern P {{ {body.format(STEPS)} }}").compiled[0]
     most = 0
 
@@ -74,8 +74,8 @@ def test_what_is_counted_is_what_is_listed(body: str) -> None:
 
 @examples(40, 5_000)
 @given(chances())
-def test_any_pattern_counts_as_many_as_it_lists(rng: random.Random) -> None:
-    """Whether matches can be counted or not, in whatever order the events come."""
+def test_any_pattern_counts_as_many_matches_as_it_lists(rng: random.Random) -> None:
+    """Whether matches can be counted or must be listed, in any order of events."""
     file = pattern_file(rng, strategy="any")
     try:
         compiled = compile_pattern(file, file.patterns[0])
@@ -90,8 +90,8 @@ def test_any_pattern_counts_as_many_as_it_lists(rng: random.Random) -> None:
     assert count(compiled, events, listing=False)[0] == listed
 
 
-def test_a_late_event_makes_it_list() -> None:
-    """Out of order an event may be anywhere in a match: from there on matches are listed."""
+def test_out_of_order_event_switches_counting_to_listing() -> None:
+    """An event out of order may be anywhere in a match, so later matches are listed."""
     text = f"pattern P {{ order CausalOrder; {STEPS} find any A B1; }}"
     compiled = ketal.compile(text).compiled[0]
     a = Event(node="n", type="S.a", clock={"n": 1})
@@ -121,8 +121,8 @@ def test_uncertain_matches_are_counted_one_by_one() -> None:
     assert answers[0][0] == 1
 
 
-def test_a_chain_of_three_over_ten_thousand_events() -> None:
-    """More matches than could be listed; the number is that of a sum over pairs."""
+def test_matches_of_three_steps_over_ten_thousand_events_are_counted() -> None:
+    """There are more matches than could be listed; the expected number is a sum over pairs."""
     rng = random.Random(1)
     clocks: dict[str, dict[str, int]] = {f"n{i}": {} for i in range(5)}
     events = []
@@ -141,7 +141,7 @@ def test_a_chain_of_three_over_ten_thousand_events() -> None:
     ways_of: dict[str, list[int]] = {node: [0] for node in clocks}
     total = 0
     for event in events:
-        # How many A's, and how many pairs A B, each node has up to each of its counters.
+        # The number of A's, and of pairs A B, of each node up to each of its counters.
         known = {n: event.clock.get(n, 0) - (n == event.node) for n in clocks}
         starts = sum(sums[n][known[n]] for n in clocks)
         pairs = sum(ways_of[n][known[n]] for n in clocks)

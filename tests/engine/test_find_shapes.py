@@ -1,6 +1,6 @@
-"""Executions made to meet one case of `find any`, each in every mode, small ones by the oracle.
+"""Executions designed for one case of `find any`, each in every mode, small ones by the oracle.
 
-What is random seldom meets the edges of a range: bars and floors of a `not`, ends of a window,
+Random executions seldom reach the edges of a range: bars and floors of a `not`, ends of a window,
 blocks of a column.
 """
 
@@ -27,16 +27,16 @@ from tests.property.modes import MODES, PLAIN, agrees, answer, compared
 from tests.sampling import sample
 
 ORACLE_MAX = 10
-"""Events of an execution that the oracle is asked about."""
+"""The largest number of events of an execution for which the oracle is run."""
 CAUSAL = "order CausalOrder;"
 ARRIVAL = "order arrival;"
 EVENTS = "".join(f'event {name} = type == "{name}";' for name in "ABCNZ")
 
 
 def happen(*lines: str) -> list[Event]:
-    """Return events, in this order: each the node, the type, nodes heard from and attributes.
+    """Return events in this order, each given by node, type, known nodes and attributes.
 
-    `"q B <p t=3 k=1"`: the next event of q, which knows what p knows by now.
+    `"q B <p t=3 k=1"`: the next event of q, whose clock merges the current clock of p.
     """
     clocks: dict[str, dict[str, int]] = {}
     events = []
@@ -58,7 +58,7 @@ def happen(*lines: str) -> list[Event]:
 
 
 def matches(body: str, events: Sequence[Event]) -> int:
-    """Return how many matches every mode, and the oracle, finds; they are the same ones."""
+    """Return the number of matches; assert that every mode and the oracle find the same."""
     program = ketal.compile(f"pattern P {{ {EVENTS} {body} }}")
     (compiled,) = program.compiled
     differ, count = compared(compiled, events, random.Random(1), drawn=99)
@@ -71,7 +71,7 @@ def matches(body: str, events: Sequence[Event]) -> int:
 
 
 def in_every_order(body: str, events: Sequence[Event]) -> int:
-    """Return how many matches there are, whatever the order in which the events are offered."""
+    """Return the number of matches; assert that it is the same in every order of offering."""
     program = ketal.compile(f"pattern P {{ {CAUSAL} {EVENTS} {body} }}")
     assert program.compiled[0].order_free
     expected = facts(semantics.judge(program.file, "P", events))
@@ -81,7 +81,7 @@ def in_every_order(body: str, events: Sequence[Event]) -> int:
 
 
 def as_offered(body: str, events: Sequence[Event]) -> int:
-    """Return how many matches every mode finds when events are offered in just this order."""
+    """Return the number of matches of every mode when events are offered in exactly this order."""
     compiled = ketal.compile(f"pattern P {{ {EVENTS} {body} }}").compiled[0]
     expected = answer(compiled, list(events), PLAIN)
     for mode in MODES:
@@ -94,7 +94,7 @@ def as_offered(body: str, events: Sequence[Event]) -> int:
 
 
 @pytest.mark.parametrize("count", [3, 40])
-def test_every_c_before_every_a(count: int) -> None:
+def test_no_match_if_every_c_is_before_every_a(count: int) -> None:
     """Each C happened before each A: there is no match until a C that did not."""
     lines = ["r C"] * count + ["p A <r"] + ["p A", "q B"] * count
     assert matches(f"{CAUSAL} find any A B C;", happen(*lines)) == 0
@@ -105,8 +105,8 @@ def test_every_c_before_every_a(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 60])
-def test_a_before_all_with_b_and_z_alternating(count: int) -> None:
-    """One A before everything, B and Z on nodes of their own; no Z is after a B but the last."""
+def test_matches_of_an_a_before_alternating_b_and_z(count: int) -> None:
+    """One A is before everything, B and Z are on other nodes; only the last Z is after a B."""
     lines = ["p A", "q B <p", "r Z <p", *["q B", "r Z"] * (count - 1), "r Z <q"]
     assert matches(f"{CAUSAL} T = Causal(Z); find any A B T;", happen(*lines)) == count
     assert matches(f"{CAUSAL} find any A B C;", happen(*lines)) == 0
@@ -115,18 +115,18 @@ def test_a_before_all_with_b_and_z_alternating(count: int) -> None:
 
 @pytest.mark.parametrize("step", range(4))
 @pytest.mark.parametrize("count", [2, 20])
-def test_dead_ends_by_every_step(step: int, count: int) -> None:
-    """All of a step's events are after those of the steps behind it, but for one at the end.
+def test_each_step_can_be_a_dead_end(step: int, count: int) -> None:
+    """All events of a step are after those of the later steps, except for one at the end.
 
-    The nodes of the other steps hear of nothing: without that step all words would match.
+    The nodes of the other steps receive nothing: without that step all sequences would match.
     """
     kinds = "ABCZ"
     others = [kind for place, kind in enumerate(kinds) if place != step]
     lines = [f"{kind} {kind}" for kind in others for _ in range(count if kind == others[0] else 1)]
     dead = kinds[step]
-    if step < 3:  # after some event behind it
+    if step < 3:  # after some event of the next step
         lines += [f"dead {dead} <{kinds[step + 1]}"] * count
-    else:  # before the events ahead of it
+    else:  # before the events of the earlier steps
         lines = [f"dead {dead}"] * count + [f"{kind} {kind} <dead" for kind in others] * count
     assert matches(f"{CAUSAL} find any A B C Z;", happen(*lines)) == 0
     expected = count**3 if step == 3 else count
@@ -134,8 +134,8 @@ def test_dead_ends_by_every_step(step: int, count: int) -> None:
         assert matches(f"{CAUSAL} find any A B C Z;", happen(*lines, f"live {dead}")) == expected
 
 
-def test_a_late_a_makes_old_bs_reachable() -> None:
-    """In each order of five events: B and C wait for an A that comes last, or between."""
+def test_late_a_makes_earlier_bs_reachable() -> None:
+    """In each order of five events, B and C wait for an A that comes last, or between."""
     events = happen("q B", "r C", "q B", "p A", "r C <q")
     assert in_every_order("find any A B C;", events) == 4
     assert in_every_order("S = Conc(B); T = Causal(C); find any A S T;", events) == 2
@@ -143,8 +143,8 @@ def test_a_late_a_makes_old_bs_reachable() -> None:
     assert in_every_order("S = B; T = Conc(C, all); find any A S T;", events) == 2
 
 
-def test_a_range_is_pushed_on_from_its_first_to_its_last() -> None:
-    """A late A raises the bounds of two B's; the C, after one of them, is beside the other."""
+def test_raised_bounds_are_propagated_over_a_whole_range() -> None:
+    """A late A raises the bounds of two B's; the C is after one B and concurrent with the other."""
     assert in_every_order("find any A B C Z;", happen("p A", "q B", "r C", "s Z")) == 1
     events = happen("q B", "r C <q", "q B", "p A", "s Z <r")
     body = "S = Conc(C); T = Causal(Z); find any A B S T;"
@@ -154,23 +154,23 @@ def test_a_range_is_pushed_on_from_its_first_to_its_last() -> None:
 
 
 @pytest.mark.parametrize("lines", ["p A|q Z|r B <p", "p Z|q Z|r B <p"])
-def test_an_event_whose_starts_are_over_waits_for_a_late_one(lines: str) -> None:
-    """The B is kept while a window of events holds it, whatever became of what it is after."""
+def test_event_is_kept_for_a_late_start_within_the_window(lines: str) -> None:
+    """The B is kept while it is within a window of events, even if earlier starts have expired."""
     early = happen("p A", *lines.split("|"), "q Z", "s C <r")
     late_a, *others = early
     body = f"{CAUSAL} S = Causal(B); T = Causal(C); find any A S T; within 4 events;"
     assert as_offered(body, [*others[:4], late_a, others[4]]) == 1
 
 
-def test_an_event_that_no_start_comes_to_waits_for_a_late_one() -> None:
-    """A B before any A is kept: the A that it is after may come late."""
+def test_event_without_a_start_is_kept_for_a_late_one() -> None:
+    """A B offered before any A is kept: the A that it is after may come late."""
     a, b, c = happen("p A", "q B <p", "r C <q")
     body = f"{CAUSAL} S = Causal(B); T = Causal(C); find any A S T;"
     assert as_offered(body, [b, a, c]) == as_offered(body, [b, c, a]) == 1
 
 
-def test_a_scope_is_removed_with_its_last_start() -> None:
-    """A B that waits to be indexed keeps no scope whose one start the window has passed."""
+def test_scope_is_removed_when_its_last_start_expires() -> None:
+    """A B that waits to be indexed does not keep a scope whose only start has expired."""
     body = f"{ARRIVAL} partition by x; {EVENTS} within 6 s; find any A B C;"
     run = PatternRun(ketal.compile(f"pattern P {{ {body} }}").compiled[0], Limits())
     run.process(happen("p A t=0 x=1", "p B t=5 x=1"))
@@ -179,8 +179,8 @@ def test_a_scope_is_removed_with_its_last_start() -> None:
     run.validate_state()
 
 
-def test_events_that_wait_take_no_room_from_another_scope() -> None:
-    """At `runs_max` no event is given up for others that are of no use once they are indexed."""
+def test_unindexed_events_do_not_count_against_another_scope() -> None:
+    """At `runs_max` no event is dropped for the sake of events that indexing would discard."""
     body = f"{ARRIVAL} partition by x; {EVENTS} E = B && k == A.k; find any A E C;"
     run = PatternRun(ketal.compile(f"pattern P {{ {body} }}").compiled[0], Limits(runs_max=3))
     useless = ["p B x=1 k=2"] * 2
@@ -191,8 +191,8 @@ def test_events_that_wait_take_no_room_from_another_scope() -> None:
     run.validate_state()
 
 
-def test_an_arrival_that_is_no_linear_extension() -> None:
-    """Under arrival order the places of a node's events may fall along its counters."""
+def test_matches_under_an_arrival_that_is_no_linear_extension() -> None:
+    """Under arrival order the places of a node's events may decrease along its counters."""
     first, second, b, c = happen("p A", "p A", "q B <p", "q C")
     body = f"{ARRIVAL} S = Causal(B); T = Causal(C); find any A S T;"
     assert matches(body, [second, b, first, c]) == 1
@@ -202,7 +202,7 @@ def test_an_arrival_that_is_no_linear_extension() -> None:
 
 
 @pytest.mark.parametrize("relation", ["B", "Conc(B)"])
-def test_a_late_a_among_many(relation: str) -> None:
+def test_late_a_raises_bounds_of_hundreds_of_events(relation: str) -> None:
     """The bounds of hundreds of B's and of the C's behind them are raised by one A."""
     lines = ["q B", "r C"] * 150 + ["r C <q", "p A"]
     body = f"{CAUSAL} S = {relation}; T = Causal(C); find any A S T;"
@@ -214,7 +214,7 @@ EDGES = [n + d for n in (BLOCK, REGION) for d in (-1, 0, 1)]
 
 @pytest.mark.parametrize("low", EDGES)
 @pytest.mark.parametrize("width", sample([1, BLOCK + 1], [1, BLOCK - 1, BLOCK, BLOCK + 1]))
-def test_a_range_at_the_edges_of_blocks(low: int, width: int) -> None:
+def test_matches_of_ranges_at_the_edges_of_blocks(low: int, width: int) -> None:
     """B's of one node: those up to `low` before every A, those beyond `low + width` unknown."""
     lines = ["q B"] * low + ["p A <q"] + ["q B"] * width + ["r C <q"] + ["q B"] * (BLOCK + 3)
     body = f"{CAUSAL} T = Causal(C); find any A B T;"
@@ -225,8 +225,8 @@ def test_a_range_at_the_edges_of_blocks(low: int, width: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(sample(1, 10)))
-def test_more_than_a_region_of_blocks(seed: int) -> None:
-    """Columns of hundreds of events, of which a window leaves few that match."""
+def test_matches_over_more_than_a_region_of_blocks(seed: int) -> None:
+    """Columns of hundreds of events, of which a window leaves few to match."""
     rng = random.Random(seed)
     lines = []
     for number in range(REGION + 5 * BLOCK):
@@ -267,21 +267,21 @@ NOT = f"{BOTH} find any X not N B;"
         (ARRIVAL, "p A|q N|q B|q B", 2),
     ],
 )
-def test_bars_at_their_edges(order: str, lines: str, expected: int) -> None:
+def test_barring_events_at_the_edges_of_their_range(order: str, lines: str, expected: int) -> None:
     assert matches(f"{order} {NOT}", happen(*lines.split("|"))) == expected
 
 
 @pytest.mark.parametrize("order", [CAUSAL, ARRIVAL])
-def test_an_n_that_is_taken_bars_nothing_before_itself(order: str) -> None:
-    """A step that accepts N's: the one that is taken is not between."""
+def test_n_taken_by_a_step_does_not_bar_its_own_match(order: str) -> None:
+    """The step accepts N's: the N that it takes is not between the steps."""
     body = f'{order} {BOTH} event Y = type == "B" || type == "N"; find any A not N Y;'
     assert matches(body, happen("p A", "p N", "p N", "p B")) == 1
     assert matches(body, happen("p A", "q N <p", "q B")) == 1
 
 
 @pytest.mark.parametrize("order", [CAUSAL, ARRIVAL])
-def test_an_n_that_compares_with_an_earlier_step(order: str) -> None:
-    """An N of the A's own key bars it, one of another key does not."""
+def test_barring_event_is_compared_with_an_earlier_step(order: str) -> None:
+    """An N with the A's key bars the A, an N with another key does not."""
     body = f"{order} find any A not (N && k == A.k) B;"
     events = happen("p A k=1", "p A k=2", "q N <p k=1", "q B", "p N k=2", "p A k=2", "q B <p")
     # Under CausalOrder the first B is also one that did not happen before the last A.
@@ -294,7 +294,7 @@ def test_an_n_that_compares_with_an_earlier_step(order: str) -> None:
 
 @pytest.mark.parametrize("order", [CAUSAL, ARRIVAL])
 @pytest.mark.parametrize(("last", "expected"), [(2.999_999, 1), (3, 0), (3.000_001, 0)])
-def test_times_at_the_end_of_a_window(order: str, last: float, expected: int) -> None:
+def test_matches_at_the_end_of_a_window_of_time(order: str, last: float, expected: int) -> None:
     events = happen("p A t=0", "q B t=1", f"r C t={last}")
     assert matches(f"{order} find any A B C; within 3 s;", events) == expected
     events = happen("r C t=9", f"q A t={9 - last}", "p B t=8", "q C t=9 <p")
@@ -303,8 +303,8 @@ def test_times_at_the_end_of_a_window(order: str, last: float, expected: int) ->
 
 @pytest.mark.parametrize("order", [CAUSAL, ARRIVAL])
 @pytest.mark.parametrize(("between", "expected"), [(1, 2), (2, 1), (3, 0)])
-def test_places_at_the_end_of_a_window(order: str, between: int, expected: int) -> None:
-    """`within 4 events`: the first and the last are three places apart at most."""
+def test_matches_at_the_end_of_a_window_of_events(order: str, between: int, expected: int) -> None:
+    """`within 4 events`: the first and the last are at most three places apart."""
     lines = ["p A", "p A", *["p Z"] * between, "p C"]
     declared = 'event D = type == "Z";'
     body = f"{order} {declared} T = Causal(C); find any A T; within 4 events;"
@@ -313,8 +313,8 @@ def test_places_at_the_end_of_a_window(order: str, between: int, expected: int) 
 
 @pytest.mark.parametrize("order", [CAUSAL, ARRIVAL])
 @pytest.mark.parametrize("guards", ["S = B; T = C;", "S = Causal(B); T = Causal(C);"])
-def test_times_that_regress(order: str, guards: str) -> None:
-    """The last event of a column is not its newest: an A at 1 s, then one at 0 s; a C at 4 s."""
+def test_matches_with_times_that_go_backwards(order: str, guards: str) -> None:
+    """The last event of a column is not the newest: an A at 1 s, then one at 0 s; a C at 4 s."""
     body = f"{order} {guards} find any A S T; within 4 s;"
     assert matches(body, happen("p A t=1", "p A t=0", "p B t=2", "p C t=4")) == 1
     assert matches(body, happen("p A t=9", "p B t=8", "p B t=5", "p C t=11", "p C t=6")) == 2
@@ -323,7 +323,7 @@ def test_times_that_regress(order: str, guards: str) -> None:
 
 
 @pytest.mark.parametrize("order", [CAUSAL, ARRIVAL])
-def test_times_that_are_equal(order: str) -> None:
+def test_matches_with_equal_times(order: str) -> None:
     body = f"{order} T = Causal(C); find any A B T; within 1 us;"
     events = happen(*["p A t=5", "q B t=5"] * 3, "r C t=5 <p <q", "r C t=5")
     assert matches(body, events) == (18 if order == CAUSAL else 12)
@@ -344,10 +344,8 @@ def test_times_that_are_equal(order: str) -> None:
         ("S = Conc(A, all); find any A (S | A);", (6, 6)),
     ],
 )
-def test_an_event_on_two_edges_is_taken_once(
-    order: str, body: str, expected: tuple[int, int]
-) -> None:
-    """Two A's on each of two nodes that hear nothing; no A stands twice in a match."""
+def test_event_on_two_edges_is_taken_once(order: str, body: str, expected: tuple[int, int]) -> None:
+    """Two A's on each of two nodes without messages; no A is twice in a match."""
     events = happen("p A", "p A", "q A", "q A")
     assert matches(f"{order} {body}", events) == expected[order == ARRIVAL]
 
@@ -357,10 +355,10 @@ def test_an_event_on_two_edges_is_taken_once(
     ("relation", "expected"),
     [("Causal(C, A)", (2, 1)), ("Conc(C, A)", (3, 2)), ("C && k == A.k", (3, 1))],
 )
-def test_a_named_anchor_is_the_last_of_its_step(
+def test_named_anchor_is_the_last_event_of_its_step(
     order: str, relation: str, expected: tuple[int, int]
 ) -> None:
-    """Of two A's the first hides behind the second, with or without a B between."""
+    """The anchor is the second of two A's, with or without a B in between."""
     events = happen("p A k=1", "q B k=1", "q A k=2", "r C <p k=1", "s C <q k=2", "t C k=1")
     count = matches(f"{order} T = {relation}; find any A A T;", events)
     assert count == expected[order == ARRIVAL]
@@ -373,8 +371,8 @@ def test_a_named_anchor_is_the_last_of_its_step(
 
 @pytest.mark.parametrize("order", [CAUSAL, ARRIVAL])
 @pytest.mark.parametrize("guards", ["T = C && k == A.k;", "T = Causal(C) && k == A.k;"])
-def test_keys_whose_columns_get_empty(order: str, guards: str) -> None:
-    """A key that is over, then comes again; at the end nothing is kept of any."""
+def test_columns_of_finished_keys_are_removed(order: str, guards: str) -> None:
+    """Keys finish and return; at the end no events of any key are kept."""
     lines = []
     for number in range(40):
         key, time = number % 4, 10 * number
@@ -410,8 +408,8 @@ SAVED = {
 
 @pytest.mark.parametrize("order", [CAUSAL, ARRIVAL])
 @pytest.mark.parametrize("body", SAVED.values(), ids=SAVED)
-def test_a_snapshot_in_the_middle_changes_nothing(order: str, body: str) -> None:
-    """Saved and restored after every event, by a Monitor's snapshot, and compared with one run."""
+def test_snapshot_after_every_event_changes_no_match(order: str, body: str) -> None:
+    """A Monitor that is saved and restored after every event equals an uninterrupted run."""
     rng = random.Random(7)
     lines = []
     for number in range(40):

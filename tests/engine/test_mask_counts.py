@@ -1,4 +1,4 @@
-"""How many events satisfied each guard: counted by masks, and one by one."""
+"""The number of events that satisfied each guard: counted by masks, and one by one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ masks = st.integers(0, 2**7 - 1)  # bits beyond the variables too
 
 
 @given(formulas, st.lists(formulas, max_size=4), st.lists(st.lists(masks)), st.integers(1, 9))
-def test_the_totals_are_those_of_each_mask_by_itself(
+def test_totals_equal_the_sums_over_single_masks(
     alphabet: Formula, guards: list[Formula], batches: list[list[int]], tables: int
 ) -> None:
     keys = {guard: repr(guard) for guard in guards}
@@ -38,7 +38,7 @@ def test_the_totals_are_those_of_each_mask_by_itself(
                 assert counts[mask].in_alphabet == evaluate(alphabet, mask)
                 counts[mask].events += 1
             counts.validate_state()
-            if number == 1:  # as a stream that starts again
+            if number == 1:  # as in a restarted stream
                 saved = counts.save()
                 counts = MaskCounts(alphabet, keys)
                 counts.load(saved)
@@ -46,7 +46,7 @@ def test_the_totals_are_those_of_each_mask_by_itself(
         assert counts.totals() == {g: sum(evaluate(g, m) for m in every) for g in guards}
 
 
-def test_of_a_guard_that_a_saved_state_lacks_nothing_is_known() -> None:
+def test_guard_that_a_saved_state_lacks_has_no_total() -> None:
     one, other = ("var", 0, True), ("var", 1, True)
     before = MaskCounts(True, {one: "one"})
     for mask in [1, 1, 2]:
@@ -78,7 +78,7 @@ def _event(counter: int, type_: str, **data: Any) -> Event:
     return _at("n", counter, type_, **data)
 
 
-def test_a_step_is_met_where_its_relations_could_hold() -> None:
+def test_step_counts_events_for_which_its_relations_could_hold() -> None:
     (compiled,) = ketal.compile(PATTERN).compiled
     run = PatternRun(compiled, DEFAULT)
     for number, (type_, v) in enumerate([("push", 1), ("pop", 1), ("pop", 2), ("see", 0)], 1):
@@ -88,11 +88,11 @@ def test_a_step_is_met_where_its_relations_could_hold() -> None:
     assert {n: totals[g] for n, g in compiled.counted.event_guards.items()} == {
         "Push": 1, "Pop": 1, "Any": 2,
     }  # fmt: skip
-    # `v == A.v` and `Causal` are of a run, and may hold in one.
+    # `v == A.v` and `Causal` depend on a run, and may hold in some run.
     assert {n: totals[g] for n, g in compiled.counted.step_guards.items()} == {"A": 1, "B": 1}
 
 
-def test_at_every_node_an_event_is_counted_once_for_all_copies() -> None:
+def test_event_is_counted_once_for_all_copies() -> None:
     (compiled,) = ketal.compile(
         """pattern p {
   event Here = localhost && type == "a";
@@ -111,7 +111,7 @@ def test_at_every_node_an_event_is_counted_once_for_all_copies() -> None:
     assert [totals[guard] for guard in compiled.counted.step_guards.values()] == [2, 2]
 
 
-def test_a_snapshot_keeps_the_counts() -> None:
+def test_snapshot_keeps_the_counts() -> None:
     program = ketal.compile('pattern p { event A = type == "a"; order arrival; find A; }')
     monitor = ketal.Monitor(program)
     for counter in range(1, 6):
@@ -121,7 +121,7 @@ def test_a_snapshot_keeps_the_counts() -> None:
     assert before == after == {program.compiled[0].counted.alphabet_guard: 3}
 
 
-def test_a_mode_counts_each_event_once() -> None:
+def test_mode_counts_each_event_once() -> None:
     program = ketal.compile(
         'pattern p { event A = type == "a"; order CausalOrder; mode possibly; find next A A; }'
     )

@@ -1,9 +1,10 @@
-"""Engines with a planted fault, each of which the tests of `find any` must see.
+"""Engines with a planted fault, each of which the tests of `find any` must detect.
 
-A fault is a change of a few characters in the engine's own source. It is seen by the suite's
-comparisons within so many cases: mode against mode over 60 events, the engine against the oracle
-over few, a directed shape. `make test` asks the first of them, `make long` all. Where the code
-that it changes is gone, the test of a fault fails, and the fault is to be planted anew.
+A fault is a change of a few characters in the engine's own source. The comparisons of the tests
+must detect it within a number of cases: mode against mode over 60 events, the engine against the
+oracle over few events, or a designed execution. `make test` runs the first comparison of a fault,
+`make long` all of them. If the code that a fault changes is gone, its test fails, and a new fault
+has to be planted.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from tests.property.test_modes import long_case
 from tests.sampling import sample
 
 Planted = Callable[[], AbstractContextManager[Any]]
-"""Plants a fault, or none, for as long as the context is entered."""
+"""Returns a context manager within which a fault, or none, is planted."""
 Sees = Callable[[Planted], bool]
-"""A comparison: it returns whether it found a difference."""
+"""A comparison, which returns whether it found a difference."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ class Fault:
     Attributes
     ----------
     name : str
-        What is wrong.
+        What the fault breaks.
     owner, function : Any, str
         The module or class, and the name of the function in it.
     old, new : str
-        What stands in the source, and what is put there.
+        A text of the source, and its replacement.
     seen_by : callable, or tuple of callable
         The comparisons.
     """
@@ -123,7 +124,7 @@ def _oracle_differs(planted: Planted, seed: int) -> bool:
 
 
 def by_shape(shape: Callable[..., None], *arguments: Any) -> Sees:
-    """Return the comparison that a directed shape makes."""
+    """Return a comparison that runs a test of a designed execution."""
 
     def sees(planted: Planted) -> bool:
         try:
@@ -142,41 +143,41 @@ FAULTS = (
         bounds, "_push_before",
         "column.before.raise_range(low, high, value):",
         "column.before.raise_range(low, high, value) and False:",
-        (by_shape(shapes.test_a_range_is_pushed_on_from_its_first_to_its_last), by_modes),
+        (by_shape(shapes.test_raised_bounds_are_propagated_over_a_whole_range), by_modes),
     ),
     Fault(
         "a summary of what comes after is not pushed on",
         bounds, "_push_after",
         "column.after.raise_range(low, high, value):",
         "column.after.raise_range(low, high, value) and False:",
-        (by_shape(shapes.test_a_range_is_pushed_on_from_its_first_to_its_last), by_modes),
+        (by_shape(shapes.test_raised_bounds_are_propagated_over_a_whole_range), by_modes),
     ),
     Fault(
         "what a range of events can come before is taken from its last",
         bounds, "_range_after",
         "column.first_knowing(last,", "column.first_knowing(first,",
-        by_shape(shapes.test_a_range_is_pushed_on_from_its_first_to_its_last),
+        by_shape(shapes.test_raised_bounds_are_propagated_over_a_whole_range),
     ),
     Fault(
         "the head of a range is not raised with its blocks",
         Bounds, "raise_range",
         "self._raise_some(low, first * BLOCK, value)",
         "self._raise_some(low, first * BLOCK - 1, value)",
-        (by_shape(shapes.test_a_range_at_the_edges_of_blocks, 1, BLOCK - 1), by_modes),
+        (by_shape(shapes.test_matches_of_ranges_at_the_edges_of_blocks, 1, BLOCK - 1), by_modes),
     ),
     Fault(
         "a tag of a region stands for all of its blocks but the last",
         Bounds, "raise_range",
         "self._raise_blocks(first, first + BLOCK, value)",
         "self._raise_blocks(first, first + BLOCK - 1, value)",
-        (by_shape(shapes.test_a_range_at_the_edges_of_blocks, 1, REGION), by_modes),
+        (by_shape(shapes.test_matches_of_ranges_at_the_edges_of_blocks, 1, REGION), by_modes),
     ),
     Fault(
         "an event is evicted by the start of what comes to it, though earlier ones may come late",
         EventStore, "__init__",
         "self._by_start = order is not ReleaseOrder.CAUSAL", "self._by_start = True",
         by_shape(
-            shapes.test_an_event_whose_starts_are_over_waits_for_a_late_one,
+            shapes.test_event_is_kept_for_a_late_start_within_the_window,
             "p A|q Z|r B <p",
         ),
     ),
@@ -196,7 +197,7 @@ FAULTS = (
         "an event that some start may come to later, by another order, does not wait",
         EventStore, "defer",
         "sources & reached or not by_start", "sources & reached",
-        by_shape(shapes.test_an_event_that_no_start_comes_to_waits_for_a_late_one),
+        by_shape(shapes.test_event_without_a_start_is_kept_for_a_late_one),
     ),
     Fault(
         "the first event that waits to be indexed is forgotten",
@@ -211,7 +212,7 @@ FAULTS = (
         "ways = search.beginnings(role, seen) + sum(count for _, _, count in placed)",
         (
             by_shape(
-                shapes.test_an_event_on_two_edges_is_taken_once,
+                shapes.test_event_on_two_edges_is_taken_once,
                 shapes.ARRIVAL, "find any A A A;", (4, 4),
             ),
             by_modes,
@@ -222,20 +223,25 @@ FAULTS = (
         RoleColumns, "sweep",
         "    _sweep(columns, is_kept)", "    pass",
         by_shape(
-            shapes.test_keys_whose_columns_get_empty, shapes.CAUSAL, "T = C && k == A.k;"
+            shapes.test_columns_of_finished_keys_are_removed, shapes.CAUSAL, "T = C && k == A.k;"
         ),
     ),
     Fault(
         "the last event of a column is taken for the one with the latest start",
         Column, "latest_start",
         "return self.latest", "return self.starts[-1]",
-        (by_shape(shapes.test_times_that_regress, shapes.ARRIVAL, "S = B; T = C;"), by_modes),
+        (
+            by_shape(
+                shapes.test_matches_with_times_that_go_backwards, shapes.ARRIVAL, "S = B; T = C;"
+            ),
+            by_modes,
+        ),
     ),
     Fault(
         "places that fall along a node's counters are not filtered",
         Search, "_extend_back",
         "mixed = self._by_place and not column.rising", "mixed = False",
-        (by_shape(shapes.test_an_arrival_that_is_no_linear_extension), by_modes),
+        (by_shape(shapes.test_matches_under_an_arrival_that_is_no_linear_extension), by_modes),
     ),
     Fault(
         "a step that has its first event stays closed",
@@ -268,7 +274,10 @@ FAULTS = (
         Breakers, "_joint_past",
         "own[node] = last.counter", "own[node] = last.counter + 1",
         (
-            by_shape(shapes.test_bars_at_their_edges, shapes.CAUSAL, "p A|p N|p A|q B <p", 2),
+            by_shape(
+                shapes.test_barring_events_at_the_edges_of_their_range, shapes.CAUSAL,
+                "p A|p N|p A|q B <p", 2,
+            ),
             by_oracle, by_modes,
         ),
     ),
@@ -277,7 +286,10 @@ FAULTS = (
         Breakers, "sweep",
         "place > oldest", "place > oldest + 1",
         (
-            by_shape(shapes.test_bars_at_their_edges, shapes.ARRIVAL, "p A|q N|q B|q B", 2),
+            by_shape(
+                shapes.test_barring_events_at_the_edges_of_their_range, shapes.ARRIVAL,
+                "p A|q N|q B|q B", 2,
+            ),
             by_modes,
         ),
     ),
@@ -298,7 +310,7 @@ FAULTS = (
         search, "relations_before",
         "hidden = hidden or path[i].edge.step == step", "hidden = False",
         by_shape(
-            shapes.test_a_named_anchor_is_the_last_of_its_step,
+            shapes.test_named_anchor_is_the_last_event_of_its_step,
             shapes.CAUSAL, "Causal(C, A)", (2, 1),
         ),
     ),
@@ -308,7 +320,7 @@ FAULTS = (
         '"breakers": [] if self.breakers is None else self.breakers.save(seens)', '"breakers": []',
         (
             by_shape(
-                shapes.test_a_snapshot_in_the_middle_changes_nothing,
+                shapes.test_snapshot_after_every_event_changes_no_match,
                 shapes.CAUSAL, shapes.SAVED["not"],
             ),
             by_modes,
@@ -324,19 +336,19 @@ FAULTS = (
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_planted_fault_is_seen(fault: Fault) -> None:
+def test_planted_fault_is_detected(fault: Fault) -> None:
     comparisons = fault.seen_by if isinstance(fault.seen_by, tuple) else (fault.seen_by,)
     for sees in sample(comparisons[:1], comparisons):
         assert sees(fault.planted)
 
 
-def test_the_engine_as_it_is_differs_nowhere() -> None:
-    """What sees the faults sees none where none is planted."""
+def test_engine_without_a_fault_passes_all_comparisons() -> None:
+    """The comparisons that detect the faults find no difference without one."""
     assert not by_modes(nullcontext, sample(20, 300))
     assert not by_oracle(nullcontext, sample(100, 1_500))
 
 
-def test_a_fault_whose_code_is_gone_is_no_fault() -> None:
-    """A change of the engine that a fault no longer fits is an error, not a difference."""
+def test_fault_whose_code_is_gone_is_an_error() -> None:
+    """A fault that does not fit the source any more is an error, not a difference."""
     with pytest.raises(LookupError, match="has 'no such code' 0 times"):
         mutated(Search.find, "no such code", "")

@@ -1,4 +1,4 @@
-"""Dispatch by type: patterns answer, and count, as if each were offered every event."""
+"""Dispatch by type: verdicts and counts are those of patterns that are offered every event."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PROGRAM = ketal.compile(PATTERNS)
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Event]:
-    """Return the events of a few nodes, in an order of arrival, some of them lost."""
+    """Draw events of a few nodes in order of arrival, with some of them lost."""
     clocks: dict[str, dict[str, int]] = {}
     events: list[Event] = []
     for _ in range(draw(st.integers(1, 14))):
@@ -60,17 +60,17 @@ def logs(draw: st.DrawFn) -> list[Event]:
     return list(draw(st.permutations(kept)))
 
 
-def _facts(verdicts: Iterable[Any], summary: Mapping[str, Any]) -> Any:
+def _verdicts_and_summary(verdicts: Iterable[Any], summary: Mapping[str, Any]) -> Any:
     return [verdict.to_dict() for verdict in verdicts], summary
 
 
-def _of_log(events: list[Event]) -> Any:
+def _judged_log(events: list[Event]) -> Any:
     verdicts = ketal.run(PROGRAM, events)
-    return _facts(list(verdicts), verdicts.summary)
+    return _verdicts_and_summary(list(verdicts), verdicts.summary)
 
 
-def _of_stream(events: list[Event], size: int) -> Any:
-    """Return what is said when batches come, and then what is missing is given up."""
+def _judged_stream(events: list[Event], size: int) -> Any:
+    """Return the verdicts over batches, after which missing events are declared lost."""
     monitor = ketal.Monitor(PROGRAM)
     verdicts: list[Any] = []
     for begin in range(0, len(events), size):
@@ -78,34 +78,32 @@ def _of_stream(events: list[Event], size: int) -> Any:
         verdicts += monitor.advance_time(begin)
     verdicts += monitor.leave("n1")
     verdicts += monitor.close()
-    return _facts(verdicts, monitor.summary)
+    return _verdicts_and_summary(verdicts, monitor.summary)
 
 
 @contextmanager
-def _every_run_concerned() -> Iterator[None]:
-    """Have every pattern offered every event."""
+def _without_dispatch() -> Iterator[None]:
+    """Make the engine offer every event to every pattern."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PatternRun, "concerned_by", lambda run, event: True)
         yield
 
 
 @given(logs())
-def test_what_a_pattern_is_not_offered_changes_nothing_of_a_log(events: list[Event]) -> None:
-    with _every_run_concerned():
-        expected = _of_log(events)
-    assert _of_log(events) == expected
+def test_dispatch_does_not_change_the_verdicts_of_a_log(events: list[Event]) -> None:
+    with _without_dispatch():
+        expected = _judged_log(events)
+    assert _judged_log(events) == expected
 
 
 @given(logs(), st.integers(1, 8))
-def test_what_a_pattern_is_not_offered_changes_nothing_of_a_stream(
-    events: list[Event], size: int
-) -> None:
-    with _every_run_concerned():
-        expected = _of_stream(events, size)
-    assert _of_stream(events, size) == expected
+def test_dispatch_does_not_change_the_verdicts_of_a_stream(events: list[Event], size: int) -> None:
+    with _without_dispatch():
+        expected = _judged_stream(events, size)
+    assert _judged_stream(events, size) == expected
 
 
-def test_an_event_is_offered_to_the_patterns_that_name_its_type() -> None:
+def test_event_is_offered_to_the_patterns_that_name_its_type() -> None:
     names = PROGRAM.names
     runs = [PatternRun(compiled, DEFAULT) for compiled in PROGRAM.compiled]
     dispatch = TypeDispatch(runs)
@@ -113,7 +111,7 @@ def test_an_event_is_offered_to_the_patterns_that_name_its_type() -> None:
         of: {names[n] for n in dispatch.concerned(Event(node="n1", type=of, clock={"n1": 1}))}
         for of in ("a", "d", "zz")
     }
-    always = {"either", "no_type", "negated", "at_nodes", "called"}  # no one type decides them
+    always = {"either", "no_type", "negated", "at_nodes", "called"}  # no single type decides them
     of_a = {"chain", "both", "globbed", "counted", "ordered", "partitioned", "windowed"}
     assert offered == {
         "a": always | of_a,
@@ -125,12 +123,12 @@ def test_an_event_is_offered_to_the_patterns_that_name_its_type() -> None:
     assert 0 in dispatch.concerned(Event(node="n1", type="d", clock={"n1": 2}))
 
 
-def test_the_table_of_types_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_of_types_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type_dispatch, "VALUES_CACHED_MAX", 3)
     events = [
         Event(node="n1", type=of, clock={"n1": counter})
         for counter, of in enumerate("abcdefgabcdefgab", start=1)
     ]
-    with _every_run_concerned():
-        expected = _of_log(events)
-    assert _of_log(events) == expected
+    with _without_dispatch():
+        expected = _judged_log(events)
+    assert _judged_log(events) == expected

@@ -1,4 +1,4 @@
-"""The body area network: five real processes, and alarms that are causal."""
+"""The body area network example: five real processes, and alarms with causes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = ROOT / "examples" / "body_area_network"
 
 
 @pytest.mark.parametrize(("mode", "stale"), [("right", 0), ("stale", 1)])
-def test_only_the_fault_is_found_and_every_alarm_is_grounded(
+def test_only_the_injected_fault_is_found_and_every_alarm_has_a_cause(
     mode: str, stale: int, tmp_path: Path
 ) -> None:
     words: list[str | Path] = [sys.executable, FOLDER / "network.py", mode]

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from examples.clocks.figures import FIGURES, main
-from tests.pictures.svg_boxes import check_layout, hatched, sign, squares, texts
+from tests.pictures.svg_boxes import (
+    check_layout,
+    hatched_tooltips,
+    order_sign,
+    square_tooltips,
+    texts,
+)
 
 # By node, in the order of the figure.
 PRINTED = {
@@ -67,25 +73,28 @@ def by_node(svg: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_nothing_lies_over_a_text_and_nothing_outside(name: str) -> None:
+def test_figures_have_no_overlap_and_nothing_outside(name: str) -> None:
     check_layout(FIGURES[name]())
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_the_stamps_are_those_that_the_paper_prints(name: str) -> None:
+def test_stamps_equal_those_printed_in_the_paper(name: str) -> None:
     assert by_node(FIGURES[name]()) == PRINTED[name]
 
 
-def test_the_drawings_without_numbers() -> None:
-    assert (sign(FIGURES["less"]()), hatched(FIGURES["less"]())) == ("<", ["c3"])
-    assert hatched(FIGURES["difference"]()) == ["c3", "c3"]
+def test_unnumbered_drawings() -> None:
+    assert (order_sign(FIGURES["less"]()), hatched_tooltips(FIGURES["less"]())) == ("<", ["c3"])
+    assert hatched_tooltips(FIGURES["difference"]()) == ["c3", "c3"]
     assert "[2,1,0]b2" in texts(FIGURES["dot"]())
     assert [t for t in texts(FIGURES["event"]()) if t[0] == "["] == ["[2,1,0]", "[2,2,0]"]
     assert texts(FIGURES["maximum"]())[-2] == "[2,1,0]"
-    assert (sign(FIGURES["siblings"]()), hatched(FIGURES["siblings"]())) == ("∥", ["s1", "s2"])
+    assert (order_sign(FIGURES["siblings"]()), hatched_tooltips(FIGURES["siblings"]())) == (
+        "∥",
+        ["s1", "s2"],
+    )
     assert "[2,0]" in texts(FIGURES["get"]())
     put = FIGURES["put"]()
-    assert squares(put, "dotted") == ["s3", "t3", "t4"]
+    assert square_tooltips(put, "dotted") == ["s3", "t3", "t4"]
     assert {"[2,0]s3", "[2,0]t4"} <= set(texts(put))
     assert texts(FIGURES["identities"]()).count("[1,0,2]") == 3
     assert [t for t in texts(FIGURES["one-column"]()) if t[0] == "["] == ["[3]", "[4]", "[5]"]
@@ -94,7 +103,7 @@ def test_the_drawings_without_numbers() -> None:
     assert texts(FIGURES["join-of-trees"]())[-2] == "((1, (0, 1)), (2, 1, (0, 0, 1)))"
 
 
-def test_all_are_written_into_a_folder(tmp_path: Path) -> None:
+def test_all_figures_are_written_into_a_folder(tmp_path: Path) -> None:
     main(tmp_path / "figures")
     written = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.svg")}
     assert written == {name: draw() for name, draw in FIGURES.items()}

@@ -1,4 +1,4 @@
-"""The lease that ends too early: the program writes what is shipped, and ketal finds the fault."""
+"""The lock lease example: the program writes the shipped logs, and ketal finds the fault."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RUNS = {"in_time": ("10", "0", 2), "too_late": ("0.2", "2", 1)}
 
 
 def events(path: Path) -> list[Any]:
-    """Return what a log says, but for the times and the order of its lines."""
+    """Return the events of a log without times, in a fixed order."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert all(line.pop("time") for line in lines)
     return sorted(lines, key=lambda line: (line["node"], line["clock"][line["node"]]))
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_program_writes_the_log(name: str, tmp_path: Path) -> None:
+def test_program_writes_the_shipped_log(name: str, tmp_path: Path) -> None:
     lease_s, work_s, number = RUNS[name]
     log = tmp_path / f"{name}.jsonl"
     words: list[str | Path] = [sys.executable, FOLDER / "lease.py", log, lease_s, work_s]
@@ -37,7 +37,7 @@ def test_the_program_writes_the_log(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_only_an_update_that_is_lost_is_found(name: str) -> None:
+def test_only_the_lost_update_is_found(name: str) -> None:
     verdicts = ketal.run(
         ketal.load(FOLDER / "lease.ketal"), ketal.read_log(FOLDER / f"{name}.jsonl")
     )
@@ -47,11 +47,11 @@ def test_only_an_update_that_is_lost_is_found(name: str) -> None:
     assert ketal.audit(ketal.read_log(FOLDER / f"{name}.jsonl")).clean
 
 
-def test_the_patterns_have_no_warnings() -> None:
+def test_patterns_have_no_warnings() -> None:
     assert ketal.lint((FOLDER / "lease.ketal").read_text(encoding="utf-8")) == []
 
 
-def test_the_readme_shows_how_the_logs_were_made() -> None:
+def test_readme_shows_how_the_logs_were_made() -> None:
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     for name, (lease_s, work_s, _) in RUNS.items():
         assert f"\npython lease.py {name}.jsonl {lease_s} {work_s}\n" in text

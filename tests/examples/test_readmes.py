@@ -1,4 +1,4 @@
-"""What a README says a command prints is what it prints."""
+"""Commands in the READMEs print the output that is shown there."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ PYTHON = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 
 
 @pytest.mark.parametrize("block", TRANSCRIPTS)
-def test_commands_print_what_the_readme_says(block: Block, request: pytest.FixtureRequest) -> None:
+def test_commands_print_the_output_in_the_readme(
+    block: Block, request: pytest.FixtureRequest
+) -> None:
     if "../shared/data" in block.text:
         request.getfixturevalue("shared_data")
     assert replay(block) == block.text
 
 
 @pytest.mark.parametrize("path", READMES, ids=lambda path: path.parent.name)
-def test_python_runs_in_the_folder(
+def test_python_blocks_run_in_the_folder(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(path.parent)
@@ -38,11 +40,11 @@ def test_python_runs_in_the_folder(
 
 
 @pytest.mark.parametrize("path", READMES, ids=lambda path: path.parent.name)
-def test_every_pattern_file_is_run(path: Path) -> None:
-    said = {
+def test_every_pattern_file_is_run_by_the_readme(path: Path) -> None:
+    named_files = {
         Path(word).name
         for block in blocks(path)
         for command in block.commands
         for word in shlex.split(command)
     }
-    assert {p.name for p in path.parent.glob("*.ketal")} <= said
+    assert {p.name for p in path.parent.glob("*.ketal")} <= named_files

@@ -1,4 +1,4 @@
-"""Patterns over real logs: the answers that were found by hand."""
+"""Patterns over real logs give the verdicts that were found by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def verdicts_of(name: str, data: Path) -> ketal.Verdicts:
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_each_log_has_what_its_patterns_name(name: str, shared_data: Path) -> None:
+def test_each_log_has_the_names_in_its_patterns(name: str, shared_data: Path) -> None:
     config, log = LOGS[name]
     read = open_source(load_config(FOLDER / f"{config}.toml").source, [shared_data / log])
     stats = ketal.stats(read)
@@ -60,7 +60,7 @@ def by_hand(shared_data: Path) -> dict[str, Any]:
         ("token", {"Announced": 8, "WorkAfterTermination": 0, "Sleepless": 0}),
     ],
 )
-def test_counts(
+def test_match_counts_equal_the_hand_count(
     name: str, counts: dict[str, int], shared_data: Path, by_hand: dict[str, Any]
 ) -> None:
     verdicts = verdicts_of(name, shared_data)
@@ -70,7 +70,7 @@ def test_counts(
     assert by_hand[name] == counts
 
 
-def test_each_pair_of_workers(shared_data: Path, by_hand: dict[str, Any]) -> None:
+def test_exchanges_of_each_pair_of_workers(shared_data: Path, by_hand: dict[str, Any]) -> None:
     found: Counter[str] = Counter()
     for match in verdicts_of("exchange", shared_data):
         assert isinstance(match, ketal.Match)
@@ -81,13 +81,13 @@ def test_each_pair_of_workers(shared_data: Path, by_hand: dict[str, Any]) -> Non
     assert len(found) == 16
 
 
-def test_the_stale_page(shared_data: Path, by_hand: dict[str, Any]) -> None:
+def test_stale_page_is_found(shared_data: Path, by_hand: dict[str, Any]) -> None:
     matches = [v for v in verdicts_of("stale_page", shared_data) if isinstance(v, ketal.Match)]
     assert [" ".join(map(str, match.events)) for match in matches] == by_hand["stale_page"]
     assert by_hand["stale_page"] == ["eastDC@13 westDC@8"]
 
 
-def test_connections_left_open(shared_data: Path, by_hand: dict[str, Any]) -> None:
+def test_connections_left_open_are_found(shared_data: Path, by_hand: dict[str, Any]) -> None:
     verdicts = [v for v in verdicts_of("connections", shared_data) if v.kind != "rejected"]
     assert {v.kind for v in verdicts} == {"incomplete"}
     ports = [dict(v.scope)["port"] for v in verdicts if isinstance(v, ketal.Incomplete)]
@@ -96,6 +96,6 @@ def test_connections_left_open(shared_data: Path, by_hand: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ketal")), ids=lambda path: path.stem)
-def test_lint_says_what_is_known(path: Path) -> None:
+def test_lint_gives_the_known_warnings(path: Path) -> None:
     found = [(d.code, d.pattern) for d in ketal.lint(path.read_text(encoding="utf-8"))]
     assert found == WARNINGS.get(path.stem, [])

@@ -1,4 +1,4 @@
-"""The replicated stack of the paper: each run, each pattern, the verdict by its dots."""
+"""The paper's replicated stack: the violations of each pattern over each run, by dots."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ CASES = [
     for name, logs in patterns.items()
     for log, blamed in logs.items()
 ]
-# What lint says: the patterns whose answer may depend on the order of concurrent events.
+# Lint warnings: patterns whose verdicts may depend on the order of concurrent events.
 WARNINGS = {
     "everywhere": [("K220", "Fig12Everywhere"), ("K220", "Fig13Everywhere")],
     "fig02": [("K220", "Fig2ByArrival"), ("K220", "Fig2")],
@@ -89,7 +89,9 @@ WARNINGS = {
 
 
 @pytest.mark.parametrize(("file", "name", "log", "blamed"), CASES)
-def test_who_is_blamed(file: str, name: str, log: str, blamed: Blamed) -> None:
+def test_violations_blame_the_expected_events(
+    file: str, name: str, log: str, blamed: Blamed
+) -> None:
     program = ketal.load(FOLDER / f"{file}.ketal")[name]
     verdicts = list(ketal.run(program, ketal.read_log(FOLDER / f"{log}.jsonl")))
     assert {v.kind for v in verdicts} <= {"violation"}
@@ -102,7 +104,7 @@ def test_who_is_blamed(file: str, name: str, log: str, blamed: Blamed) -> None:
 
 
 @pytest.mark.parametrize("name", ["Fig12", "Fig13"])
-def test_a_monitor_says_the_same_whatever_arrives_first(name: str) -> None:
+def test_monitor_gives_the_same_verdicts_for_shuffled_arrival(name: str) -> None:
     program = ketal.load(FOLDER / f"{name.lower()}.ketal")
     with ketal.Monitor(program) as monitor:
         for event in ketal.read_log(FOLDER / "correct_shuffled.jsonl"):
@@ -112,21 +114,21 @@ def test_a_monitor_says_the_same_whatever_arrives_first(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ketal")), ids=lambda path: path.stem)
-def test_lint_says_what_is_known(path: Path) -> None:
+def test_lint_gives_the_known_warnings(path: Path) -> None:
     found = [(d.code, d.pattern) for d in ketal.lint(path.read_text(encoding="utf-8"))]
     assert found == WARNINGS.get(path.stem, [])
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_the_logs_are_what_the_generator_makes(name: str) -> None:
+def test_logs_equal_the_output_of_the_generator(name: str) -> None:
     made = "".join(json.dumps(line) + "\n" for line in getattr(make_logs, name)())
     assert (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8") == made
     assert name in {make.__name__ for make in make_logs.LOGS}
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_the_clocks_are_possible(name: str) -> None:
-    # Who knows of an event knows all that the event knew, and a node forgets nothing.
+def test_clocks_of_the_logs_are_consistent(name: str) -> None:
+    # An event that knows another event includes its clock, and a node's clock never shrinks.
     log = ketal.read_log(FOLDER / f"{name}.jsonl")
     clocks = {(event.node, event.counter): dict(event.clock) for event in log}
     for (node, counter), clock in clocks.items():
@@ -136,7 +138,7 @@ def test_the_clocks_are_possible(name: str) -> None:
         assert all(clock[other] >= count for past in known for other, count in past.items())
 
 
-def test_the_readme_quotes_a_line_of_the_log() -> None:
+def test_readme_quotes_a_line_of_the_log() -> None:
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     quoted = text.partition("```json\n")[2].partition("\n")[0]
     assert quoted in (FOLDER / "correct.jsonl").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""The replicated stack as a program: its bugs, the checker, and what the patterns find."""
+"""The replicated stack as a program: its bugs, its checker, and the patterns' verdicts."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from tests.sampling import sample
 
 RUNS = sample(3, 200)
 ALWAYS = (Bug.EARLY_ACKNOWLEDGEMENT, Bug.STALE_COPY, Bug.EARLY_DELIVERY)
-"""Bugs of which a handful of runs goes wrong for certain."""
+"""Bugs that certainly show within a few runs."""
 A_NODE_IS_STOPPED = 2
-"""The first seed of a run in which a node is stopped, and started again."""
+"""The first seed of a run in which a node is stopped and restarted."""
 
 
-def test_what_goes_wrong_is_found_and_nothing_else() -> None:
+def test_exactly_the_wrong_runs_are_found() -> None:
     tables = Tables(RUNS)
     tables.run()
     for counts in tables.bugs.values():
@@ -51,8 +51,8 @@ def test_what_goes_wrong_is_found_and_nothing_else() -> None:
     assert "| on | on | 0 of " in text
 
 
-def test_a_run_is_recorded_by_every_process_and_agrees_at_its_end(tmp_path: Path) -> None:
-    """The correct protocol, under faults and with processes that are started again."""
+def test_every_process_records_the_run_and_replicas_converge(tmp_path: Path) -> None:
+    """The correct protocol, under faults and with restarted processes."""
     restarted = 0
     for seed in range(6):
         folder = tmp_path / str(seed)
@@ -69,7 +69,7 @@ def test_a_run_is_recorded_by_every_process_and_agrees_at_its_end(tmp_path: Path
     assert restarted
 
 
-def test_the_answers_are_the_same_live_afterwards_and_in_every_order(tmp_path: Path) -> None:
+def test_verdicts_are_equal_live_offline_and_in_every_order(tmp_path: Path) -> None:
     program = ketal.load(PATTERNS)
     live: set[str] = set()
     handlers: dict[str, Any] = {kind: lambda verdict: live.add(verdict.id)
@@ -82,7 +82,7 @@ def test_the_answers_are_the_same_live_afterwards_and_in_every_order(tmp_path: P
             assert collector.wait(timeout_s=30)
             with collector.lock:
                 monitor.close()
-        assert live == found(ketal.run(program, events_of(folder)))
+        assert live == verdict_ids(ketal.run(program, events_of(folder)))
         return bool(live)
 
     folder = _first_that(recorded, tmp_path)
@@ -91,17 +91,17 @@ def test_the_answers_are_the_same_live_afterwards_and_in_every_order(tmp_path: P
     for _ in range(sample(5, 20)):
         shuffled = rng.sample(events, len(events))
         for order in (shuffled, shuffled_arrival(events, rng)):
-            assert found(ketal.run(program, order)) == live
+            assert verdict_ids(ketal.run(program, order)) == live
 
 
-def test_a_monitor_in_each_process_finds_the_same(tmp_path: Path) -> None:
-    """So does that of a process which was killed, and started again."""
+def test_monitors_in_each_process_find_the_same_verdicts(tmp_path: Path) -> None:
+    """This includes a process that was killed and restarted."""
     again = 0
 
     def recorded(seed: int, folder: Path) -> bool:
         nonlocal again
         run(RunPlan(seed, Bug.EARLY_DELIVERY, embedded=PATTERNS), folder)
-        expected = found(ketal.run(ketal.load(PATTERNS), events_of(folder)))
+        expected = verdict_ids(ketal.run(ketal.load(PATTERNS), events_of(folder)))
         for name in ("n1", "n2", "n3", "n4"):
             assert set((folder / f"{name}.verdicts").read_text().split()) == expected
         again += any(folder.glob("*#2.history"))
@@ -120,20 +120,20 @@ def _first_that(recorded: Callable[[int, Path], bool], parent: Path, first: int 
     raise AssertionError("the bug showed in none of 20 runs")
 
 
-def found(result: ketal.Verdicts) -> set[str]:
+def verdict_ids(result: ketal.Verdicts) -> set[str]:
     return {verdict.id for verdict in (*result.matches, *result.violations)}
 
 
-def test_every_bug_has_a_pattern_of_the_file() -> None:
+def test_every_bug_has_a_pattern_in_the_file() -> None:
     assert PATTERN_OF.keys() == {*Bug} - {Bug.NONE}
     assert {*PATTERN_OF.values(), *ALSO_FOUND_BY.values()} == {*ketal.load(PATTERNS).names}
     assert set(SESSION_BUGS) <= PATTERN_OF.keys()
 
 
-def test_frames_to_a_process_that_was_stopped_are_no_complaint(
+def test_frames_to_a_stopped_process_are_resent_without_a_warning(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes back where it listened, and gets what is sent again."""
+    """It restarts on the same port and receives the resent frames."""
     handled: list[Any] = []
     monkeypatch.setattr(transport, "RESEND_S", 0.2)
 
@@ -194,7 +194,7 @@ HISTORIES: dict[Bug, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("bug", HISTORIES)
-def test_the_checker_names_what_went_wrong(bug: Bug, tmp_path: Path) -> None:
+def test_checker_names_the_bug(bug: Bug, tmp_path: Path) -> None:
     lines = [json.dumps(line) for line in HISTORIES[bug]]
     (tmp_path / "n1.history").write_text("\n".join(lines))
     assert list(checker.faults_of(tmp_path)) == [bug] * (bug is not Bug.NONE)

@@ -1,4 +1,4 @@
-"""No warning where nothing is wrong: so many as a log has mistakes, which is none."""
+"""Examples and real logs without mistakes give no warnings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .transcripts import ROOT
 EXAMPLES = ROOT / "examples"
 STACK = EXAMPLES / "replicated_stack"
 OF_ONE_LOG = {"fig02": ["fig01"], "fig04": ["fig05"]}
-"""Patterns that are over the execution of one figure; the others are over what programs logged."""
+"""Patterns for the execution of one figure; the others are for logs of programs."""
 
 
 def warnings(program: ketal.Program, summary: ketal.Summary) -> list[str]:
-    """Return what a run warns of."""
+    """Return the warnings of a run."""
     out = []
     for compiled in program.compiled:
         counts = summary["patterns"][compiled.name]
@@ -28,7 +28,7 @@ def warnings(program: ketal.Program, summary: ketal.Summary) -> list[str]:
     return out
 
 
-def of_files(pattern: Path, log: Path) -> list[str]:
+def warnings_for_files(pattern: Path, log: Path) -> list[str]:
     program = ketal.load(pattern)
     return warnings(program, ketal.run(program, ketal.read_log(log)).summary)
 
@@ -50,7 +50,7 @@ STACKS = [
 ]
 
 
-def test_there_are_many() -> None:
+def test_number_of_example_cases() -> None:
     assert (len(COOKBOOK), len(LEASES)) == (30, 2)
     assert len(STACKS) >= 24
 
@@ -58,11 +58,11 @@ def test_there_are_many() -> None:
 @pytest.mark.parametrize(
     ("pattern", "log"), [*COOKBOOK, *LEASES, *STACKS], ids=lambda path: path.stem
 )
-def test_an_example_has_none(pattern: Path, log: Path) -> None:
-    assert of_files(pattern, log) == []
+def test_example_has_no_warnings(pattern: Path, log: Path) -> None:
+    assert warnings_for_files(pattern, log) == []
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_a_real_log_has_none(name: str, shared_data: Path) -> None:
+def test_real_log_has_no_warnings(name: str, shared_data: Path) -> None:
     program = ketal.load(ROOT / "examples" / "real_logs" / f"{name}.ketal")
     assert warnings(program, verdicts_of(name, shared_data).summary) == []

@@ -1,11 +1,11 @@
-"""Transcripts in Markdown: commands with the output that they have.
+"""Transcripts in Markdown: commands with their output.
 
 A fenced block marked `console` holds lines `$ command`, each followed by what the command prints.
 The commands of a file begin in the folder of the checkout, and a `$ cd` holds for the blocks after
-it too. The one rule: what stands in a README is what happens, to the character; only what a
-rejection quotes of a log, which is somebody else's text, is left out.
+it too. The one rule: a README shows the exact output, to the character; only the text that a
+rejection quotes from a log, which has other authors, is left out.
 
-`python -m tests.examples.transcripts FILE...` writes the output anew.
+`python -m tests.examples.transcripts FILE...` regenerates the output.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _QUOTED = re.compile(r"^((?:first )?rejected .* the text) '.*'(?=$|: \d+ times)"
 
 
 class Block(NamedTuple):
-    """A block, and the folder in which it begins."""
+    """A block, and the folder in which its commands start."""
 
     text: str
     folder: Path
@@ -55,17 +55,17 @@ def blocks(path: Path) -> list[Block]:
 
 
 def replay(block: Block) -> str:
-    """Return a block's text with the output that its commands have now."""
+    """Return a block's text with the current output of its commands."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = block.folder
         if folder != ROOT:
-            # What a command writes is not to stay in the checkout.
+            # Files that a command writes must not stay in the checkout.
             folder = Path(shutil.copytree(folder, Path(scratch) / folder.name))
         return replayed(block.commands, folder)
 
 
 def replayed(commands: Sequence[str], folder: Path) -> str:
-    """Return commands in a folder with the output that they have now."""
+    """Run commands in a folder; return them with their current output."""
     out = ""
     code = 0
     with contextlib.chdir(folder):
@@ -94,7 +94,7 @@ def _run(words: list[str]) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def _write_anew(path: Path) -> None:
+def _regenerate(path: Path) -> None:
     now = iter([replay(block) for block in blocks(path)])
     text = path.read_text(encoding="utf-8")
     text = _BLOCK.sub(lambda _: f"```console\n{next(now)}```", text)
@@ -103,4 +103,4 @@ def _write_anew(path: Path) -> None:
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        _write_anew(Path(name))
+        _regenerate(Path(name))

@@ -22,7 +22,7 @@ from tests.sampling import chances, examples
 Links = set[tuple[Dot, Dot]]
 LINKS_MAX = 100
 
-# A request from a to b, the answer, and another node that a told before.
+# A request from a to b, the answer, and another node that got a message from a before.
 RPC = (
     e("a@1", "start"),
     e("a@2", "send", "a:2"),
@@ -69,17 +69,17 @@ def linked(graph: CausalGraph, events: list[Event]) -> Links:
     return out
 
 
-def test_the_links_of_a_request_and_its_answer() -> None:
+def test_links_and_path_of_a_request_and_its_answer() -> None:
     graph = CausalGraph(RPC)
     assert [str(one) for one in graph.messages_to(graph[Dot("a", 3)])] == ["b@2 answer"]
     path = graph.path(graph[Dot("a", 1)], graph[Dot("b", 2)], links_max=LINKS_MAX)
     assert [str(event.dot) for event in path] == ["a@1", "a@2", "b@1", "b@2"]
     assert [link.kind for link in links_of(path)] == ["program order", "message", "program order"]
-    # The next event of a node is one link away, whatever the node waited for.
+    # The next event of a node is one link away, even if the node waited for messages.
     assert len(graph.path(graph[Dot("a", 2)], graph[Dot("a", 3)], links_max=LINKS_MAX)) == 2
 
 
-def test_what_the_log_lacks_is_passed_over_and_counted() -> None:
+def test_missing_events_are_skipped_by_links_and_counted() -> None:
     graph = CausalGraph([RPC[0], RPC[3], RPC[4]])
     first, answer, got = graph[Dot("a", 1)], graph[Dot("b", 2)], graph[Dot("a", 3)]
     (link,) = links_of(graph.path(first, answer, links_max=LINKS_MAX))
@@ -88,7 +88,7 @@ def test_what_the_log_lacks_is_passed_over_and_counted() -> None:
     assert (str(link), link.missing) == ("then a@3 got (1 event is missing between)", 1)
 
 
-def test_a_dot_is_unique_and_a_path_has_a_direction() -> None:
+def test_repeated_dot_or_reversed_path_is_an_error() -> None:
     with pytest.raises(EventError, match="two events have the dot a@1"):
         CausalGraph([e("a@1", "x"), e("a@1", "y")])
     graph = CausalGraph(RPC)
@@ -96,16 +96,16 @@ def test_a_dot_is_unique_and_a_path_has_a_direction() -> None:
         graph.path(graph[Dot("b", 1)], graph[Dot("a", 1)], links_max=LINKS_MAX)
 
 
-def test_clocks_of_no_execution_have_no_path_and_the_auditor_is_named() -> None:
-    # b@1 knows a@1, which it has of c@1, which has it of b@1.
+def test_impossible_clocks_have_no_path_and_the_error_names_the_audit() -> None:
+    # b@1 knows a@1 only from c@1, and c@1 only from b@1.
     events = [e("a@1", "x"), e("b@1", "x", "a:1 c:1"), e("c@1", "x", "a:1 b:1")]
     graph = CausalGraph(events)
     with pytest.raises(EventError, match=r"c@1 knows a@1.*`ketal audit`"):
         graph.path(graph[Dot("a", 1)], graph[Dot("c", 1)], links_max=LINKS_MAX)
 
 
-def test_where_no_path_is_left_more_links_are_not_the_reason() -> None:
-    # As above; what is 3 links back and further does not know a@1.
+def test_impossible_clocks_are_not_reported_as_a_too_long_path() -> None:
+    # As above; events 3 or more links back do not know a@1.
     events = [e("a@1", "x"), *(e(f"b@{n}", "x") for n in range(1, 9))]
     events += [e("b@9", "x", "a:1 c:1"), e("c@1", "x", "a:1 b:9")]
     graph = CausalGraph(events)
@@ -113,16 +113,16 @@ def test_where_no_path_is_left_more_links_are_not_the_reason() -> None:
         graph.path(graph[Dot("a", 1)], graph[Dot("c", 1)], links_max=3)
 
 
-def test_a_path_of_more_links_than_are_searched_is_none() -> None:
+def test_path_longer_than_the_limit_is_empty() -> None:
     graph = CausalGraph(RPC)
     source, target = graph[Dot("a", 1)], graph[Dot("b", 2)]
     assert graph.path(source, target, links_max=2) == ()
     assert len(graph.path(source, target, links_max=3)) == 4
-    # The search has gone further than this one may.
+    # An earlier search with a higher limit does not matter.
     assert graph.path(source, target, links_max=2) == ()
 
 
-def test_paths_to_one_event_visit_an_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_to_the_same_event_visit_each_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
     own = [e(f"a@{n}", "x") for n in range(1, 21)]
     graph, visited, links_to = CausalGraph(own), [], CausalGraph._links_to
 
@@ -138,7 +138,7 @@ def test_paths_to_one_event_visit_an_event_once(monkeypatch: pytest.MonkeyPatch)
 
 @examples(60, 2_000)
 @given(chances())
-def test_the_links_are_program_order_and_the_messages_of_the_transitive_reduction(
+def test_links_are_program_order_and_messages_of_the_transitive_reduction(
     rng: random.Random,
 ) -> None:
     events = thinned(rng, events_max=14)
@@ -148,7 +148,7 @@ def test_the_links_are_program_order_and_the_messages_of_the_transitive_reductio
 
 @examples(60, 2_000)
 @given(chances())
-def test_a_path_starts_and_ends_where_it_says_by_links_of_which_no_fewer_suffice(
+def test_path_is_a_shortest_sequence_of_links(
     rng: random.Random,
 ) -> None:
     events = thinned(rng, events_max=14)
@@ -173,7 +173,7 @@ def links_of(path: Sequence[Event]) -> list[PlacedLink]:
 
 
 def lacking(events: list[Event], source: Event, target: Event) -> int:
-    """Return how many events of the source's node a link skips."""
+    """Return the number of missing events of the source's node that a link skips."""
     node, there = source.node, {event.dot for event in events}
     end = target.clock[node] + (target.node != node)
     return sum(Dot(node, n) not in there for n in range(source.counter + 1, end))
@@ -181,7 +181,7 @@ def lacking(events: list[Event], source: Event, target: Event) -> int:
 
 @examples(60, 2_000)
 @given(chances())
-def test_the_common_past_has_the_last_event_of_each_node_before_both(rng: random.Random) -> None:
+def test_common_past_is_the_last_event_of_each_node_before_both(rng: random.Random) -> None:
     events = thinned(rng, events_max=14)
     graph = CausalGraph(events)
     for a, b in itertools.combinations(events, 2):
@@ -192,7 +192,7 @@ def test_the_common_past_has_the_last_event_of_each_node_before_both(rng: random
 
 @examples(50, 500)
 @given(chances())
-def test_the_order_of_the_log_does_not_matter(rng: random.Random) -> None:
+def test_paths_do_not_depend_on_the_order_of_the_log(rng: random.Random) -> None:
     events = thinned(rng, events_max=14)
     graph, other = CausalGraph(events), CausalGraph(rng.sample(events, len(events)))
     for a, b in itertools.permutations(events, 2):

@@ -21,7 +21,7 @@ from tests.cases import e
 from tests.explanation.thinned import thinned
 from tests.sampling import chances, examples
 
-# a tells b and goes on, b tells c.
+# a sends to b and goes on, b sends to c.
 LOG = (
     e("a@1", "start"),
     e("a@2", "send", "a:2"),
@@ -52,7 +52,7 @@ def compared(
     return compare_events(executions, Dot.parse(first), Dot.parse(second), limits, **options)
 
 
-def test_ordered_events_have_their_evidence_their_path_and_their_places() -> None:
+def test_ordered_events_are_shown_with_evidence_path_and_places() -> None:
     assert list(compared(records(("", LOG)), "a@1", "c@1").lines()) == [
         "c@1 is after a@1: c@1 knows a:2 >= 1",
         "  a@1 start (run.log:1)",
@@ -75,7 +75,7 @@ def test_ordered_events_have_their_evidence_their_path_and_their_places() -> Non
     assert [str(one) for one in back.common_past] == ["a@2 send (run.log:2)"]
 
 
-def test_concurrent_events_have_both_entries_and_what_each_knows() -> None:
+def test_concurrent_events_are_shown_with_both_clock_entries() -> None:
     comparison = compared(records(("", LOG)), "a@3", "b@2")
     assert list(comparison.lines()) == [
         "a@3 and b@2 are concurrent: b@2 knows a:2 < 3, a@3 knows b:0 < 2",
@@ -98,13 +98,13 @@ def test_concurrent_events_have_both_entries_and_what_each_knows() -> None:
     }
 
 
-def test_what_a_path_passes_over_is_said() -> None:
+def test_path_shows_the_number_of_missing_events() -> None:
     log = records(("", (LOG[0], LOG[4])))
     lines = list(compared(log, "a@1", "c@1").lines())
     assert "  message to c@1 receive (run.log:2) (1 event is missing between)" in lines
 
 
-def test_a_node_that_restarted_has_a_name_for_each_of_its_runs() -> None:
+def test_events_of_different_incarnations_can_be_compared() -> None:
     log = records(("", (e("a@1", "x"), e("b@1", "y", "a:1"), e("a@1", "again", "b:1"))))
     comparison = compared(log, "a@1", "a#2@1")
     assert [str(link) for link in comparison.pair.path] == [
@@ -123,14 +123,14 @@ def test_a_node_that_restarted_has_a_name_for_each_of_its_runs() -> None:
         ("server@1", "b@1", "no node server; its nodes are"),
     ],
 )
-def test_an_event_that_the_log_lacks_is_an_error_with_those_near_it(
+def test_missing_event_is_an_error_that_names_near_events(
     first: str, second: str, reason: str
 ) -> None:
     with pytest.raises(SettingError, match=reason):
         compared(list(LOG), first, second)
 
 
-def test_a_missing_event_is_told_from_one_that_never_was() -> None:
+def test_missing_event_is_distinguished_from_an_unknown_one() -> None:
     gapped = [LOG[0], LOG[2]]
     with pytest.raises(SettingError, match=r"no event a@2, though b@1 is after it; near.*a@1$"):
         compared(gapped, "a@2", "b@1")
@@ -141,7 +141,7 @@ def test_a_missing_event_is_told_from_one_that_never_was() -> None:
         compared(long, "x@1", "server1@1")
 
 
-def test_a_rejected_record_may_be_the_event() -> None:
+def test_error_for_a_missing_event_mentions_rejected_records() -> None:
     log = ketal.Log.of([*LOG, ketal.Rejected(place="run.log:9", reason="torn")])
     with pytest.raises(SettingError, match=r"near it the log has a@3; .*the first is run.log:9: t"):
         compared(log, "a@4", "b@1")
@@ -160,7 +160,7 @@ def test_events_are_compared_within_one_execution() -> None:
         compared(apart, "a@1", "b@1")
 
 
-def test_a_path_of_too_many_links_is_not_shown_and_its_limit_is_named() -> None:
+def test_path_longer_than_the_limit_is_replaced_by_the_limits_name() -> None:
     pair = compared(records(("", LOG)), "a@1", "c@1", ketal.Limits(path_links_max=3))
     assert list(pair.lines())[3:5] == [
         "the shortest path has more than 3 links (limit path_links_max)",
@@ -171,7 +171,7 @@ def test_a_path_of_too_many_links_is_not_shown_and_its_limit_is_named() -> None:
 
 @examples(50, 1_000)
 @given(chances())
-def test_the_order_is_happened_before_and_the_path_leads_from_the_earlier_event(
+def test_order_is_happened_before_and_path_starts_at_the_earlier_event(
     rng: random.Random,
 ) -> None:
     events = thinned(rng, events_max=12)

@@ -50,7 +50,7 @@ def obvious_extensions(events: list[Event]) -> int:
 
 @examples(60, 400)
 @given(chances())
-def test_the_numbers_are_those_of_all_subsets_and_all_permutations(rng: random.Random) -> None:
+def test_counts_equal_those_over_all_subsets_and_permutations(rng: random.Random) -> None:
     events = thinned(rng, nodes_max=4, events_min=3, events_max=7)
     count = counted(events)
     assert count == CutCount(len(events), obvious_cuts(events), obvious_extensions(events))
@@ -58,8 +58,8 @@ def test_the_numbers_are_those_of_all_subsets_and_all_permutations(rng: random.R
 
 @examples(50, 1_000)
 @given(chances())
-def test_parts_change_nothing_about_the_numbers(rng: random.Random) -> None:
-    """The walk through the whole lattice, which knows no parts, finds the same."""
+def test_counts_by_parts_equal_a_walk_through_the_lattice(rng: random.Random) -> None:
+    """The walk visits the whole lattice without dividing it into parts."""
     events = thinned(rng, events_max=16)
     count = counted(events)
     assert (count.cuts, count.linear_extensions, count.exact) == (*walked(events), True)
@@ -82,7 +82,7 @@ def walked(events: list[Event]) -> tuple[int, int]:
 
 @examples(50, 1_000)
 @given(chances())
-def test_beyond_the_limit_the_numbers_are_lower_bounds(rng: random.Random) -> None:
+def test_counts_beyond_the_limit_are_lower_bounds(rng: random.Random) -> None:
     events = thinned(rng, events_min=6, events_max=16)
     whole = counted(events)
     for cuts_max in (1, 3, 10):
@@ -95,7 +95,7 @@ def test_beyond_the_limit_the_numbers_are_lower_bounds(rng: random.Random) -> No
             assert 1 <= count.linear_extensions <= whole.linear_extensions
 
 
-def test_the_limit_counts_the_cuts_of_all_prime_parts_together() -> None:
+def test_limit_applies_to_the_cuts_of_all_prime_parts_together() -> None:
     def letter_n(a: str, b: str) -> list[Event]:
         return [e(f"{a}@1", "x"), e(f"{a}@2", "x"), e(f"{b}@1", "x"), e(f"{b}@2", "x", f"{a}:1")]
 
@@ -108,12 +108,12 @@ def test_the_limit_counts_the_cuts_of_all_prime_parts_together() -> None:
     assert (bound.exact, 15 < bound.cuts <= 64) == (False, True)
 
 
-def test_nothing_at_all_has_one_cut_and_one_extension() -> None:
+def test_empty_execution_has_one_cut_and_one_linear_extension() -> None:
     assert counted([]) == CutCount(0, 1, 1)
 
 
-def test_the_larger_the_execution_the_more_its_parts_are_worth() -> None:
-    """What runs beside each other multiplies, what follows adds; neither is walked."""
+def test_parallel_and_series_parts_are_counted_without_a_walk() -> None:
+    """The counts of parallel parts multiply, those of series add up; neither needs a walk."""
     nodes = [f"n{number}" for number in range(30)]
     beside = [e(f"{node}@{count}", "x") for node in nodes for count in range(1, 4)]
     extensions = factorial(90) // 6**30

@@ -53,7 +53,9 @@ REAL = [
 
 
 @pytest.mark.parametrize(("name", "regex", "cuts", "extensions"), REAL)
-def test_real_logs(name: str, regex: str, cuts: int, extensions: str, shared_data: Path) -> None:
+def test_cuts_and_linear_extensions_of_real_logs(
+    name: str, regex: str, cuts: int, extensions: str, shared_data: Path
+) -> None:
     (one,) = ketal.cuts(ketal.read_log(shared_data / "shiviz" / name, regex=regex)).executions
     assert (one.cuts, abbreviated(one.linear_extensions), one.limit, one.missing) == (
         cuts,
@@ -63,7 +65,7 @@ def test_real_logs(name: str, regex: str, cuts: int, extensions: str, shared_dat
     )
 
 
-def test_a_real_log_of_thousands_of_events(shared_data: Path) -> None:
+def test_cuts_of_a_real_log_of_thousands_of_events(shared_data: Path) -> None:
     fields = {"type": "event", "clock": "pkt.vc", "data": "pkt"}
     log = ketal.read_log(shared_data / "tlaplus" / "VectorClocksTests.ndjson", fields=fields)
     (one,) = ketal.cuts(log).executions
@@ -76,7 +78,7 @@ def test_a_real_log_of_thousands_of_events(shared_data: Path) -> None:
     assert re.search(r"consistent cuts    more than [\d,]+ \(limit counted_cuts_max\)", str(bound))
 
 
-def test_several_real_executions(shared_data: Path) -> None:
+def test_cuts_of_several_real_executions(shared_data: Path) -> None:
     cuts = ketal.cuts(
         ketal.read_log(
             shared_data / "shiviz" / "facebook-multiple.log",
@@ -90,7 +92,7 @@ def test_several_real_executions(shared_data: Path) -> None:
     ]
 
 
-def test_a_record_counts_once() -> None:
+def test_duplicate_and_rejected_records_are_not_counted() -> None:
     log: list[Event | Control | Rejected] = [
         *PAIR[:2],
         PAIR[0],
@@ -111,8 +113,8 @@ def test_a_record_counts_once() -> None:
     assert ended.first_rejected == "b@1: the execution has ended (ketal.end)"
 
 
-def test_what_the_log_lacks_orders_what_it_has_and_is_counted() -> None:
-    # a@2 and b@1 are missing: a@1 is before c@1 through them all the same.
+def test_missing_events_still_order_others_and_are_counted() -> None:
+    # a@2 and b@1 are missing: a@1 is still before c@1 through them.
     gapped = [e("a@1", "x"), e("a@3", "x"), e("c@1", "x", "a:2 b:1")]
     (one,) = ketal.cuts(gapped).executions
     assert (one.missing, one.cuts, one.linear_extensions) == (2, 5, 2)
@@ -120,19 +122,19 @@ def test_what_the_log_lacks_orders_what_it_has_and_is_counted() -> None:
     assert one.to_dict()["missing"] == 2
 
 
-def test_a_restarted_node_and_one_that_left_are_those_of_a_run() -> None:
-    # The second run of a begins where its counter is 1 again.
+def test_restarted_node_counts_as_two_nodes() -> None:
+    # The second incarnation of a begins at its second event with counter 1.
     log = [e("a@1", "x"), e("a@2", "x"), e("a@1", "y", "b:1"), e("b@1", "x", "a:2")]
     (one,) = ketal.cuts(log).executions
     assert (one.nodes, one.events, one.cuts, one.linear_extensions) == (3, 4, 5, 1)
 
 
-def test_a_limit_of_reading_is_named() -> None:
+def test_error_beyond_events_max_names_the_limit() -> None:
     with pytest.raises(SettingError, match=r"more than 2 events \(limit events_max\)"):
         ketal.cuts(PAIR, limits=ketal.Limits(events_max=2))
 
 
-def test_clocks_of_no_execution_are_refused() -> None:
+def test_impossible_clocks_are_refused() -> None:
     backwards = [e("a@1", "x", "c:9"), e("b@1", "x", "a:1")]
     with pytest.raises(
         EventError, match=r"^the clocks are not those of an execution: b@1 is after"
@@ -145,7 +147,7 @@ def test_clocks_of_no_execution_are_refused() -> None:
         ketal.cuts(named)
 
 
-def test_a_number_with_more_digits_than_python_prints_is_shown_and_counted() -> None:
+def test_number_of_thousands_of_digits_is_shown_in_scientific_notation() -> None:
     log = [e(f"n{node}@{count}", "x") for node in range(3) for count in range(1, 4_001)]
     (one,) = ketal.cuts(log).executions
     assert one.cuts == 4_001**3
@@ -156,7 +158,7 @@ def test_a_number_with_more_digits_than_python_prints_is_shown_and_counted() -> 
 # --- pictures -----------------------------------------------------------------
 
 
-def test_the_lattice_has_each_cut_over_those_with_one_event_less() -> None:
+def test_each_cut_of_the_lattice_covers_the_cuts_with_one_event_less() -> None:
     diagram = CutLattice.of(CausalGraph(PAIR), "PAIR")
     labels = [label for label, _ in diagram.cuts]
     assert labels == ["0 0 0", "1 0 0", "0 0 1", "1 1 0", "1 0 1", "1 1 1"]
@@ -173,7 +175,7 @@ def test_the_lattice_has_each_cut_over_those_with_one_event_less() -> None:
     }
 
 
-def test_the_drawing_has_the_empty_cut_at_the_bottom_and_the_whole_at_the_top() -> None:
+def test_lattice_is_drawn_from_the_empty_cut_upwards() -> None:
     svg = ketal.cuts(PAIR).to_svg()
     root = ElementTree.fromstring(svg)
     assert root.findtext(f"{SVG}title") == "6 consistent cuts"
@@ -188,7 +190,7 @@ def test_the_drawing_has_the_empty_cut_at_the_bottom_and_the_whole_at_the_top() 
     assert len([g for g in root.iter(f"{SVG}g") if g.get("class") == "edge"]) == 7
     caption = next(t for t in root.iter(f"{SVG}text") if t.get("class") is None)
     assert caption.text == "the last counters of a, b, c"
-    # The caption lies within the picture, above all that is drawn.
+    # The caption is within the picture, above the lattice.
     left, top, width, _ = map(float, root.attrib["viewBox"].split())
     y = float(caption.attrib["y"])
     assert top < y < min(height.values()) - 12
@@ -197,14 +199,14 @@ def test_the_drawing_has_the_empty_cut_at_the_bottom_and_the_whole_at_the_top() 
     assert bytes(svg_to_bytes(svg_string=svg)).startswith(b"\x89PNG")
 
 
-def test_dot_has_every_cut_and_every_line() -> None:
+def test_dot_has_every_cut_and_every_edge() -> None:
     dot = ketal.cuts(PAIR).to_dot()
     assert dot.count(" -> ") == 7
     assert '  c0 [label="0 0 0", tooltip="the empty cut"];' in dot.splitlines()
     assert '  label="the last counters of a, b, c";' in dot.splitlines()
 
 
-def test_names_of_nodes_cannot_break_a_picture() -> None:
+def test_node_names_are_escaped_in_pictures() -> None:
     log = [ketal.Event(node='a"<&', type="x</title>\x07", clock={'a"<&': 1})]
     cuts = ketal.cuts(log)
     root = ElementTree.fromstring(cuts.to_svg())
@@ -212,7 +214,7 @@ def test_names_of_nodes_cannot_break_a_picture() -> None:
     assert '\\"<&amp;' in cuts.to_dot()
 
 
-def test_more_cuts_than_are_drawn_are_an_error_with_the_limits_name() -> None:
+def test_lattice_beyond_drawn_cuts_max_is_an_error_that_names_the_limit() -> None:
     cuts = ketal.cuts(PAIR, limits=ketal.Limits(drawn_cuts_max=5))
     with pytest.raises(SettingError, match=r"6 consistent cuts, and at most 5 .*drawn_cuts_max"):
         cuts.to_svg()
@@ -220,13 +222,13 @@ def test_more_cuts_than_are_drawn_are_an_error_with_the_limits_name() -> None:
     assert (ketal.cuts(PAIR)._repr_svg_() or "").startswith("<svg ")
 
 
-def test_a_lattice_of_any_height_is_drawn_where_the_limit_lets_it() -> None:
+def test_high_lattice_within_the_limit_is_drawn() -> None:
     log = [e(f"a@{count}", "x") for count in range(1, 1_501)]
     svg = ketal.cuts(log, limits=ketal.Limits(drawn_cuts_max=2_000)).to_svg()
     assert svg.count('class="name"') == 1_501
 
 
-def test_one_of_several_executions_is_picked_by_its_name() -> None:
+def test_one_of_several_executions_is_selected_by_its_name() -> None:
     log = ketal.Log(lambda: iter([("one", PAIR[0], "", 0), ("two", PAIR[2], "", 0)]))
     cuts = ketal.cuts(log)
     with pytest.raises(SettingError, match="several executions: one, two"):
@@ -238,7 +240,7 @@ def test_one_of_several_executions_is_picked_by_its_name() -> None:
         ketal.cuts(PAIR).only("three")
 
 
-def test_a_log_without_a_record_is_an_execution_without_an_event() -> None:
+def test_empty_log_is_an_execution_without_events() -> None:
     cuts = ketal.cuts([])
     assert [(one.events, one.cuts, one.linear_extensions) for one in cuts.executions] == [(0, 1, 1)]
     assert str(cuts).startswith("events             0, nodes 0\n")

@@ -94,7 +94,7 @@ def _truth(evidence: GuardEvidence, literal: Any, at: semantics.Moment) -> bool 
     return truth
 
 
-def test_whatever_else_is_so_the_evidence_decides_the_guard() -> None:
+def test_evidence_decides_the_guard_whatever_the_other_literals_are() -> None:
     decided = {True: 0, False: 0}
 
     @drawn(40, 3_000)
@@ -129,7 +129,7 @@ def test_whatever_else_is_so_the_evidence_decides_the_guard() -> None:
     assert min(decided.values()) > 100
 
 
-def test_a_negation_and_a_choice_are_decided_by_what_fails() -> None:
+def test_evidence_of_a_false_guard_is_its_failing_literals() -> None:
     (compiled,) = ketal.compile(
         """pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";
              X = A; Y = (B && !(x == 1)) || (B && Conc(B, X)); find any X Y; }"""
@@ -151,7 +151,7 @@ def test_a_negation_and_a_choice_are_decided_by_what_fails() -> None:
     ]
 
 
-def test_an_unknown_comparison_says_of_which_values() -> None:
+def test_unknown_comparison_names_its_values() -> None:
     (compiled,) = ketal.compile('pattern P { event A = x < 3 || y == "b"; check A*; }').compiled
     event = Event(node="n", type="t", clock={"n": 1}, data={"x": "two"})
     held, found = GuardEvidence(compiled).decide(syntax.Name("A"), event, ())
@@ -244,7 +244,7 @@ def _agrees(scope: semantics._Scope, reason: StepReason, here: semantics.Configu
 
 
 @pytest.mark.parametrize("kind", ["check", "strict", "next", "any"])
-def test_the_runs_of_an_event_are_those_of_the_definition(kind: str) -> None:
+def test_explained_runs_of_an_event_equal_those_of_the_oracle(kind: str) -> None:
     knobs: dict[str, Any] = {"kind": "check"} if kind == "check" else {"strategy": kind}
     explained = {"runs": 0, "taken": 0, "refused": 0}
 
@@ -291,7 +291,7 @@ def _holds_of(
     for bound, run in found.items():
         at = readings if kind == "check" else [_at(scope, bound)]
         for reason in run.steps or ():
-            # Readings that go on alike are one run of a check, of which one reading is shown.
+            # Equivalent readings are one run of a check, of which one reading is shown.
             expecting = [here for here in at if reason.step in scope.expected([here])]
             assert any(_agrees(scope, reason, here) for here in expecting)
             explained["refused"] += not reason.holds
@@ -332,7 +332,7 @@ def test_every_verdict_is_explained() -> None:
         assert judged.summary == plain.summary
         for one in explanations(judged, first=20):
             if one.verdict is None:
-                # How far a find came that matched nothing.
+                # A near miss of a find without a match.
                 assert not any(verdict.kind == "match" for verdict in judged.verdicts)
                 continue
             kinds[one.verdict.kind] += 1
@@ -348,7 +348,7 @@ def test_every_verdict_is_explained() -> None:
 
 
 @pytest.mark.parametrize("mode", ["possibly", "definitely"])
-def test_the_order_that_explains_a_mode_gives_the_verdict(mode: str) -> None:
+def test_order_that_explains_a_mode_gives_the_verdict(mode: str) -> None:
     explained = {"match": 0, "violation": 0}
 
     @drawn(90, 3_000)
@@ -424,7 +424,7 @@ def _event(dot: str, type_: str, *known: str, **data: Any) -> Event:
     return Event(node=node, type=type_, clock=clock, data=data)
 
 
-def test_a_violation_says_what_the_run_had_taken_and_what_failed() -> None:
+def test_violation_is_explained_by_the_taken_steps_and_failed_guards() -> None:
     log = [_event("a@1", "login", token=1), _event("b@1", "use", token=1)]
     (one,) = ketal.explain(ketal.compile(SESSION), log)
     assert list(one.lines()) == [
@@ -439,7 +439,7 @@ def test_a_violation_says_what_the_run_had_taken_and_what_failed() -> None:
     assert one.to_dict()["runs"][0]["taken"] == [{"step": "L", "event": "a@1", "type": "login"}]
 
 
-def test_a_violation_of_a_mode_that_a_lost_event_puts_in_doubt_is_explained() -> None:
+def test_uncertain_violation_of_a_mode_is_explained() -> None:
     program = ketal.compile("""pattern P {
         mode possibly; order CausalOrder(gap = 1 s); event A = type == "a"; check A?; }""")
     log = [Event("n", "a", {"n": counter}) for counter in (1, 3)]
@@ -449,7 +449,7 @@ def test_a_violation_of_a_mode_that_a_lost_event_puts_in_doubt_is_explained() ->
     assert "nothing may follow" in str(explanation)
 
 
-def test_a_verdict_is_named_by_itself_by_its_id_and_by_how_the_id_begins() -> None:
+def test_verdict_is_selected_by_itself_its_id_or_a_prefix_of_the_id() -> None:
     program = ketal.compile(SESSION.replace("token", "key"))
     log = [_event(f"n{n}@1", "use", key=n) for n in range(40)]
     first, second, *_ = ketal.run(program, log).violations
@@ -468,7 +468,7 @@ def _shared(ids: list[str]) -> str:
     return next(a[0] for a, b in itertools.pairwise(sorted(ids)) if a[0] == b[0])
 
 
-def test_an_event_that_the_log_lacks_is_an_error_that_says_what_there_is() -> None:
+def test_missing_event_is_an_error_that_names_near_events() -> None:
     program = ketal.compile(SESSION)
     log = [_event("a@1", "login", token=1), _event("a@2", "use", token=1)]
     with pytest.raises(ketal.SettingError, match=r"a@7, and the log has none; near it .* a@2$"):
@@ -484,7 +484,7 @@ def test_an_event_that_the_log_lacks_is_an_error_that_says_what_there_is() -> No
         ketal.explain(program, log, event="a@1", verdict="abc")
 
 
-def test_an_event_of_a_node_that_restarted_is_found_under_its_name() -> None:
+def test_event_of_a_restarted_node_is_found_by_its_incarnation() -> None:
     program = ketal.compile(SESSION)
     again = Event(node="a", type="use", clock={"a": 2}, data={"token": 1, "incarnation": 2})
     log = [_event("a@1", "login", token=1), again]
@@ -492,7 +492,7 @@ def test_an_event_of_a_node_that_restarted_is_found_under_its_name() -> None:
         ketal.explain(program, log, event="a@2")
 
 
-def test_a_path_leads_through_no_event_under_the_name_that_it_was_read_with() -> None:
+def test_path_does_not_contain_an_event_of_another_incarnation() -> None:
     program = ketal.compile(
         'pattern P { event A = type == "a"; First = A; Second = A; find next First Second; }'
     )
@@ -504,8 +504,8 @@ def test_a_path_leads_through_no_event_under_the_name_that_it_was_read_with() ->
     assert "n@1" in ketal.view(log, program).html
 
 
-def test_every_literal_says_what_decided_it() -> None:
-    """What reads no value of the event had an empty reason."""
+def test_every_literal_has_a_reason() -> None:
+    """A literal that reads no value of the event once had an empty reason."""
 
     def odd(event: Event) -> bool | None:
         return None if event.data else True
@@ -521,7 +521,7 @@ def test_every_literal_says_what_decided_it() -> None:
     assert "is_odd() is unknown: the registered guard does not answer true or false" in str(near)
 
 
-def test_an_event_that_no_scope_was_offered_says_why() -> None:
+def test_event_offered_to_no_scope_is_explained() -> None:
     program = ketal.compile(SESSION)
     log = [_event("a@1", "logn", token=1), _event("a@2", "use")]
     (one,) = ketal.explain(program, log, event="a@1")
@@ -535,7 +535,7 @@ def test_an_event_that_no_scope_was_offered_says_why() -> None:
     assert one.statements == ("it lacks the time of the window, or a key of `partition by`",)
 
 
-def test_what_is_between_and_how_long_a_window_is_are_said() -> None:
+def test_explanation_names_barring_events_and_the_window() -> None:
     program = ketal.compile(
         """pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";
              event N = type == "n"; find any A not N B; within 10 s; }"""
@@ -561,7 +561,7 @@ def test_what_is_between_and_how_long_a_window_is_are_said() -> None:
     ]
 
 
-def test_the_runs_of_one_event_have_a_limit_that_is_named() -> None:
+def test_explained_runs_beyond_the_limit_name_it() -> None:
     program = ketal.compile(
         'pattern P { event A = type == "a"; event B = type == "b"; find any A A B; }',
         limits=Limits(explained_runs_max=5),
@@ -572,7 +572,7 @@ def test_the_runs_of_one_event_have_a_limit_that_is_named() -> None:
     assert one.statements[-1] == "there are more than 5 runs (limit explained_runs_max)"
 
 
-def test_a_path_of_too_many_links_is_not_shown_and_its_limit_is_named() -> None:
+def test_path_longer_than_the_limit_is_replaced_by_the_limits_name() -> None:
     program = ketal.compile(
         """pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";
                        find any A B; }""",
@@ -588,15 +588,15 @@ def test_a_path_of_too_many_links_is_not_shown_and_its_limit_is_named() -> None:
     (pair,) = long.to_dict()["pairs"]
     assert (pair["path"], pair["limit"]) == ([], "path_links_max")
     assert "limit" not in short[0].to_dict()["pairs"][0]
-    # A diagram of a few events has no room for it anyway, and the page says what is said here.
+    # A diagram of a few events has no space for the path, and the page has the same text.
     (view,) = space_times(
         ViewedLog(log, Limits(path_links_max=3)), program, Limits(path_links_max=3)
     )
     assert [len(verdict["paths"]) for verdict in view.verdicts] == [1, 1, 1, 0]
 
 
-def test_what_a_long_run_had_taken_is_read_when_it_is_asked_for() -> None:
-    """A reading is as long as the log, and there may be a violation at every event of it."""
+def test_steps_of_a_long_run_are_computed_on_demand() -> None:
+    """The steps may be as many as the events, and every event may be a violation."""
     program = ketal.compile(
         'pattern P { on violation skip; event A = type == "a"; event B = type == "b"; check A+; }'
     )
@@ -642,5 +642,5 @@ def _violating(events: int) -> JudgedLog:
     return judged
 
 
-def test_what_an_explanation_costs_does_not_grow_with_the_verdicts_of_the_log() -> None:
+def test_cost_of_an_explanation_does_not_grow_with_the_number_of_verdicts() -> None:
     assert _calls(_violating(400)) < 5 * _calls(_violating(100))

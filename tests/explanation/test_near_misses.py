@@ -57,7 +57,7 @@ def _pattern(rng: random.Random) -> str:
     return f"pattern P {{ {order}{events}{' '.join(lines)} find {strategy} {' '.join(body)}; }}"
 
 
-def test_a_beginning_has_the_events_that_only_another_event_names() -> None:
+def test_near_miss_includes_events_declared_through_another_event() -> None:
     text = """
 event Ready = x == 1;
 event First = Ready && type == "a";
@@ -69,7 +69,7 @@ pattern P { event B = type == "b"; find any First B; }
     assert "n@1" in str(near)
 
 
-def test_no_run_came_further_and_what_is_near_fails_a_step() -> None:
+def test_near_miss_is_the_longest_run_and_near_events_fail_its_next_step() -> None:
     met = [0, 0, 0]
 
     @drawn(80, 8_000)
@@ -128,7 +128,7 @@ def _log() -> list[Event]:
     ]
 
 
-def test_the_events_that_came_nearest_come_first_and_their_reasons() -> None:
+def test_nearest_events_are_listed_first_with_their_reasons() -> None:
     (explanation,) = ketal.explain(ketal.compile(LATE), _log())
     assert str(explanation).splitlines() == [
         "Late: no match",
@@ -143,13 +143,13 @@ def test_the_events_that_came_nearest_come_first_and_their_reasons() -> None:
     assert [one["event"] for one in explanation.to_dict()["near"]] == ["b@1", "a@1", "c@1"]
 
 
-def test_where_nothing_follows_it_is_said() -> None:
+def test_near_miss_without_following_events_is_reported() -> None:
     log = [Event(node="s", type="expire", clock={"s": 1}, data={"worker": "ann"})]
     (explanation,) = ketal.explain(ketal.compile(LATE), log)
     assert "  no event after it could be Late" in str(explanation).splitlines()
 
 
-def test_only_so_many_events_are_judged() -> None:
+def test_near_events_are_limited_by_near_misses_max() -> None:
     limits = Limits(near_misses_max=1)
     (explanation,) = ketal.explain(ketal.compile(LATE), _log(), limits=limits)
     assert len(explanation.near) == 1
@@ -159,7 +159,7 @@ def test_only_so_many_events_are_judged() -> None:
     )
 
 
-def test_what_has_a_match_has_no_near_miss() -> None:
+def test_find_with_a_match_has_no_near_miss() -> None:
     log = [*_log(), Event(node="d", type="write", clock={"d": 1}, data={"worker": "ann"})]
     (explanation,) = ketal.explain(ketal.compile(LATE), log)
     assert explanation.verdict is not None

@@ -34,7 +34,7 @@ def _reports(events: list[ketal.Event]) -> dict[str, SchemeReport]:
 
 @examples(20, 300)
 @given(sample_runs().filter(lambda run: len(run.nodes) > 1))
-def test_false_orders_are_counted_and_no_answer_is_wrong(run: SampleRun) -> None:
+def test_false_orders_are_counted_and_exact_schemes_are_never_wrong(run: SampleRun) -> None:
     events = _events(run)
     reports = _reports(events)
     assert list(reports) == NAMES
@@ -60,17 +60,17 @@ def test_false_orders_are_counted_and_no_answer_is_wrong(run: SampleRun) -> None
 
 
 def test_schemes_that_share_entries_have_false_orders() -> None:
-    """Three nodes that send nothing: all pairs of two nodes are concurrent."""
+    """Three nodes without messages: all pairs of events of two nodes are concurrent."""
     run = SampleRun([*"abc" * 2], [()] * 6, [0] * 6)
     reports = _reports(_events(run))
     counts = {name: (one.right, one.unknown, one.false_orders) for name, one in reports.items()}
-    # The first events of a, b and c have the counter 1, the second ones 2.
+    # The first events of a, b and c have counter 1, the second ones counter 2.
     assert counts["lamport"] == (9, 6, 6)
     # Only a and c share an entry: a@1 with c@2, and c@1 with a@2.
     assert counts["plausible:2"] == (13, 2, 2)
     assert counts["plausible"] == counts["vector"] == (15, 0, 0)
 
 
-def test_one_event_is_no_pair() -> None:
+def test_log_without_two_events_is_an_error() -> None:
     with pytest.raises(SettingError, match="the log has no two events"):
         compare_schemes([ketal.Event(node="a", type="e", clock={"a": 1})], [], ketal.Limits())

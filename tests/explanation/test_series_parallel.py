@@ -1,4 +1,4 @@
-"""The parts of an execution are series, parallel or prime as the definitions say."""
+"""The parts of an execution are series, parallel or prime by definition."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def whole(events: list[Event]) -> object:
     return shape(order, order.decompose()[0])
 
 
-def test_parts_within_parts() -> None:
-    # a starts b and c, which run beside each other, and goes on when both are done.
+def test_nested_parts_are_decomposed() -> None:
+    # a starts b and c, which run in parallel, and goes on when both are done.
     fork = [e("a@1", "x"), e("b@1", "x", "a:1"), e("c@1", "x", "a:1"), e("a@2", "x", "b:1 c:1")]
     assert whole(fork) == ("series", ["event", ("parallel", ["event", "event"]), "event"])
     # Two nodes, of which the second learns of the first in the middle.
@@ -62,7 +62,7 @@ def test_parts_within_parts() -> None:
 
 @examples(100, 2_000)
 @given(chances())
-def test_each_part_is_what_its_kind_says(rng: random.Random) -> None:
+def test_each_part_satisfies_the_definition_of_its_kind(rng: random.Random) -> None:
     events = thinned(rng, events_min=1, events_max=14)
     if not events:
         return
@@ -83,8 +83,8 @@ def test_each_part_is_what_its_kind_says(rng: random.Random) -> None:
             assert connected(own, apart) == (part.kind != "series")
 
 
-def test_clocks_of_no_execution_are_refused() -> None:
-    # The message's clock is lower than that of what it says it is after.
+def test_impossible_clocks_are_refused() -> None:
+    # The clock of the event is lower than that of an event before it.
     backwards = [e("a@1", "x", "c:9"), e("b@1", "x", "a:1")]
     with pytest.raises(EventError, match=r"b@1 is after a@1, .*`ketal audit`"):
         EventOrder(CausalGraph(backwards))

@@ -30,12 +30,12 @@ from tests.sampling import drawn
 
 
 def _page_data(html: str) -> Any:
-    """Return the data of a page."""
+    """Return the data embedded in a page."""
     text = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     return json.loads(text)
 
 
-def test_lines_and_messages_are_the_immediate_predecessors_and_lead_downwards() -> None:
+def test_lines_and_messages_are_immediate_predecessors_and_lead_downwards() -> None:
     messages = 0
 
     @drawn(40, 2_000)
@@ -61,7 +61,7 @@ def test_lines_and_messages_are_the_immediate_predecessors_and_lead_downwards() 
     assert messages > 50
 
 
-def test_the_page_has_every_event_with_its_whole_clock() -> None:
+def test_page_has_every_event_with_its_whole_clock() -> None:
     @drawn(20, 1_000)
     def holds(rng: random.Random) -> None:
         events = execution(rng, events_max=10)
@@ -87,7 +87,7 @@ def data_without_pattern() -> Any:
     return _page_data(ketal.view([Event(node="n", type="t", clock={"n": 1})]).html)
 
 
-def test_the_verdicts_of_a_page_are_those_of_a_run() -> None:
+def test_page_has_the_verdicts_of_a_run() -> None:
     shown = 0
 
     @drawn(20, 1_000)
@@ -113,7 +113,7 @@ def test_the_verdicts_of_a_page_are_those_of_a_run() -> None:
     assert shown > 20
 
 
-def test_the_moves_of_a_check_are_its_transitions() -> None:
+def test_moves_of_a_check_equal_its_transitions() -> None:
     moved = copies = 0
 
     @drawn(35, 2_000)
@@ -138,12 +138,12 @@ def test_the_moves_of_a_check_are_its_transitions() -> None:
         for verdict in traced:
             assert isinstance(verdict, ketal.Transition)
             transition = (str(verdict.event), verdict.source, verdict.target)
-            # Where `resume` begins anew, the move is from where the run was.
+            # When `resume` restarts a run, the move is from the run's last state.
             assert transition in moves or program.compiled[0].pattern.violation_policy == "resume"
         positions = [move[0] for move in automaton["moves"]]
         assert positions == sorted(positions)
         for position, _, e, _, _ in automaton["moves"]:
-            # A copy is offered what its node learns of when it learns of it.
+            # A copy is offered an event when its node learns of the event.
             assert automaton["order"].index(e) <= position
         moved += len(moves)
         copies += program.compiled[0].pattern.deployment is not None
@@ -155,7 +155,7 @@ def test_the_moves_of_a_check_are_its_transitions() -> None:
 ODD = "</script><script>alert(1)</script><!-- {{data}} \u2028 & \x00"
 
 
-def test_a_character_that_turns_the_direction_of_writing_is_an_escape() -> None:
+def test_bidirectional_control_characters_are_escaped() -> None:
     node = "a\u202eb\\u200f"
     view = ketal.view([Event(node=node, type="e\u2066", clock={node: 1})], title="t\u202e")
     assert "\u202e" not in view.html + view.to_svg()
@@ -180,7 +180,7 @@ def test_text_of_a_log_is_never_markup() -> None:
     assert "alert(1)</script>" not in svg
 
 
-def test_the_page_needs_no_network() -> None:
+def test_page_needs_no_network() -> None:
     program = ketal.compile('pattern P { event A = type == "t"; check A A; }')
     html = ketal.view([Event(node="a", type="t", clock={"a": 1})], program).html
     html = html.replace("http://www.w3.org/2000/svg", "")  # the name of a language
@@ -188,13 +188,13 @@ def test_the_page_needs_no_network() -> None:
         assert word not in html, word
 
 
-def test_a_log_that_is_too_long_names_the_limit() -> None:
+def test_log_beyond_the_limit_is_an_error_that_names_it() -> None:
     events = [Event(node="a", type="t", clock={"a": n}) for n in range(1, 12)]
     read = []
 
     def batches() -> Iterator[RecordBatch]:
         for number, event in enumerate(events):
-            # A duplicate is no more to be shown.
+            # A duplicate adds no event to show.
             read.append(number)
             yield RecordBatch("", [event, event], "", [1, 1])
 
@@ -224,7 +224,7 @@ def test_a_log_that_is_too_long_names_the_limit() -> None:
 # --- other forms ----------------------------------------------------------------
 
 
-def test_a_picture_has_every_event_and_message() -> None:
+def test_picture_has_every_event_and_message() -> None:
     events = [
         Event(node="a", type="send", clock={"a": 1}),
         Event(node="b", type="receive", clock={"a": 1, "b": 1}),
@@ -242,7 +242,7 @@ def test_a_picture_has_every_event_and_message() -> None:
         ketal.view(many).to_svg()
 
 
-def test_no_name_of_a_node_is_cut_off_by_the_border_of_a_picture() -> None:
+def test_node_names_fit_within_the_picture() -> None:
     nodes = [f"payments-service-of-the-shop-{number}" for number in range(3)]
     svg = ketal.view([Event(node=n, type="t" * 40, clock={n: 1}) for n in nodes]).to_svg()
     assert texts(svg, "name") == [f"payments-s…-the-shop-{number}" for number in range(3)]
@@ -282,7 +282,7 @@ def test_perfetto_has_a_thread_for_each_node_and_a_flow_for_each_message() -> No
     assert flows > 20
 
 
-def test_perfetto_has_the_times_of_the_events_where_they_agree_with_the_clocks() -> None:
+def test_perfetto_uses_event_times_only_if_they_agree_with_the_clocks() -> None:
     events = [
         Event(node="a", type="send", clock={"a": 1}, time=100.0),
         Event(node="b", type="receive", clock={"a": 1, "b": 1}, time=100.5),
@@ -309,7 +309,7 @@ def test_shiviz_reads_back_as_the_same_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("node", "type_"), [("two words", "t"), ("n", "two\nlines")], ids=["node", "type"]
 )
-def test_what_shiviz_cannot_hold_is_an_error(node: str, type_: str) -> None:
+def test_text_that_shiviz_cannot_represent_is_an_error(node: str, type_: str) -> None:
     shown = ketal.view([Event(node=node, type=type_, clock={node: 1})])
     with pytest.raises(ketal.SettingError):
         shown.to_shiviz()

@@ -17,14 +17,14 @@ from tests.property.patterns import pattern_file
 from tests.sampling import drawn
 
 
-def test_the_events_of_every_verdict_are_shown_and_messages_lead_downwards() -> None:
+def test_events_of_every_verdict_are_shown_and_messages_lead_downwards() -> None:
     shown = messages = 0
 
     @drawn(100, 2_000)
     def holds(rng: random.Random) -> None:
         nonlocal shown, messages
         file = pattern_file(rng)
-        # Of more events that are all concurrent a `find any` tries every order.
+        # With more concurrent events, a `find any` would try too many orders.
         events = execution(rng, events_max=9)
         try:
             program = ketal.compile(render(file))
@@ -62,7 +62,7 @@ def _parts(dot: str) -> tuple[str, int]:
     return node, int(counter)
 
 
-def test_a_long_run_shows_what_it_took_last() -> None:
+def test_long_run_shows_its_last_events() -> None:
     program = ketal.compile(
         'pattern P { event A = type == "a"; event B = type == "b"; check A* B; }'
     )

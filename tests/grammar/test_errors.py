@@ -1,4 +1,4 @@
-"""Every malformed pattern of the table gets the answer that stands beside it."""
+"""Every malformed pattern of the table gets the findings listed there."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def row(diagnostic: Diagnostic) -> list[str]:
     return [diagnostic.severity, diagnostic.code, place, diagnostic.message, diagnostic.hint]
 
 
-def test_the_table_is_long_and_has_no_text_twice() -> None:
+def test_table_is_long_and_has_no_duplicates() -> None:
     texts = [entry["text"] for entry in TABLE]
     assert len(texts) >= 60
     assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry["text"].strip()[-60:])
-def test_malformed_pattern(entry: dict[str, Any]) -> None:
+def test_malformed_pattern_has_the_listed_findings(entry: dict[str, Any]) -> None:
     assert [row(finding) for finding in findings(entry["text"])] == entry["findings"]
 
 
-def test_events_beside_those_of_a_circle_are_not_walked_for_each() -> None:
+def test_cycle_check_does_not_walk_unrelated_events() -> None:
     events = "".join(f'event E{n} = type == "e{n}";' for n in range(1_600))
     begun = time.process_time()
     found = findings(f"{events} event A = B; event B = A; pattern P {{ find next E0 E1; }}")
@@ -63,7 +63,7 @@ def test_events_beside_those_of_a_circle_are_not_walked_for_each() -> None:
     assert time.process_time() - begun < 5
 
 
-def test_every_rule_answers_a_text_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rule_is_used_by_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[complaints.Rule | None] = []
     original = complaints.rule_for
 
@@ -77,7 +77,7 @@ def test_every_rule_answers_a_text_of_the_table(monkeypatch: pytest.MonkeyPatch)
     assert [rule for rule in complaints.RULES if rule not in asked] == []
 
 
-def test_no_message_names_a_token_of_the_grammar() -> None:
+def test_no_message_names_a_grammar_token() -> None:
     tokens = re.compile(r"__ANON|[A-Z]{4,}|\bLPAR\b|\$END")
     quoted = re.compile(r"`[^`]*`|U\+")
     for entry in TABLE:
@@ -102,12 +102,12 @@ DOCUMENTED = [
     for example in re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", cells)[-1])
     if not code.startswith("K3")  # tests/runtime/test_names_in_log.py, which has their log
 ]
-# What takes hundreds of predicates or nodes.
+# Codes whose examples need hundreds of predicates or nodes.
 WITHOUT_EXAMPLE = {"K210", "K211", "K213", "K214"}
 
 
 @pytest.mark.parametrize(("code", "example"), DOCUMENTED)
-def test_a_documented_example_gives_its_code(code: str, example: str) -> None:
+def test_documented_example_gives_its_code(code: str, example: str) -> None:
     body = "" if re.search(r"\b(check|find)\b", example) else " check E;"
     events = 'event E = type == "e"; event F = type == "f";'
     whole = example if "pattern" in example else f"pattern P {{ {events} {example}{body} }}"
@@ -123,7 +123,7 @@ def test_every_code_has_a_documented_example() -> None:
     assert codes - {code for code, _ in DOCUMENTED} == WITHOUT_EXAMPLE
 
 
-def test_an_error_shows_place_line_caret_and_hint() -> None:
+def test_error_shows_place_line_caret_and_hint() -> None:
     with pytest.raises(PatternError) as caught:
         parse("pattern P {\n    order CausalOrdre;\n    check A;\n}", name="p.ketal")
     assert str(caught.value) == (
@@ -145,7 +145,7 @@ def test_an_error_shows_place_line_caret_and_hint() -> None:
         ("/*e\u0301*/", "/*e\u0301*/", " " * 5),
     ],
 )
-def test_the_caret_stands_below_what_it_points_at(before: str, shown: str, pad: str) -> None:
+def test_caret_is_below_its_token(before: str, shown: str, pad: str) -> None:
     with pytest.raises(PatternError) as caught:
         parse(f"pattern P {{\n{before}odrer CausalOrder;\n}}")
     _, line, caret, _ = str(caught.value).split("\n")
@@ -153,7 +153,7 @@ def test_the_caret_stands_below_what_it_points_at(before: str, shown: str, pad: 
     assert caret == f"  {pad}^^^^^"
 
 
-def test_a_caret_is_as_wide_as_what_it_points_at_is_shown() -> None:
+def test_caret_is_as_wide_as_the_displayed_text() -> None:
     source = PatternText('pattern P { event E = "\x01漢\u0301"; }')
     shown = diagnostic_text(Diagnostic("K001", "error", "m", Span(1, 23, 1, 28)), source)
     assert shown.split("\n")[1:] == [
@@ -197,7 +197,7 @@ def guard(text: str) -> str:
     ],
     ids=lambda value: value[:40],
 )
-def test_a_limit_is_told_by_its_name(text: str, limit: str) -> None:
+def test_exceeded_limit_is_named(text: str, limit: str) -> None:
     (finding, *_) = findings(text)
     assert limit in finding.message
 
@@ -223,12 +223,12 @@ def test_limits_can_be_set() -> None:
     ],
     ids=lambda text: text[:30],
 )
-def test_a_long_flat_guard_is_not_nested(text: str) -> None:
+def test_long_flat_guard_does_not_count_as_nested(text: str) -> None:
     assert not findings(guard(text))
 
 
 @pytest.mark.parametrize("body", [" ", " | ", " (A) | ", "? "])
-def test_a_long_flat_body_is_not_nested(body: str) -> None:
+def test_long_flat_body_does_not_count_as_nested(body: str) -> None:
     text = f"pattern P {{ event A = true; check {body.join(['A'] * 2_000)}; }}"
     assert not findings(text)
 

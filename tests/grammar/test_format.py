@@ -1,4 +1,4 @@
-"""Laying out a text: canonical, idempotent, with every comment where it belongs."""
+"""Formatting is canonical and idempotent, and keeps every comment in its place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ketal.grammar import format_text, parse
 from tests.grammar.test_parse import FORKED_BLOCKS, REPLICATED_STACK
 
 
-def laid_out(text: str) -> str:
+def formatted(text: str) -> str:
     once = format_text(text)
     assert format_text(once) == once
     assert parse(once) == parse(text)
@@ -17,7 +17,7 @@ def laid_out(text: str) -> str:
 
 
 def test_statements_keep_their_order_and_single_blank_lines() -> None:
-    assert laid_out(
+    assert formatted(
         "event  E=x==1;pattern P{check E ;\n\n\n\norder   arrival;\non violation\nskip;}"
     ) == (
         "event E = x == 1;\n"
@@ -49,7 +49,7 @@ pattern P /* of the head */ { // of the brace
 } // behind P
 // end"""
     assert (
-        laid_out(text)
+        formatted(text)
         == """\
 /* the licence
    of this file */
@@ -73,7 +73,7 @@ pattern P {
     )
 
 
-def test_blocks_hold_their_comments() -> None:
+def test_comments_stay_within_their_block() -> None:
     text = """\
 pattern P {
     topology { p -> q; // first
@@ -83,7 +83,7 @@ pattern P {
     event E = true;
 }"""
     assert (
-        laid_out(text)
+        formatted(text)
         == """\
 pattern P {
     topology {
@@ -102,17 +102,17 @@ pattern P {
     )
 
 
-def test_a_block_comment_keeps_its_shape_when_it_moves() -> None:
+def test_moved_block_comment_keeps_its_shape() -> None:
     text = "pattern P {\n  /* one\n     two\n   */\n  event E = true; check E;\n}"
-    assert laid_out(text) == (
+    assert formatted(text) == (
         "pattern P {\n    /* one\n       two\n     */\n    event E = true;\n    check E;\n}\n"
     )
 
 
-def test_a_long_guard_is_broken_at_its_outermost_operator() -> None:
+def test_long_guard_is_broken_at_its_outermost_operator() -> None:
     operands = [f'(type == "{"t" * 12}{n}" || x > {n})' for n in range(4)]
     text = f"pattern P {{ event E = {' && '.join(operands)}; check E; }}"
-    assert laid_out(text) == (
+    assert formatted(text) == (
         "pattern P {\n"
         f"    event E = {operands[0]}\n"
         + "".join(f"        && {operand}\n" for operand in operands[1:-1])
@@ -122,30 +122,30 @@ def test_a_long_guard_is_broken_at_its_outermost_operator() -> None:
     )
 
 
-def test_a_long_comment_behind_a_statement_does_not_break_it() -> None:
+def test_long_trailing_comment_does_not_break_its_statement() -> None:
     comment = "// " + "x" * 200
     text = f"pattern P {{ event E = true; {comment}\n check E; }}"
-    assert f"    event E = true;  {comment}\n" in laid_out(text)
+    assert f"    event E = true;  {comment}\n" in formatted(text)
 
 
-def test_the_examples_keep_their_comments() -> None:
+def test_examples_keep_their_comments() -> None:
     for text in (REPLICATED_STACK, FORKED_BLOCKS):
-        assert laid_out(text).count("//") == text.count("//")
+        assert formatted(text).count("//") == text.count("//")
 
 
-def test_line_ends_of_windows_become_plain() -> None:
+def test_windows_line_ends_are_normalised() -> None:
     text = "// a\r\npattern P {\r\n    event E = true; // b\r\n\r\n    check E;\r\n}\r\n"
-    assert laid_out(text) == ("// a\npattern P {\n    event E = true;  // b\n\n    check E;\n}\n")
+    assert formatted(text) == ("// a\npattern P {\n    event E = true;  // b\n\n    check E;\n}\n")
 
 
-def test_what_is_not_understood_is_not_laid_out() -> None:
+def test_invalid_text_is_not_formatted() -> None:
     with pytest.raises(PatternError, match=r"p\.ketal:1:11"):
         format_text("pattern P check E; }", name="p.ketal")
     with pytest.raises(PatternError, match="K005"):
         format_text("pattern P { event E = true; find next E; within 5 secs; }")
 
 
-def test_a_fault_of_a_text_is_that_of_parsing_it() -> None:
+def test_format_and_parse_report_the_same_error() -> None:
     for guard in ("!" * 100 + "X", "x == 5 secs && " + "!" * 100 + "X"):
         text = f"pattern P {{ event E = {guard}; check E; }}"
         faults = []

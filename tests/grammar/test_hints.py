@@ -1,4 +1,4 @@
-"""Hints lead on: who does what a hint says gets no error, or a better one."""
+"""Following a hint removes the error, or gives a better one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ketal
 HEAD = 'pattern P { order CausalOrder; event E = type == "e"; event F = type == "f"; '
 
 
-def told(text: str) -> dict[str, str]:
+def hints_by_code(text: str) -> dict[str, str]:
     """Return the hint of each finding, by its code."""
     return {diagnostic.code: diagnostic.hint for diagnostic in ketal.lint(text)}
 
@@ -52,14 +52,14 @@ def errors(text: str) -> list[str]:
          ("partition by node;", "")),
     ],
 )  # fmt: skip
-def test_who_does_what_a_hint_says_gets_no_error(
+def test_following_a_hint_removes_the_error(
     code: str, text: str, hint: str, replaced: tuple[str, str]
 ) -> None:
     text = HEAD + text
     assert code in errors(text)
-    assert hint in told(text)[code]
+    assert hint in hints_by_code(text)[code]
     old, new = replaced
-    # The last one: names stand in declarations too.
+    # The last occurrence: the name occurs in declarations too.
     at = text.rindex(old)
     mended = text[:at] + new + text[at + len(old) :]
     assert errors(mended) == []

@@ -1,4 +1,4 @@
-"""Every form of the language is read as meant, and written back the same."""
+"""Every form of the language is parsed as intended and rendered back the same."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ pattern ForkedBlocks {
 
 
 def pattern(statements: str) -> ast.Pattern:
-    """Read statements inside of a pattern, and check that they render back."""
+    """Parse statements within a pattern, and check that they render back."""
     text = f"pattern P {{ {statements} }}"
     if not re.search(r"\b(check|find)\b", statements):
         text = f"pattern P {{ {statements} check A; }}"
@@ -83,7 +83,7 @@ def body(text: str) -> ast.Body:
 # --- whole patterns -------------------------------------------------------------------
 
 
-def test_the_replicated_stack() -> None:
+def test_replicated_stack_is_parsed() -> None:
     file = parse(REPLICATED_STACK)
     (stack,) = file.patterns
     assert stack.name == "ReplicatedStack"
@@ -103,7 +103,7 @@ def test_the_replicated_stack() -> None:
     assert resolve(file) == []
 
 
-def test_the_forked_blocks() -> None:
+def test_forked_blocks_pattern_is_parsed() -> None:
     file = parse(FORKED_BLOCKS)
     (forks,) = file.patterns
     assert (forks.kind, forks.strategy) == ("find", "any")
@@ -197,13 +197,13 @@ def test_precedence_of_arithmetic() -> None:
     assert value("1 -2") == calculated("-", one, two)
 
 
-def test_a_bare_name_is_a_parameter_where_one_is_declared() -> None:
+def test_bare_name_is_a_parameter_if_declared() -> None:
     assert value("w", "param w = 1;") == ast.ParamRef("w")
     assert value("data.w", "param w = 1;") == ast.Attribute(("w",))
     assert value("w") == ast.Attribute(("w",))
 
 
-def test_a_misspelt_step_is_no_attribute() -> None:
+def test_misspelt_step_is_not_an_attribute() -> None:
     assert value("Frist.x") == ast.Reference("Frist", X)
     assert value("firsd.x", "first = true;") == ast.Reference("firsd", X)
     assert value("data.Frist.x") == ast.Attribute(("Frist", "x"))
@@ -301,7 +301,7 @@ def test_bodies(text: str, meant: ast.Body | None) -> None:
     assert meant is None or read == meant
 
 
-def test_an_automaton_written_out() -> None:
+def test_explicit_automaton() -> None:
     edges = (ast.Edge("q0", "q1", "A"), ast.Edge("q1", "q1", "B"), ast.Edge("q1", "q0", "C"))
     text = "automaton { initial q0; final q0; q0 -> q1 on A; q1 -> q1 on B; q1 -> q0 on C; }"
     assert body(text) == ast.AutomatonBody("q0", ("q0",), edges)
@@ -335,7 +335,7 @@ def test_orders() -> None:
     assert pattern("order CausalOrder(overflow = reject);").order.overflow == "reject"
 
 
-def test_order_may_come_in_any_position() -> None:
+def test_order_statement_may_have_any_position() -> None:
     assert pattern("event E = true; check E; order CausalOrder;").order.kind == "causal"
 
 
@@ -409,15 +409,15 @@ def test_line_ends_of_windows_and_a_byte_order_mark() -> None:
 # --- the parser ---------------------------------------------------------------------
 
 
-def test_the_grammar_has_no_conflict_of_parser_or_lexer() -> None:
-    # Made strictly, lark refuses a shift/reduce conflict and two terminals that collide.
+def test_grammar_has_no_parser_or_lexer_conflict() -> None:
+    # In strict mode lark refuses shift/reduce conflicts and colliding terminals.
     strict = Lark(grammar(), parser="lalr", strict=True)
     assert strict.options.parser == language().options.parser == "lalr"
 
 
 @pytest.fixture
 def fresh_parser() -> Iterator[None]:
-    """Have the parser made or loaded anew, in this test and after it."""
+    """Clear the cached parser before and after the test."""
     language.cache_clear()
     yield
     language.cache_clear()
@@ -434,7 +434,7 @@ PATTERN = """
 
 
 @pytest.mark.usefixtures("fresh_parser")
-def test_the_parser_is_made_once_and_loaded_from_the_cache(
+def test_parser_is_built_once_and_loaded_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KETAL_CACHE", str(tmp_path / "cache"))
@@ -449,7 +449,7 @@ def test_the_parser_is_made_once_and_loaded_from_the_cache(
     of_another_grammar = io.BytesIO(b"0" * 64 + b"\n")
     of_another_grammar.seek(0, io.SEEK_END)
     other.save(of_another_grammar)
-    # It would be loaded, as a parser of another language.
+    # It could be loaded, but as a parser of another language.
     changed = whole.replace(b"within", b"wythin")
     cut = whole[: len(whole) // 2]
     for damaged in (b"", cut, b"no parser", of_another_grammar.getvalue(), changed):
@@ -462,7 +462,7 @@ def test_the_parser_is_made_once_and_loaded_from_the_cache(
 
 @pytest.mark.usefixtures("fresh_parser")
 @pytest.mark.parametrize("homeless", [False, True])
-def test_without_a_cache_the_parser_is_made(
+def test_parser_is_built_without_a_cache(
     homeless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if homeless:
@@ -494,7 +494,7 @@ def test_lark_is_not_imported_before_a_text_is_read() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
 
 
-def test_guards_and_bodies_are_readable_on_their_own() -> None:
+def test_guards_and_bodies_are_rendered_separately() -> None:
     stack = parse(REPLICATED_STACK).patterns[0]
     assert render_guard(stack.steps[1].guard) == "Causal(Push, A) || Causal(Pop, A)"
     assert render_body(stack.body) == "(A B* C)*"
@@ -503,8 +503,8 @@ def test_guards_and_bodies_are_readable_on_their_own() -> None:
     )
 
 
-def test_a_group_beside_a_not_is_its_neighbour() -> None:
-    """Elsewhere a group joins the sequence around it."""
+def test_group_beside_a_not_is_its_neighbour() -> None:
+    """Elsewhere a group is flattened into the surrounding sequence."""
     a, b, c, absent = ast.Step("A"), ast.Step("B"), ast.Step("C"), ast.Absent(ast.Name("N"))
     stars = ast.Repeat(b, 0, None)
     bodies: dict[str, tuple[ast.Body | ast.Absent, ...]] = {

@@ -29,7 +29,7 @@ def test_every_event_is_found_by_its_dot(rng: Any) -> None:
         assert log[str(one.dot)] is one
 
 
-def test_the_events_of_a_verdict(tmp_path: Path) -> None:
+def test_events_of_a_verdict_are_found(tmp_path: Path) -> None:
     ketal.write_jsonl([event("a", 1, k=1), event("a", 2, k=2)], tmp_path / "run.jsonl")
     log = ketal.read_log(tmp_path / "run.jsonl")
     program = ketal.compile('pattern P { event E = type == "e"; find next E E; }')
@@ -37,7 +37,7 @@ def test_the_events_of_a_verdict(tmp_path: Path) -> None:
     assert [log[dot].data["k"] for dot in match.events] == [1, 2]
 
 
-def test_a_log_is_read_for_the_first_dot_only() -> None:
+def test_log_is_read_for_the_first_dot_only() -> None:
     reads = []
 
     def records() -> Iterator[Record]:
@@ -67,7 +67,7 @@ def test_the_first_of_two_events_with_the_same_dot_is_returned() -> None:
 
 
 @pytest.mark.parametrize("number", [2, "2", "02"])
-def test_an_incarnation_that_an_attribute_numbers(number: Any) -> None:
+def test_event_is_found_by_its_numbered_incarnation(number: Any) -> None:
     events = [event("a", 1, incarnation=1), event("a", 1, incarnation=number)]
     log = Log.of(events)
     program = ketal.compile('pattern P { event E = type == "e"; find any E; }')
@@ -76,7 +76,7 @@ def test_an_incarnation_that_an_attribute_numbers(number: Any) -> None:
     assert [log[dot] for dot in dots] == events
 
 
-def test_executions_that_share_a_dot() -> None:
+def test_dot_in_several_executions_is_an_error() -> None:
     records: list[Record] = [("one", event("a", 1, k=1), "", 0), ("two", event("a", 1, k=2), "", 0),
                              ("two", event("a", 2), "", 0)]  # fmt: skip
     log = Log(lambda: iter(records))
@@ -86,7 +86,7 @@ def test_executions_that_share_a_dot() -> None:
     assert log.executions["two"]["a@1"].data["k"] == 2
 
 
-def test_a_log_too_long_to_be_held(tmp_path: Path) -> None:
+def test_log_beyond_events_max_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     ketal.write_jsonl([event("a", n) for n in (1, 2, 3)], path)
     assert ketal.read_log(path, limits=Limits(events_max=3))["a@3"].counter == 3

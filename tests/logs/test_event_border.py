@@ -58,7 +58,7 @@ def test_zero_entries_are_dropped() -> None:
     assert Event("a", "T", {"a": 2**63 - 1, "b": 2**63 - 1}).clock["b"] == 2**63 - 1
 
 
-def test_a_decoded_event_is_an_event() -> None:
+def test_decoded_event_equals_a_constructed_one() -> None:
     (read,) = decode_events([b'{"node":"a","type":"T","clock":{"a":1,"b":0},"time":2}'])
     assert type(read) is Event
     assert read == Event("a", "T", {"a": 1}, time=2)
@@ -66,7 +66,7 @@ def test_a_decoded_event_is_an_event() -> None:
     assert repr(read) == repr(Event("a", "T", {"a": 1}, time=2))
 
 
-def test_content_of_integers_beyond_64_bits() -> None:
+def test_content_digest_handles_integers_beyond_64_bits() -> None:
     big = Event("a", "T", {"a": 1}, data={"x": 10**30})
     assert content(big) == content(Event("a", "T", {"a": 1}, data={"x": 10**30}))
     assert content(big) != content(Event("a", "T", {"a": 1}, data={"x": 10**30 + 1}))
@@ -127,9 +127,12 @@ def classes(value: Any) -> Any:
     return type(value), value
 
 
-@pytest.mark.parametrize(("value", "kept"), NORMALISED, ids=range(len(NORMALISED)))
-def test_data_become_plain_values(value: Any, kept: Any) -> None:
-    for data, expected in ((data_of(x=value), {"x": kept}), (data_of(x=[value]), {"x": [kept]})):
+@pytest.mark.parametrize(("value", "normalised"), NORMALISED, ids=range(len(NORMALISED)))
+def test_data_are_normalised_to_plain_values(value: Any, normalised: Any) -> None:
+    for data, expected in (
+        (data_of(x=value), {"x": normalised}),
+        (data_of(x=[value]), {"x": [normalised]}),
+    ):
         assert classes(data) == classes(expected)
     event = Event("a", "T", {"a": 1}, data={"x": value})
     assert classes(through_a_snapshot(event).data) == classes(event.data)
@@ -154,7 +157,7 @@ REFUSED_DATA: list[tuple[Any, str]] = [
 ]
 
 
-def test_the_longest_integers_that_are_decoded_are_attributes() -> None:
+def test_longest_decodable_integers_are_accepted() -> None:
     for value in (10**4300 - 1, 1 - 10**4299, 2**14000):
         event = Event("a", "T", {"a": 1}, data={"x": value})
         assert decode_events([line_of(event)]) == [event]
@@ -168,7 +171,7 @@ def line_of(event: Event) -> bytes:
 
 
 @pytest.mark.parametrize(("data", "reason"), REFUSED_DATA, ids=range(len(REFUSED_DATA)))
-def test_data_that_no_snapshot_can_hold_are_refused(data: Any, reason: str) -> None:
+def test_data_that_a_snapshot_cannot_hold_are_refused(data: Any, reason: str) -> None:
     with pytest.raises(EventError, match=reason):
         Event("a", "T", {"a": 1}, data=data)
 
@@ -236,7 +239,7 @@ def test_readers_construct_clean_events() -> None:
 # --- names ------------------------------------------------------------------------------------
 
 
-def test_names_that_are_empty_or_no_text() -> None:
+def test_empty_or_non_text_names_are_refused() -> None:
     for node, clock in (("", {"": 1}), ("", {"a": 1})):
         with pytest.raises(EventError, match=r"node is empty; .*, as `n1`"):
             Event(node, "T", clock)
@@ -268,7 +271,7 @@ def test_names_become_plain_strings() -> None:
     assert Event(boxed, "T", {"4": boxed}).dot == ("4", 4)
 
 
-def test_names_that_are_empty_in_a_log() -> None:
+def test_empty_names_in_a_log_are_rejected() -> None:
     lines = (
         b'{"node":"","type":"T","clock":{"":1}}',
         b'{"node":"","type":"T","clock":{"a":1}}',
@@ -297,7 +300,7 @@ def test_names_that_are_empty_in_a_log() -> None:
     assert mapped.rejected[0].reason.startswith("the record's type at e is empty (--field type=")
 
 
-def test_a_clock_that_is_text_names_a_node_once() -> None:
+def test_text_clock_with_a_repeated_node_is_rejected() -> None:
     text = "a T {0}\n"
     twice, once = '{"a":1,"a":2}', '{"a:1":3, "a": 1}'
     log = ketal.read_log(

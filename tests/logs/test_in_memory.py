@@ -163,7 +163,7 @@ def test_rows_are_read_like_the_same_json_lines(rows: list[Row]) -> None:
 
 @examples(30, 1_000)
 @given(tables({**COLUMNS, "time": ZONED, "clock": st.sampled_from(["a:1", '{"b": 2}', "a"])}))
-def test_clocks_may_be_text(rows: list[Row]) -> None:
+def test_clocks_of_rows_may_be_text(rows: list[Row]) -> None:
     hold_the_same(rows, {"time_unit": "ms"})
 
 
@@ -176,7 +176,7 @@ NESTED = {
 
 @examples(30, 1_000)
 @given(tables(NESTED))
-def test_fields_are_mapped(rows: list[Row]) -> None:
+def test_fields_of_rows_are_mapped(rows: list[Row]) -> None:
     fields = {"type": "what", "clock": "pkt.vc", "time": "pkt.at", "id": r"msg\.id"}
     plain = [
         {**row, "pkt": {name: as_json(of) for name, of in row["pkt"].items()}}
@@ -210,12 +210,12 @@ def test_options_of_files_apply_to_rows() -> None:
         read_log(rows, time_unit="h")
 
 
-def test_control_events_are_rows_too() -> None:
+def test_rows_may_be_control_events() -> None:
     rows = [{"type": "ketal.view", "members": ["a"]}, {"type": "ketal.end", "node": None}]
     assert items(*rows) == [Control("view", members=["a"]), Control("end")]  # type: ignore[arg-type]
 
 
-def test_rows_and_files_are_one_execution(tmp_path: Path) -> None:
+def test_rows_and_files_form_one_execution(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text('{"node":"b","type":"T","clock":{"a":1,"b":1}}\n{}\n')
     more: list[Row] = [{}]
@@ -244,7 +244,7 @@ def test_python_values_without_a_json_form() -> None:
     assert data(data='{"k": [1]}', x=1) == {"k": [1], "x": 1}
 
 
-def test_values_of_numpy_and_pandas() -> None:
+def test_numpy_and_pandas_values_are_converted() -> None:
     numpy, pandas = pytest.importorskip("numpy"), pytest.importorskip("pandas")
     row = {
         "node": numpy.int64(3), "type": numpy.str_("T"), "clock": {numpy.int64(3): numpy.int8(1)},
@@ -271,7 +271,7 @@ def test_values_of_numpy_and_pandas() -> None:
         assert data(x=[cell, 1]) == {"x": [None, 1]}
 
 
-def test_a_timestamp_is_a_time_whatever_the_format_of_text() -> None:
+def test_timestamp_is_a_time_under_any_text_format() -> None:
     pandas = pytest.importorskip("pandas")
     at = datetime(2013, 5, 27, 10, 53, 39)
     stamp = pandas.Timestamp(at) + pandas.Timedelta(1, "ns")
@@ -300,7 +300,7 @@ def test_integers_beside_absent_values_stay_integers_in_pandas() -> None:
     assert second.reason.startswith("the record has no node")
 
 
-def test_a_named_index_is_columns_too() -> None:
+def test_named_index_is_read_as_columns() -> None:
     pandas = pytest.importorskip("pandas")
     rows = [GOOD | {"time": datetime(2013, 5, 27), "n": 1}]
     frame = pandas.DataFrame(rows)
@@ -318,7 +318,7 @@ def test_a_column_may_have_the_name_of_a_file_method() -> None:
     assert event.data == {"read": 1, "name": "x"}
 
 
-def test_a_map_of_arrow_is_a_mapping() -> None:
+def test_arrow_map_is_a_mapping() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     kind = pyarrow.map_(pyarrow.string(), pyarrow.int64())
     clock = pyarrow.array([[("a", 1), ("b", 0)], None], kind)
@@ -371,7 +371,7 @@ OF_CLASS = "an attribute is None, a boolean, a number, a string, a list, or a ma
         (GOOD | {"x": Decimal("sNaN")}, None),
     ],
 )
-def test_bad_rows_are_rejected_in_their_place(row: Any, fault: str | None) -> None:
+def test_bad_rows_are_rejected_with_their_place(row: Any, fault: str | None) -> None:
     first, item, last = items(GOOD, row, GOOD | {"clock": {"a": 2}})
     assert (first.clock, last.clock) == ({"a": 1}, {"a": 2})
     if fault is None:
@@ -392,7 +392,7 @@ def test_a_value_that_python_cannot_represent_rejects_only_its_row() -> None:
         assert "out of range" in second.reason
 
 
-def test_an_audit_and_its_repair_name_rows() -> None:
+def test_audit_and_repair_name_rows() -> None:
     log = read_log([GOOD, {"node": "a"}, GOOD | {"clock": {"a": 3}}])
     (fault,) = ketal.audit(log).faults
     assert str(fault).startswith("row 3: error[A004]")
@@ -407,7 +407,7 @@ def test_an_audit_and_its_repair_name_rows() -> None:
 
 
 @given(st.text("a:row 1", max_size=8), st.integers(0, 10**9))
-def test_a_place_is_read_back(file: str, line: int) -> None:
+def test_place_is_parsed_back(file: str, line: int) -> None:
     if line:
         assert file_and_line(place_at(file, line)) == (file, line)
     assert file_and_line("n@3") == file_and_line("") == ("", 0)
@@ -451,14 +451,14 @@ def test_each_table_is_an_argument_and_a_series_is_refused() -> None:
             list(read_log(events))  # type: ignore[arg-type]
 
 
-def test_two_columns_of_one_name_are_an_error() -> None:
+def test_two_columns_of_the_same_name_are_an_error() -> None:
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-    said = "the table has two columns '1', so no row can be read"
+    reason = "the table has two columns '1', so no row can be read"
     for columns in (["1", "1"], ["1", 1]):
-        with pytest.raises(SettingError, match=said):
+        with pytest.raises(SettingError, match=reason):
             read_log(pandas.DataFrame([[1, 2]], columns=columns))
     one = pyarrow.array([1])
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(SettingError, match=reason):
         list(read_log(pyarrow.Table.from_arrays([one, one], names=["1", "1"])))
 
 
@@ -499,7 +499,7 @@ Made = Callable[[Sequence[Row]], Any]
 
 
 @pytest.mark.parametrize("made", [dicts, *TABLES])
-def test_a_run_over_rows(made: Made) -> None:
+def test_run_over_rows(made: Made) -> None:
     rows = [GOOD, {"node": "b", "type": "T", "clock": {"b": 1}}, {"node": "b", "type": "T"}]
     program = ketal.compile(
         'pattern P { order CausalOrder; event E = type == "T"; A = E; B = Conc(E); find any A B; }'

@@ -43,7 +43,7 @@ def event(node: str = "a", counter: int = 1, **more: Any) -> str:
 GOOD = event()
 
 
-def test_the_plain_form() -> None:
+def test_plain_form_is_read() -> None:
     line = json.dumps(
         {
             "node": "n1",
@@ -66,13 +66,13 @@ def test_the_plain_form() -> None:
     assert type(read) is Event
 
 
-def test_unknown_keys_are_data_too() -> None:
+def test_unknown_keys_are_data() -> None:
     assert items(event(x=1, data={"y": 2}))[0].data == {"x": 1, "y": 2}
     (read,) = items(event(y=1, data={"y": 2}))
     assert read.reason == "the key 'y' is in the record and in its data too"
 
 
-def test_numbers_as_node_and_id() -> None:
+def test_numbers_as_node_and_id_become_text() -> None:
     (read,) = items('{"node":4,"type":"T","clock":{"4":1},"id":9}')
     assert (read.node, read.id) == ("4", "9")
 
@@ -152,7 +152,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("bad", "reason"), BAD, ids=range(len(BAD)))
-def test_a_bad_line_is_rejected_and_the_rest_is_read(bad: str | bytes, reason: str) -> None:
+def test_bad_line_is_rejected_and_the_rest_is_read(bad: str | bytes, reason: str) -> None:
     first, second, third = items(GOOD, bad, event(counter=2))
     assert isinstance(first, Event)
     assert isinstance(third, Event)
@@ -170,14 +170,14 @@ def test_places_count_every_line() -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\n\n"])
-def test_line_ends(end: bytes) -> None:
+def test_line_ends_and_byte_order_mark_are_accepted(end: bytes) -> None:
     log = read_log(io.BytesIO(b"\xef\xbb\xbf" + GOOD.encode() + b"\r\n" + GOOD.encode() + end))
     assert len(list(log)) == 2
     assert not log.rejected
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\n \n"])
-def test_an_empty_log(content: bytes, tmp_path: Path) -> None:
+def test_empty_log_has_no_records(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "empty"
     path.write_bytes(content)
     log = read_log(path)
@@ -185,7 +185,7 @@ def test_an_empty_log(content: bytes, tmp_path: Path) -> None:
     assert list(log.executions) == [""]
 
 
-def test_a_huge_line_is_never_held() -> None:
+def test_huge_line_is_never_held_in_memory() -> None:
     class Huge(io.RawIOBase):
         """A line of 200 MB between two events."""
 
@@ -271,7 +271,7 @@ def test_the_fast_and_the_general_decoder_agree(records: list[Any], ascii_only: 
     assert got == expected
 
 
-def test_many_blocks_keep_their_line_numbers(tmp_path: Path) -> None:
+def test_line_numbers_are_kept_over_many_blocks(tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
     with path.open("w") as file:
         for n in range(1, 5001):
@@ -284,7 +284,7 @@ def test_many_blocks_keep_their_line_numbers(tmp_path: Path) -> None:
             assert item.data["n"] == line  # type: ignore[union-attr]
 
 
-def test_control_events() -> None:
+def test_control_events_are_read() -> None:
     assert items(
         '{"type":"ketal.join","node":7}',
         '{"type":"ketal.leave","node":"n","clock":{"n":1}}',
@@ -311,14 +311,14 @@ def test_a_control_event_spelled_with_escapes_in_the_plain_form() -> None:
     assert items(line) == [Control("leave", node="n")]
 
 
-def test_time_units() -> None:
+def test_time_units_are_applied() -> None:
     for unit, value in (("s", 1.5), ("ms", 1500), ("us", 1_500_000), ("ns", 1_500_000_000)):
         assert items(event(time=value), time_unit=unit)[0].time == 1.5
         assert items(event(time=str(value)), time_unit=unit)[0].time == 1.5
     assert items(event(time="1970-01-01T00:00:02Z"), time_unit="ms")[0].time == 2.0
 
 
-def test_paths() -> None:
+def test_fields_can_be_paths() -> None:
     line = '{"e":"T","a.b":{"n":"x"},"m":{"vc":{"x":2},"k":1},"pid":3}'
     fields = {"type": "e", "node": r"a\.b.n", "clock": "m.vc", "id": "pid"}
     assert items(line, fields=fields) == [
@@ -328,23 +328,23 @@ def test_paths() -> None:
     assert lost.reason.startswith("the record has no clock at m.vc")
 
 
-def test_data_mapped_to_the_mapping_that_holds_the_clock() -> None:
+def test_data_may_be_the_object_that_holds_the_clock() -> None:
     fields = {"clock": "pkt.vc", "data": "pkt"}
     line = '{"node":"a","type":"T","pkt":{"vc":{"a":1},"to":2},"data":5,"z":0}'
     assert items(line, fields=fields)[0].data == {"to": 2, "data": 5, "z": 0}
 
 
-def test_two_fields_of_one_path() -> None:
+def test_two_fields_may_have_the_same_path() -> None:
     line = '{"n":"a","type":"T","clock":{"a":1}}'
     assert items(line, fields={"node": "n", "id": "n"}) == [Event("a", "T", {"a": 1}, id="a")]
 
 
-def test_nodes_are_for_positional_clocks_only() -> None:
+def test_nodes_option_is_for_positional_clocks_only() -> None:
     (lost,) = items(GOOD, nodes=["a", "b"])
     assert lost.reason.startswith("the clock names its nodes itself; --nodes A,B,C is for clocks")
 
 
-def test_the_number_of_an_incarnation() -> None:
+def test_incarnation_number_is_read_from_its_field() -> None:
     line = '{"node":"a","type":"T","clock":{"a":1},"run":{"no":2,"of":3}}'
     (read,) = items(line, fields={"incarnation": "run.no"})
     assert read.data == {"incarnation": 2, "run": {"of": 3}}
@@ -360,14 +360,14 @@ def test_the_number_of_an_incarnation() -> None:
     assert items(line[:-1] + ',"incarnation":1}')[0].data["incarnation"] == 1
 
 
-def test_positional_clocks() -> None:
+def test_positional_clocks_are_read() -> None:
     line = '{"node":"b","type":"T","clock":[0,2,1]}'
     assert items(line, nodes=["a", "b", "c"]) == [Event("b", "T", {"b": 2, "c": 1})]
     (short,) = items(line, nodes=["a", "b"])
     assert short.reason == "the clock has 3 entries, --nodes names 2"
 
 
-def test_a_clock_with_too_many_entries() -> None:
+def test_clock_with_too_many_entries_is_rejected() -> None:
     clock = {f"n{i}": 1 for i in range(50)}
     (read,) = items(json.dumps({"node": "n1", "type": "T", "clock": clock}))
     assert len(read.clock) == 50
@@ -409,7 +409,7 @@ def test_a_decompression_bomb_uses_little_memory(pack: Any) -> None:
     assert peak < 40_000_000
 
 
-def test_a_log_is_re_iterable(tmp_path: Path) -> None:
+def test_log_can_be_iterated_repeatedly(tmp_path: Path) -> None:
     log = read_log(lines(GOOD, "x"), format="jsonl")
     assert list(log) == list(log)
     assert len(log.rejected) == 1
@@ -420,7 +420,7 @@ def test_a_log_is_re_iterable(tmp_path: Path) -> None:
     assert list(both.executions) == [""]
 
 
-def test_a_stream_is_read_once() -> None:
+def test_second_reading_of_a_stream_is_an_error() -> None:
     class Once(io.BytesIO):
         def seekable(self) -> bool:
             return False
@@ -431,7 +431,7 @@ def test_a_stream_is_read_once() -> None:
         list(log)
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     class Standard:
         buffer = lines(GOOD, "x")
 
@@ -440,7 +440,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [place(r) for r in records] == ["<stdin>:1", "<stdin>:2"]
 
 
-def test_an_event_is_yielded_before_the_next_one_comes() -> None:
+def test_event_is_yielded_before_the_next_is_read() -> None:
     seen: list[int] = []
 
     class Live(io.RawIOBase):
@@ -454,7 +454,7 @@ def test_an_event_is_yielded_before_the_next_one_comes() -> None:
     assert counters == [(1, 1), (2, 2), (3, 3)]
 
 
-def test_events_in_memory() -> None:
+def test_log_of_events_in_memory() -> None:
     held = [Event("a", "T", {"a": 1}), Event("b", "T", {"b": 1})]
     log = Log.of(held)
     assert list(log) == held == list(log)
@@ -491,7 +491,7 @@ def test_written_events_are_read_back(events: list[Event]) -> None:
     assert read == [*events, *controls]
 
 
-def test_write_to_a_path(tmp_path: Path) -> None:
+def test_log_is_written_to_a_path(tmp_path: Path) -> None:
     write_jsonl([Event("a", "T", {"a": 1})], tmp_path / "out.jsonl")
     assert msgspec.json.decode((tmp_path / "out.jsonl").read_bytes()) == {
         "node": "a",
@@ -500,7 +500,7 @@ def test_write_to_a_path(tmp_path: Path) -> None:
     }
 
 
-def test_a_log_is_written_over_the_file_that_it_is_read_from(tmp_path: Path) -> None:
+def test_log_can_be_rewritten_into_its_own_file(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     first, last = Event("n", "a", {"n": 1}), Event("m", "a", {"m": 1})
     written: list[Event | Control] = [first, Control("leave", node="n"), last]

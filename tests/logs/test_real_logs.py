@@ -48,7 +48,7 @@ SEVERAL = [
 ]
 
 
-def test_times_of_a_shiviz_log_have_a_format(shared_data: Path) -> None:
+def test_times_of_a_real_shiviz_log_are_read_with_a_format(shared_data: Path) -> None:
     path, fields = shared_data / "shiviz" / "facebook.log", {"time": "date"}
     bare = read_log(path, regex=WEB, fields=fields)
     assert (len(list(bare)), len(bare.rejected)) == (0, 47)
@@ -60,7 +60,7 @@ def test_times_of_a_shiviz_log_have_a_format(shared_data: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "regex", "events", "nodes", "lost"), SHIVIZ)
-def test_shiviz_logs(
+def test_real_shiviz_logs_have_the_counts_of_their_readme(
     shared_data: Path, name: str, regex: str, events: int, nodes: int, lost: int
 ) -> None:
     log = read_log(shared_data / "shiviz" / f"{name}.log", regex=regex)
@@ -73,7 +73,7 @@ def test_shiviz_logs(
 
 
 @pytest.mark.parametrize(("name", "regex", "events", "nodes", "lost"), SHIVIZ)
-def test_python_groups_read_the_same(
+def test_python_group_syntax_reads_the_same_events(
     shared_data: Path, name: str, regex: str, events: int, nodes: int, lost: int
 ) -> None:
     path = shared_data / "shiviz" / f"{name}.log"
@@ -83,21 +83,23 @@ def test_python_groups_read_the_same(
 
 
 @pytest.mark.parametrize(("name", "pieces"), SEVERAL)
-def test_several_executions(shared_data: Path, name: str, pieces: dict[str, int]) -> None:
+def test_several_executions_of_a_real_log_are_divided(
+    shared_data: Path, name: str, pieces: dict[str, int]
+) -> None:
     log = read_log(shared_data / "shiviz" / f"{name}.log", regex=WEB, delimiter=TRACE)
     assert {key: len(list(part)) for key, part in log.executions.items()} == pieces
     assert len(list(log)) == sum(pieces.values())
     assert not log.rejected
 
 
-def test_expressions_in_the_file_itself(shared_data: Path) -> None:
+def test_expressions_in_the_file_itself_are_used(shared_data: Path) -> None:
     path = shared_data / "shiviz" / "RpcClientServer.log"
     log = read_log(path)
     assert [e.type for e in log][:2] == ["Initialization Complete", "Making RPC call"]
     assert list(log) == list(read_log(path, regex=SHIVIZ[-1][1]))
 
 
-def test_other_groups_are_data(shared_data: Path) -> None:
+def test_other_regex_groups_are_data(shared_data: Path) -> None:
     first = next(iter(read_log(shared_data / "shiviz" / "facebook.log", regex=WEB)))
     assert first.data == {
         "ip": "24.22.130.14",
@@ -114,7 +116,7 @@ def test_a_group_becomes_the_time_by_an_option(shared_data: Path) -> None:
     assert set(first.data) == {"path", "priority"}
 
 
-def test_tla_log_under_a_mapping(shared_data: Path) -> None:
+def test_tla_log_is_read_with_mapped_fields(shared_data: Path) -> None:
     log = read_log(
         shared_data / "tlaplus" / "VectorClocksTests.ndjson",
         fields={"type": "event", "clock": "pkt.vc", "data": "pkt"},

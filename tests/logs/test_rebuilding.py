@@ -47,7 +47,7 @@ def test_clocks_are_rebuilt_for_a_log_without_clocks(tmp_path: Path) -> None:
     assert [record[3] for record in log.records()] == [1, 2, 3, 4, 5]
 
 
-def test_files_of_nodes_are_one_execution(tmp_path: Path) -> None:
+def test_files_of_nodes_form_one_execution(tmp_path: Path) -> None:
     first = write(tmp_path / "b.jsonl", row("b", "recv", 1), row("b", "send", 2))
     second = write(tmp_path / "a.jsonl", row("a", "send", 1), row("a", "recv", 2))
     events = list(read_log(first, second, rebuild=KEYS))
@@ -139,7 +139,7 @@ def test_existing_clocks_are_ignored(tmp_path: Path) -> None:
     assert events[0].data == {"msg": 1}
 
 
-def test_text_logs_need_no_group_for_the_clock(tmp_path: Path) -> None:
+def test_text_log_needs_no_clock_group(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text("a send 1\nb recv 1\n")
     log = read_log(path, regex=r"(?<host>\w) (?<event>\w+) (?<msg>\d+)", rebuild=KEYS)
@@ -195,7 +195,7 @@ def test_rejected_records_are_passed_on(tmp_path: Path) -> None:
     assert [line for _, _, _, line in records] == [1, 2, 3, 4]
 
 
-def test_random_runs_get_their_own_clocks_back(tmp_path: Path) -> None:
+def test_clocks_of_random_runs_are_rebuilt_exactly(tmp_path: Path) -> None:
     @drawn(20, 500)
     def holds(rng: random.Random) -> None:
         clocks: dict[str, dict[str, int]] = {name: {} for name in "abcd"}
@@ -221,18 +221,18 @@ def test_random_runs_get_their_own_clocks_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"rebuild": "id=x"}, {"rebuild": KEYS, "nodes": ["a"]}])
-def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_invalid_rebuild_options_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ketal.SettingError):
         read_log(write(tmp_path / "log.jsonl"), **options)
 
 
-def test_limits(tmp_path: Path) -> None:
+def test_rebuild_beyond_events_max_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "log.jsonl", *[row("a", "x")] * 3)
     with pytest.raises(ketal.SettingError, match="events_max"):
         list(read_log(path, rebuild=KEYS, limits=ketal.Limits(events_max=2)))
 
 
-def test_clocks_that_are_made_have_at_most_clock_entries_max_entries(tmp_path: Path) -> None:
+def test_rebuilt_clocks_have_at_most_clock_entries_max_entries(tmp_path: Path) -> None:
     limits = ketal.Limits(clock_entries_max=1)
     reason = "the clock has 2 entries; clock_entries_max is 1"
     sent = write(tmp_path / "sent.jsonl", row("a", "send", 1), row("b", "recv", 1))
@@ -246,7 +246,7 @@ def test_clocks_that_are_made_have_at_most_clock_entries_max_entries(tmp_path: P
         assert [one.reason for one in log.rejected] == [reason]
 
 
-def test_data_of_any_integer_that_is_read(tmp_path: Path) -> None:
+def test_large_integers_survive_rebuilding(tmp_path: Path) -> None:
     """An attribute of 4,300 digits is read from JSON, and kept when the clock is rebuilt."""
     path = write(
         tmp_path / "log.jsonl", row("a", "send", 1) | {"x": 10**4300 - 1}, row("b", "recv", 1)

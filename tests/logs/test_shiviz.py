@@ -57,7 +57,7 @@ def test_an_expression_without_matches_is_reported() -> None:
     assert records("\n \n", regex=ONE_LINE) == []
 
 
-def test_a_log_without_an_expression_has_the_default_one() -> None:
+def test_log_without_a_regex_uses_the_default() -> None:
     assert [r[1] for r in records('hello\na {"a":1}\n')] == [Event("a", "hello", {"a": 1})]
     (only,) = records("no clocks in here\n")
     assert "matches nothing here" in only[1].reason
@@ -76,7 +76,7 @@ def test_a_log_without_an_expression_has_the_default_one() -> None:
         ("{a:1}", "the clock '{a:1}' is not JSON"),
     ],
 )
-def test_a_bad_clock_is_rejected_in_its_place(clock: str, reason: str) -> None:
+def test_bad_clock_is_rejected_with_its_place(clock: str, reason: str) -> None:
     read = records(f'a {{"a":1}} x\na {clock} y\na {{"a":2}} z\n', regex=ONE_LINE)
     assert [type(r[1]).__name__ for r in read] == ["Event", "Rejected", "Event"]
     assert read[1][1].reason.startswith(reason)
@@ -91,7 +91,7 @@ def test_invalid_utf_8_rejects_only_its_event() -> None:
     assert read[3][1].place.endswith(":4")
 
 
-def test_line_ends_and_mark() -> None:
+def test_line_ends_and_byte_order_mark_are_accepted() -> None:
     text = b'\xef\xbb\xbfa {"a":1} x\r\na {"a":2} y\r\n'
     assert [r[1].type for r in records(text, regex="^" + ONE_LINE + "$")] == ["x", "y"]
 
@@ -110,7 +110,7 @@ def test_fields_rename_groups() -> None:
     assert one[1] == Event("7", "T", {"7": 1}, data={"event": "rest"})
 
 
-def test_positional_and_short_clocks() -> None:
+def test_positional_and_short_clocks_are_read() -> None:
     regex = r"(?<host>\S+) (?<clock>\S+) (?<event>.*)"
     (positional,) = records("b [1,2] x\n", regex=regex, nodes=("a", "b"))
     (short,) = records("b a:1;b:3 y\n", regex=regex)
@@ -124,7 +124,7 @@ def test_control_events_need_no_clock() -> None:
     assert read[1][1] == Control("leave", node="b")
 
 
-def test_delimiters() -> None:
+def test_delimiter_divides_executions() -> None:
     text = 'a {"a":1} x\n--\n--\na {"a":1} y\n--\nb {"b":1} z\nstray'
     read = records(text, regex=ONE_LINE, delimiter="^--$")
     assert [(r[0], place(r).rpartition(":")[2]) for r in read] == [
@@ -155,7 +155,7 @@ def test_numbers_of_parts_continue_across_files() -> None:
     assert list(log.executions) == ["1", "2", "3", "4"] == list(log.executions)
 
 
-def test_a_file_may_begin_with_its_expressions() -> None:
+def test_file_may_begin_with_its_expressions() -> None:
     text = ONE_LINE + '\n^--$\na {"a":1} x\n--\na {"a":1} y\n'
     assert [(r[0], r[1].type, r[3]) for r in records(text)] == [("1", "x", 3), ("2", "y", 5)]
     # Options take precedence over the header of the file, whose lines are still not events.
@@ -184,7 +184,7 @@ SAME = [
 
 
 @pytest.mark.parametrize(("regex", "text", "found"), SAME)
-def test_spellings_of_javascript(regex: str, text: str, found: bool) -> None:
+def test_javascript_regex_syntax_is_accepted(regex: str, text: str, found: bool) -> None:
     assert (compile_regex(regex).search(text.encode()) is not None) is found
 
 
@@ -216,12 +216,12 @@ def test_unsupported_syntax_is_reported_at_once(regex: str, reason: str) -> None
         read_log(io.BytesIO(b""), delimiter=regex)
 
 
-def test_an_expression_without_the_groups_it_needs() -> None:
+def test_regex_without_required_groups_is_refused() -> None:
     with pytest.raises(SettingError, match="regex has no group 'clock'; it needs the named"):
         read_log(io.BytesIO(b""), regex="(?<event>.*) (?<host>.*)")
 
 
-def test_a_hostile_text_does_not_stall() -> None:
+def test_hostile_text_is_matched_in_linear_time() -> None:
     regex = r"(?<host>(a*)*b) (?<clock>{.*}) (?<event>.*)"
     started = time.process_time()
     (only,) = records("a" * 200_000, regex=regex)
@@ -229,12 +229,12 @@ def test_a_hostile_text_does_not_stall() -> None:
     assert time.process_time() - started < 10
 
 
-def test_a_file_beyond_the_limit() -> None:
+def test_file_beyond_log_bytes_max_is_an_error() -> None:
     with pytest.raises(SettingError, match=r"log_bytes_max \(10 bytes\)"):
         records('a {"a":1} x\n', limits=Limits(log_bytes_max=10))
 
 
-def test_the_text_of_an_event_has_at_most_line_bytes_max_bytes() -> None:
+def test_event_text_beyond_line_bytes_max_is_rejected() -> None:
     """The limit of a line in other formats applies to the text of a match."""
     text = f'a {{"a":1}} {"x" * 40}\na {{"a":2}} y\n'
     long, short = records(text, regex=ONE_LINE, limits=Limits(line_bytes_max=49))
@@ -245,7 +245,7 @@ def test_the_text_of_an_event_has_at_most_line_bytes_max_bytes() -> None:
     assert len(records(text, regex=ONE_LINE, limits=Limits(line_bytes_max=50))[0][1].type) == 40
 
 
-def test_a_real_file_has_its_name_in_places(tmp_path: Path) -> None:
+def test_places_contain_the_file_name(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text('a {"a":1} x\noops')
     assert [place(r) for r in read_log(path, regex=ONE_LINE).records()] == [

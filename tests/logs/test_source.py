@@ -39,15 +39,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "reason"), WRONG, ids=range(len(WRONG)))
-def test_a_wrong_option_is_an_error_before_anything_is_read(
-    options: dict[str, Any], reason: str
-) -> None:
+def test_wrong_option_is_an_error_before_reading(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(SettingError) as caught:
         read_log(io.BytesIO(b""), **options)
     assert str(caught.value).startswith(reason)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
     missing = tmp_path / "missing.log"
     with pytest.raises(SettingError, match=r"missing\.log: no such file"):
         read_log(missing)
@@ -67,7 +65,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         list(log)
 
 
-def test_options_as_text() -> None:
+def test_text_options_are_parsed() -> None:
     assert parse_fields(["type=event", r"clock=a\.b.vc"]) == {"type": "event", "clock": r"a\.b.vc"}
     assert parse_nodes("A, B,C") == ("A", "B", "C")
     with pytest.raises(SettingError, match="is not NAME=PATH"):
@@ -116,14 +114,14 @@ def test_the_name_takes_precedence_over_the_first_lines(tmp_path: Path) -> None:
     assert len(read_log(path).rejected) == 2
 
 
-def test_a_delimiter_without_executions_to_divide(tmp_path: Path) -> None:
+def test_delimiter_with_a_format_without_executions_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(JSON_LINE)
     with pytest.raises(SettingError, match="delimiter is for ShiViz logs, and the format is jsonl"):
         list(read_log(path, delimiter="--"))
 
 
-def test_configuration(tmp_path: Path) -> None:
+def test_config_file_sets_source_and_limits(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text('{"event":"T","node":"b","pkt":{"vc":[1,2],"k":3},"time":1500}\n')
     path = tmp_path / "job.toml"
@@ -161,7 +159,7 @@ def test_configuration(tmp_path: Path) -> None:
         ("[source\n", "is no TOML"),
     ],
 )
-def test_wrong_configuration(tmp_path: Path, text: str, reason: str) -> None:
+def test_wrong_config_is_refused(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "job.toml"
     path.write_text(text)
     with pytest.raises(SettingError) as caught:
@@ -169,7 +167,7 @@ def test_wrong_configuration(tmp_path: Path, text: str, reason: str) -> None:
     assert str(caught.value).startswith(f"{path}: {reason}")
 
 
-def test_no_configuration(tmp_path: Path) -> None:
+def test_missing_config_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"none\.toml: No such file"):
         load_config(tmp_path / "none.toml")
 

@@ -24,7 +24,7 @@ def records(text: str | bytes, **options: Any) -> list[Any]:
     return list(read_log(io.BytesIO(raw), format="csv", **options).records())
 
 
-def test_cells() -> None:
+def test_cells_are_converted() -> None:
     text = (
         "node,type,clock,time,id,n,word,flag,code,none\r\n"
         'n1,T,"{""n1"": 1}",1.5,07,-2.5e1,hi,true,007,\r\n'
@@ -49,14 +49,14 @@ def test_cells() -> None:
     ]
 
 
-def test_tabs_positional_clocks_and_renamed_columns() -> None:
+def test_tabs_positional_clocks_and_renamed_columns_are_read() -> None:
     text = 'pid\twhat\tvc\nb\tT\t"[0, 2]"\n'
     fields = {"node": "pid", "type": "what", "clock": "vc"}
     (one,) = records(text, fields=fields, nodes=["a", "b"])
     assert one[1] == Event("b", "T", {"b": 2})
 
 
-def test_a_data_column_is_a_json_object() -> None:
+def test_data_column_is_a_json_object() -> None:
     text = 'node,type,clock,data,x\na,T,a:1,"{""k"": 1}",2\na,T,a:2,oops,2\na,T,a:3,7,2\n'
     read = [r[1] for r in records(text)]
     assert read[0].data == {"k": 1, "x": 2}
@@ -64,7 +64,7 @@ def test_a_data_column_is_a_json_object() -> None:
     assert read[2].reason == "data must be an object of attributes, not a number"
 
 
-def test_control_events() -> None:
+def test_control_events_are_rows() -> None:
     text = "node,type,clock,time,members\nb,ketal.join,,,\n,ketal.watermark,,7,\n"
     assert [r[1] for r in records(text)] == [
         Control("join", node="b"),
@@ -72,7 +72,7 @@ def test_control_events() -> None:
     ]
 
 
-def test_bad_rows_are_rejected_in_their_place() -> None:
+def test_bad_rows_are_rejected_with_their_place() -> None:
     text = (
         b"node,type,clock,x\n"
         b"a,T,a:1,1\n"
@@ -115,7 +115,7 @@ def reason(text: str) -> str:
     return one[1].reason  # type: ignore[no-any-return]
 
 
-def test_a_quote_that_is_not_closed_is_bounded() -> None:
+def test_unclosed_quote_is_bounded_by_line_bytes_max() -> None:
     rows = "".join(f"a,T,a:{n},{'x' * 50}\n" for n in range(2, 200))
     text = 'node,type,clock,x\na,T,a:1,"open\n' + rows
     read = records(text, limits=Limits(line_bytes_max=2000))
@@ -146,14 +146,14 @@ def test_a_rejected_row_of_several_lines_names_its_lines() -> None:
     )
 
 
-def test_a_row_of_several_lines_may_be_audited() -> None:
+def test_rejected_row_of_several_lines_has_a_draft() -> None:
     text = 'node,type,clock,x\na,T,b:1,"two\nlines"\n'
     (one,) = records(text)
     assert isinstance(one[1].draft, Draft)
     assert one[1].draft.data == {"x": "two\nlines"}
 
 
-def test_a_cell_may_be_long() -> None:
+def test_cell_may_be_long() -> None:
     (one,) = records(f"node,type,clock,x\na,T,a:1,{'y' * 500_000}\n")
     assert len(one[1].data["x"]) == 500_000
 
@@ -164,7 +164,7 @@ def test_blanks_before_a_cell_are_ignored() -> None:
     assert one[1] == Event("a", "T", {"a": 1}, data={"n": 5, "text": " x, y "})
 
 
-def test_headers() -> None:
+def test_header_is_required_and_unique() -> None:
     assert records("") == []
     assert records("\n\n") == []
     assert records("node,type,clock\n") == []
@@ -181,7 +181,7 @@ def table(path: Path, **columns: Any) -> Path:
     return path
 
 
-def test_parquet_with_maps_and_structs(tmp_path: Path) -> None:
+def test_parquet_maps_and_structs_are_read(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     path = table(
         tmp_path / "x.parquet",
@@ -205,7 +205,7 @@ def test_parquet_with_maps_and_structs(tmp_path: Path) -> None:
     assert lost.place == f"{path}:3"
 
 
-def test_parquet_with_struct_text_and_positional_clocks(tmp_path: Path) -> None:
+def test_parquet_struct_text_and_positional_clocks_are_read(tmp_path: Path) -> None:
     struct = table(tmp_path / "s.parquet", node=["a"], type=["T"], clock=[{"a": 1, "b": None}])
     assert list(read_log(struct)) == [Event("a", "T", {"a": 1})]
     text = table(
@@ -216,7 +216,7 @@ def test_parquet_with_struct_text_and_positional_clocks(tmp_path: Path) -> None:
     assert list(read_log(listed, nodes=["a", "b"])) == [Event("b", "T", {"a": 3, "b": 4})]
 
 
-def test_a_parquet_file_with_two_columns_of_one_name_is_rejected(tmp_path: Path) -> None:
+def test_parquet_file_with_repeated_column_names_is_rejected(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     columns = [pyarrow.array([text]) for text in ("a", "b", "T", "a:1")]
@@ -247,7 +247,7 @@ def test_cells_of_parquet_equal_those_of_the_table_in_memory(tmp_path: Path) -> 
     assert list(read_log(of_table)) == [one for one in read if isinstance(one, Event)]
 
 
-def test_damaged_parquet(tmp_path: Path) -> None:
+def test_damaged_parquet_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1 nothing")
     pytest.importorskip("pyarrow")
@@ -256,7 +256,7 @@ def test_damaged_parquet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["pyarrow", "pyarrow.parquet"])
-def test_parquet_without_pyarrow(
+def test_parquet_without_pyarrow_names_the_missing_package(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some builds of pyarrow lack the module `pyarrow.parquet`."""

@@ -66,7 +66,7 @@ def test_times_are_read_by_the_time_format(text: Any, format: str, seconds: floa
     assert time_of(text, time_format=format) == seconds
 
 
-def test_a_time_that_does_not_fit_is_rejected_with_its_text_and_the_format() -> None:
+def test_time_that_does_not_fit_the_format_is_rejected() -> None:
     fits_not = [(AMERICAN, "2013-05-27T10:53:39Z"), (AMERICAN, "13/27/2013 10:53:39 AM")]
     fits_not += [(AMERICAN, "5/27/2013 10:53:39 AM."), (AMERICAN, ""), (DIGITS, "1369652019")]
     for format, text in fits_not:
@@ -80,7 +80,7 @@ def test_a_time_that_does_not_fit_is_rejected_with_its_text_and_the_format() -> 
     assert reason_of([1], time_format=AMERICAN) == "time must be RFC 3339 or a number, not list"
 
 
-def test_a_number_is_a_number_unless_the_format_writes_numbers() -> None:
+def test_number_is_a_time_unless_the_format_has_digits_only() -> None:
     for unit, number in (("s", 1369652019), ("ms", 1369652019000)):
         for value in (number, str(number), float(number)):
             assert time_of(value, time_unit=unit, time_format=AMERICAN) == NOON_S
@@ -89,14 +89,14 @@ def test_a_number_is_a_number_unless_the_format_writes_numbers() -> None:
     assert time_of("20130527", time_format="%Y%m%d", time_unit="ms") == NOON_S - 39_219
 
 
-def test_text_that_is_no_rfc_3339_is_rejected_with_the_option_that_reads_it() -> None:
+def test_time_that_is_not_rfc_3339_gets_a_hint_about_time_format() -> None:
     fault = "time '5/27/2013 10:53:39 AM' is neither RFC 3339 nor seconds since the epoch"
     hint = " (--time-format FORMAT says how times are written)"
     assert reason_of("5/27/2013 10:53:39 AM") == fault + hint
     assert reason_of("5/27/2013 10:53:39 AM", time_unit="ms") == fault + hint
 
 
-def test_control_events_have_times_of_the_format() -> None:
+def test_control_event_times_use_the_format() -> None:
     text = json.dumps({"type": "ketal.watermark", "time": "5/27/2013 10:53:39 AM"})
     assert read_one(text, time_format=AMERICAN) == Control("watermark", time=NOON_S)
 
@@ -126,7 +126,7 @@ def test_every_format_of_logs_uses_the_time_format(tmp_path: Path) -> None:
     assert (read.time, read.data) == (NOON_S, {"x": {"n": 1}})
 
 
-def test_cells_of_csv_are_digits_of_a_format_or_numbers() -> None:
+def test_csv_cells_are_digits_of_a_format_or_numbers() -> None:
     header = "node,type,clock,time,n\n"
     read = read_one(
         f"{header}a,T,a:1,20130527105339.250,7\n", format="csv", time_format=DIGITS + ".%f"
@@ -156,15 +156,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("format", "fault"), WRONG)
-def test_a_format_that_reads_no_time_is_an_error_before_anything_is_read(
-    format: str, fault: str
-) -> None:
+def test_unusable_time_format_is_an_error_before_reading(format: str, fault: str) -> None:
     with pytest.raises(SettingError) as caught:
         read_log(io.BytesIO(b""), time_format=format)
     assert str(caught.value).startswith(f"the time format {format!r} {fault}")
 
 
-def test_a_format_that_would_be_ignored_is_an_error() -> None:
+def test_time_format_without_effect_is_an_error() -> None:
     with pytest.raises(SettingError, match="must be a text as %Y-%m-%d %H:%M:%S, not 3"):
         read_log(io.BytesIO(b""), time_format=3)  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="time_format is for logs of events, and otlp says"):
@@ -185,7 +183,7 @@ def test_a_configuration_may_set_the_time_format(tmp_path: Path) -> None:
         load_config(path)
 
 
-def test_without_a_format_lines_are_decoded_as_before() -> None:
+def test_lines_without_a_time_format_use_the_plain_decoder() -> None:
     assert Shape(Source()).plain
     assert not Shape(Source(time_format=AMERICAN)).plain
 
@@ -234,7 +232,7 @@ def test_a_time_format_reads_what_it_writes(format: str, at: datetime) -> None:
         ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
     ],
 )
-def test_all_of_rfc_3339_is_read_and_finer_digits_are_rounded(text: str, written: str) -> None:
+def test_all_rfc_3339_times_are_read_and_rounded(text: str, written: str) -> None:
     time = time_of(text)
     assert time is not None
     assert rfc3339(time) == written
@@ -245,16 +243,16 @@ def test_all_of_rfc_3339_is_read_and_finer_digits_are_rounded(text: str, written
     "text",
     ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:60Z"],
 )
-def test_a_time_that_its_zone_moves_out_of_the_years_is_rejected(text: str) -> None:
+def test_time_outside_the_years_after_its_zone_is_rejected(text: str) -> None:
     assert reason_of(text).startswith(f"time '{text}' is outside of the years 1 to 9999")
 
 
-def test_a_number_that_is_no_time_is_rejected_with_the_option_that_says_its_unit() -> None:
+def test_number_that_is_no_time_gets_a_hint_about_time_unit() -> None:
     for value in (1766000000000, "1766000000000"):
         assert reason_of(value).endswith("(--time-unit UNIT says what numbers count)")
     assert time_of(1766000000000, time_unit="ms") == 1766000000.0
 
 
-def test_a_time_of_more_digits_than_python_writes_is_no_event() -> None:
+def test_time_with_too_many_digits_is_refused() -> None:
     with pytest.raises(EventError, match="time of 16610 bits is outside of the years"):
         Event(node="a", type="T", clock={"a": 1}, time=10**5_000)

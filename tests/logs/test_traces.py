@@ -71,7 +71,7 @@ CALL = (
 """A request that calls another service, whose clock is ahead by more than the call took."""
 
 
-def test_a_call_and_its_reply(tmp_path: Path) -> None:
+def test_call_and_reply_are_ordered(tmp_path: Path) -> None:
     events = events_by_name(otlp(tmp_path / "t.json", *CALL))
     order = ["s1 start", "s2 start", "s3 start", "s3 end", "s2 end", "s1 end"]
     for first, second in pairwise(order):
@@ -84,7 +84,7 @@ def test_a_call_and_its_reply(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_forms_of_a_document(tmp_path: Path) -> None:
+def test_forms_of_an_otlp_document_are_read_alike(tmp_path: Path) -> None:
     plain = list(otlp(tmp_path / "t.json", *CALL))
     pretty = otlp(tmp_path / "pretty.json", *CALL, indent=2)
     assert list(pretty) == plain
@@ -111,7 +111,7 @@ def test_forms_of_a_document(tmp_path: Path) -> None:
     assert list(read_log(tmp_path / "old.json", format="otlp")) == plain
 
 
-def test_ids_in_base64_and_times_as_numbers(tmp_path: Path) -> None:
+def test_base64_ids_and_numeric_times_are_read(tmp_path: Path) -> None:
     one = span(1, 1, 2)
     other = {
         **one,
@@ -123,7 +123,7 @@ def test_ids_in_base64_and_times_as_numbers(tmp_path: Path) -> None:
     assert list(otlp(tmp_path / "b.json", resource("a", other))) == same
 
 
-def test_a_missing_parent_and_several_roots(tmp_path: Path) -> None:
+def test_orphans_and_several_roots_are_marked(tmp_path: Path) -> None:
     events = events_by_name(
         otlp(tmp_path / "t.json", resource("a", span(1, 1, 2, 77)), resource("b", span(2, 1, 2)))
     )
@@ -132,7 +132,7 @@ def test_a_missing_parent_and_several_roots(tmp_path: Path) -> None:
     assert concurrent(events["s1 start"], events["s2 end"])
 
 
-def test_a_clock_that_contradicts_the_causes(tmp_path: Path) -> None:
+def test_causes_take_precedence_over_span_times(tmp_path: Path) -> None:
     """By its clock, a span called back from another service begins before the call to there."""
     events = events_by_name(
         otlp(
@@ -161,7 +161,7 @@ def test_clock_skew_between_services_is_ignored(tmp_path: Path) -> None:
     assert events["s2 start"].time == 399
 
 
-def test_a_parent_that_ends_before_its_child(tmp_path: Path) -> None:
+def test_parent_that_ends_before_its_child_orders_starts_only(tmp_path: Path) -> None:
     """A call that is not waited for: across services, only the begins are ordered."""
     child = span(2, 2, 50, 1)
     events = events_by_name(
@@ -176,7 +176,7 @@ def test_a_parent_that_ends_before_its_child(tmp_path: Path) -> None:
     assert happened_before(events["s1 end"], events["s2 end"])
 
 
-def test_producers_and_consumers_of_otlp(tmp_path: Path) -> None:
+def test_otlp_producer_is_before_its_consumer(tmp_path: Path) -> None:
     producer, consumer = span(1, 1, 2, kind=4), span(2, 3, 4, 1, kind=5)
     log = otlp(tmp_path / "t.json", resource("a", producer), resource("b", consumer))
     events = events_by_name(log)
@@ -185,7 +185,7 @@ def test_producers_and_consumers_of_otlp(tmp_path: Path) -> None:
     assert events["s2 start"].data["kind"] == "consumer"
 
 
-def test_spans_of_no_duration(tmp_path: Path) -> None:
+def test_spans_without_duration_are_ordered(tmp_path: Path) -> None:
     log = otlp(tmp_path / "t.json", resource("a", span(1, 5, 5), span(2, 5, 5, 1), span(3, 5, 7)))
     events = events_by_name(log)
     for number in (1, 2, 3):
@@ -194,14 +194,14 @@ def test_spans_of_no_duration(tmp_path: Path) -> None:
     assert happened_before(events["s2 end"], events["s1 end"])
 
 
-def test_a_span_that_never_ended(tmp_path: Path) -> None:
+def test_unfinished_span_has_a_start_only(tmp_path: Path) -> None:
     events = events_by_name(
         otlp(tmp_path / "t.json", resource("a", span(1, 5, None), span(2, 6, 7, 1)))
     )
     assert set(events) == {"s1 start", "s2 start", "s2 end"}
 
 
-def test_an_id_of_another_trace_is_another_span(tmp_path: Path) -> None:
+def test_span_ids_of_different_traces_are_distinct(tmp_path: Path) -> None:
     log = otlp(
         tmp_path / "t.json",
         resource("a", span(1, 1, 2)),
@@ -216,7 +216,7 @@ def test_an_id_of_another_trace_is_another_span(tmp_path: Path) -> None:
     assert happened_before(events["other start"], events["child start"])
 
 
-def test_resources_without_a_name(tmp_path: Path) -> None:
+def test_resources_without_a_service_name_are_read(tmp_path: Path) -> None:
     """A batch may have no resource, one without attributes, or one without service.name."""
     nameless: list[Any] = [
         {"scopeSpans": [{"spans": [span(1, 1, 2)]}]},
@@ -233,7 +233,7 @@ def test_resources_without_a_name(tmp_path: Path) -> None:
     assert nodes == {f"unknown_service/{number:016x}" for number in (1, 2, 3, 4, 5)}
 
 
-def test_services_of_two_namespaces_are_two(tmp_path: Path) -> None:
+def test_services_of_two_namespaces_are_distinct(tmp_path: Path) -> None:
     log = otlp(
         tmp_path / "t.json",
         resource("a", span(1, 1, 2), service_namespace="shop"),
@@ -264,7 +264,7 @@ def test_fields_that_the_specification_ignores(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_ids_of_zeros_and_of_capitals_and_kinds_by_name(tmp_path: Path) -> None:
+def test_zero_ids_capital_ids_and_named_kinds_are_read(tmp_path: Path) -> None:
     root = span(1, 1, 9, parentSpanId="0" * 16, kind="SPAN_KIND_CLIENT", traceId=TRACE.upper())
     failed = {"code": "STATUS_CODE_ERROR"}
     child = span(2, 2, 3, 1, kind="SPAN_KIND_SERVER", status=failed)
@@ -275,13 +275,13 @@ def test_ids_of_zeros_and_of_capitals_and_kinds_by_name(tmp_path: Path) -> None:
     assert events["s2 end"].data["failed"] is True
 
 
-def test_an_end_before_its_start(tmp_path: Path) -> None:
+def test_end_time_before_the_start_keeps_the_order(tmp_path: Path) -> None:
     events = events_by_name(otlp(tmp_path / "t.json", resource("a", span(1, 5, 4))))
     assert happened_before(events["s1 start"], events["s1 end"])
     assert events["s1 end"].time == 4
 
 
-def test_a_client_that_did_not_wait(tmp_path: Path) -> None:
+def test_client_that_did_not_wait_is_concurrent_with_the_server(tmp_path: Path) -> None:
     server = resource("b", span(2, 1, 50, 1, kind=2))
     events = events_by_name(otlp(tmp_path / "t.json", resource("a", span(1, 1, 3, kind=3)), server))
     assert concurrent(events["s1 end"], events["s2 end"])
@@ -291,7 +291,7 @@ def test_a_client_that_did_not_wait(tmp_path: Path) -> None:
     assert events["s1 end"].data["failed"] is True
 
 
-def test_links(tmp_path: Path) -> None:
+def test_links_order_spans(tmp_path: Path) -> None:
     link = {"traceId": TRACE, "spanId": f"{1:016x}"}
     log = otlp(
         tmp_path / "t.json",
@@ -303,7 +303,7 @@ def test_links(tmp_path: Path) -> None:
     assert concurrent(events["s1 end"], events["s2 start"])
 
 
-def test_links_to_other_traces_and_files(tmp_path: Path) -> None:
+def test_links_to_other_traces_and_files_are_resolved(tmp_path: Path) -> None:
     """A batch handles two requests of other traces, in a file that is read first."""
     other = "ab" * 16
     links = [
@@ -359,7 +359,7 @@ def test_missing_parents_and_links_are_counted(tmp_path: Path) -> None:
     ],
     ids=lambda path: ".".join(map(str, path)),
 )  # fmt: skip
-def test_null_is_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> None:
+def test_null_counts_as_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> None:
     """In protobuf's JSON mapping, null is the default value of a field."""
     listed = {"key": "x", "value": {"arrayValue": {"values": [{"stringValue": "y"}]}}}
     more: dict[str, Any] = {"events": [], "status": {"code": 1}, "links": [], "kind": 1}
@@ -422,7 +422,7 @@ def test_wrong_json_types_are_rejected_by_name(
         '{"resourceSpans" : [ { "resource" : null , "scopeSpans" : [ { "spans" : null } ] } ] }',
     ],
 )  # fmt: skip
-def test_documents_without_spans(tmp_path: Path, document: str) -> None:
+def test_documents_without_spans_are_accepted(tmp_path: Path, document: str) -> None:
     """An export without spans does not affect the exports beside it."""
     path = tmp_path / "t.json"
     whole = json.dumps({"resourceSpans": [resource("a", span(1, 1, 2))]})
@@ -463,14 +463,14 @@ def test_links_that_close_a_cycle(tmp_path: Path) -> None:
     assert itself.rebuilding == Rebuilding(round_links=1)
 
 
-def test_duplicates_and_contradictions(tmp_path: Path) -> None:
+def test_duplicate_and_contradicting_spans(tmp_path: Path) -> None:
     one = span(1, 1, 2)
     log = otlp(tmp_path / "t.json", resource("a", one, one, {**one, "name": "other"}))
     assert ketal.audit(log).statistics.duplicates == 2
     assert ["other content" in item.reason for item in log.rejected] == [True]
 
 
-def test_spans_that_are_their_own_ancestors(tmp_path: Path) -> None:
+def test_spans_that_are_their_own_ancestors_are_rejected(tmp_path: Path) -> None:
     log = otlp(
         tmp_path / "t.json",
         resource("a", span(1, 1, 2, 2), span(2, 1, 2, 1), span(3, 1, 2, 1), span(4, 1, 2, 4)),
@@ -480,7 +480,7 @@ def test_spans_that_are_their_own_ancestors(tmp_path: Path) -> None:
     assert all("its own ancestor" in item.reason for item in log.rejected)
 
 
-def test_spans_of_no_service_and_instances(tmp_path: Path) -> None:
+def test_spans_without_a_service_and_service_instances(tmp_path: Path) -> None:
     log = otlp(
         tmp_path / "t.json",
         resource(None, span(1, 1, 2), span(2, 3, 4)),
@@ -506,7 +506,7 @@ def test_spans_of_no_service_and_instances(tmp_path: Path) -> None:
         ({"spanId": 7}, "must be a string"),
     ],
 )
-def test_spans_that_cannot_be_read(tmp_path: Path, wrong: dict[str, Any], reason: str) -> None:
+def test_unreadable_spans_are_rejected(tmp_path: Path, wrong: dict[str, Any], reason: str) -> None:
     log = otlp(tmp_path / "t.json", resource("a", {**span(1, 1, 2), **wrong}, span(2, 1, 2)))
     assert [reason in item.reason for item in log.rejected] == [True]
     assert len(list(log)) == 2
@@ -532,7 +532,7 @@ def test_invalid_documents(tmp_path: Path, format: str, text: bytes) -> None:
         (b'\n\n {"resourceSpans": []}\n  {"resourceSpans": [x]}\n', (4, 21)),
     ],
 )
-def test_a_byte_is_counted_in_the_line_that_is_named(
+def test_reported_byte_is_within_the_reported_line(
     tmp_path: Path, text: bytes, place: tuple[int, int]
 ) -> None:
     line, byte = place
@@ -549,7 +549,7 @@ def test_empty_documents_have_no_rejections(tmp_path: Path) -> None:
     assert list(otlp(tmp_path / "u.json", {"resource": {}, "scopeSpans": []}).records()) == []
 
 
-def test_options_that_a_trace_does_not_take(tmp_path: Path) -> None:
+def test_options_that_do_not_apply_to_traces_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_bytes(b"[]")
     with pytest.raises(ketal.SettingError, match="zipkin"):
         read_log(tmp_path / "t.json", format="zipkin", nodes=["a"])
@@ -567,7 +567,7 @@ def z(number: int, service: str | None, begin: int, duration: int | None, **more
     return out | more
 
 
-def test_a_shared_span(tmp_path: Path) -> None:
+def test_zipkin_shared_span_has_client_and_server_events(tmp_path: Path) -> None:
     log = zipkin(
         tmp_path / "z.json",
         z(1, "shop", 1_000, 900, kind="CLIENT"),
@@ -581,7 +581,7 @@ def test_a_shared_span(tmp_path: Path) -> None:
     assert events["z1 start"].time == 0.001
 
 
-def test_producers_and_consumers(tmp_path: Path) -> None:
+def test_zipkin_producer_is_before_its_consumer(tmp_path: Path) -> None:
     events = events_by_name(
         zipkin(
             tmp_path / "z.json",
@@ -595,7 +595,7 @@ def test_producers_and_consumers(tmp_path: Path) -> None:
     assert "z3 end" not in events
 
 
-def test_zipkin_spans_a_line_and_lists_of_traces(tmp_path: Path) -> None:
+def test_zipkin_lines_and_lists_of_traces_are_read_alike(tmp_path: Path) -> None:
     spans = [z(1, "a", 1, 2), z(2, "b", 3, 4, parentId=f"{1:016x}")]
     plain = list(zipkin(tmp_path / "z.json", *spans))
     (tmp_path / "lines.json").write_text("".join(json.dumps(one) + "\n" for one in spans))
@@ -608,7 +608,7 @@ def test_zipkin_spans_a_line_and_lists_of_traces(tmp_path: Path) -> None:
     assert list(read_log(*halves, format="zipkin")) == plain
 
 
-def test_zipkin_spans_without_a_place(tmp_path: Path) -> None:
+def test_invalid_zipkin_spans_are_rejected(tmp_path: Path) -> None:
     log = zipkin(tmp_path / "z.json", {"traceId": TRACE, "id": "1"}, z(2, "a", 1, "long"), 3)  # type: ignore[arg-type]
     reasons = sorted(item.reason for item in log.rejected)
     wanted = ["duration", "no timestamp", "not an object"]
@@ -616,7 +616,7 @@ def test_zipkin_spans_without_a_place(tmp_path: Path) -> None:
     assert list(log) == []
 
 
-def test_a_side_of_a_shared_span_by_itself(tmp_path: Path) -> None:
+def test_single_side_of_a_shared_span_is_an_orphan(tmp_path: Path) -> None:
     """The client's span was not sampled, or is in another file."""
     served = z(1, "stock", 9_000, 500, kind="SERVER", shared=True)
     log = zipkin(tmp_path / "z.json", served, z(2, "stock", 9_100, 100, parentId=f"{1:016x}"))
@@ -656,7 +656,7 @@ def test_children_of_a_shared_span_belong_to_their_own_service(tmp_path: Path) -
     assert concurrent(events["served start"], events["z4 start"])
 
 
-def test_two_servers_of_one_call(tmp_path: Path) -> None:
+def test_two_servers_of_one_call_are_distinct(tmp_path: Path) -> None:
     """A call to two hosts, whose spans both share the client's id."""
     log = zipkin(
         tmp_path / "z.json",
@@ -676,7 +676,7 @@ def endpoint(service: str, address: str, port: int = 80) -> dict[str, Any]:
     return {"localEndpoint": {"serviceName": service, "ipv4": address, "port": port}}
 
 
-def test_servers_of_one_service_at_several_addresses(tmp_path: Path) -> None:
+def test_servers_of_a_service_at_several_addresses_are_distinct(tmp_path: Path) -> None:
     """A call to all instances of a service: five servers' spans with the client's id."""
     spans = [
         z(1, "stock", 9_000 + n, 500, kind="SERVER", shared=True, name=f"served{n}")
@@ -813,7 +813,7 @@ def test_zipkin_roots_skew_and_ignored_fields(tmp_path: Path) -> None:
     assert {e.type for e in events.values() if e.data.get("orphan")} == {"z4"}
 
 
-def test_trace_ids_of_64_and_128_bits(tmp_path: Path) -> None:
+def test_trace_ids_of_64_and_128_bits_are_matched(tmp_path: Path) -> None:
     log = zipkin(
         tmp_path / "z.json",
         z(1, "a", 5, 5),
@@ -827,7 +827,7 @@ def test_trace_ids_of_64_and_128_bits(tmp_path: Path) -> None:
     assert ["no hex id" in item.reason for item in wrong.rejected] == [True, True]
 
 
-def test_zipkin_of_the_wrong_shape_is_rejected(tmp_path: Path) -> None:
+def test_zipkin_span_of_a_wrong_shape_is_rejected(tmp_path: Path) -> None:
     one = {"traceId": "1", "id": "1", "timestamp": 5}
     log = zipkin(tmp_path / "z.json", one | {"tags": ["x"]}, one | {"localEndpoint": "shop"}, one)
     assert [rejected.reason for rejected in log.rejected] == [

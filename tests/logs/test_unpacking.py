@@ -65,7 +65,7 @@ def test_data_decompressed_by_python_keeps_its_name(tmp_path: Path) -> None:
         assert len(list(read_log(file, format="jsonl"))) == 3000  # type: ignore[arg-type]
 
 
-def test_gzip_data_that_ends_early(tmp_path: Path) -> None:
+def test_truncated_gzip_data_gives_its_whole_lines_and_one_rejection(tmp_path: Path) -> None:
     packed = gzip.compress(RAW)
     path = tmp_path / "run.jsonl.gz"
     for size in (3, 10, 11, 100, 2000, 5000, len(packed) - 8, len(packed) - 1):
@@ -74,11 +74,11 @@ def test_gzip_data_that_ends_early(tmp_path: Path) -> None:
         whole = unpacked_lines(packed[:size])
         assert counters == list(range(1, whole + 1))
         assert lost.place == f"{path}:{whole + 1}"
-        said = f"the gzip data ends early, after byte {size:,}; what follows is lost"
-        assert lost.reason == said
+        reason = f"the gzip data ends early, after byte {size:,}; what follows is lost"
+        assert lost.reason == reason
 
 
-def test_gzip_data_that_is_damaged(tmp_path: Path) -> None:
+def test_damaged_gzip_data_gives_its_readable_lines(tmp_path: Path) -> None:
     # The damage is an invalid block header after whole blocks.
     pack = zlib.compressobj(wbits=31)
     packed = pack.compress(RAW[:60_000]) + pack.flush(zlib.Z_FULL_FLUSH)
@@ -93,7 +93,7 @@ def test_gzip_data_that_is_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [-1, -8])
-def test_gzip_data_with_another_checksum(tmp_path: Path, at: int) -> None:
+def test_gzip_checksum_mismatch_is_rejected(tmp_path: Path, at: int) -> None:
     packed = bytearray(gzip.compress(RAW.removesuffix(b"\n")))
     packed[at] ^= 1
     path = tmp_path / "run.jsonl.gz"
@@ -104,11 +104,11 @@ def test_gzip_data_with_another_checksum(tmp_path: Path, at: int) -> None:
     assert lost.place == f"{path}:3001"
 
 
-def test_zstandard_data_that_is_damaged_or_ends_early(tmp_path: Path) -> None:
+def test_damaged_or_truncated_zstandard_data_is_rejected(tmp_path: Path) -> None:
     first, second = zstandard.compress(RAW[:50_000]), zstandard.compress(RAW[50_000:])
     whole = RAW[:50_000].count(b"\n")
     path = tmp_path / "run.jsonl.zst"
-    for packed, said in (
+    for packed, reason in (
         (first + second[:-5], f"ends early, after byte {len(first + second) - 5:,}; what follows"),
         (first + second[:9] + b"\xff" * 50, "is damaged before byte "),
     ):
@@ -116,7 +116,7 @@ def test_zstandard_data_that_is_damaged_or_ends_early(tmp_path: Path) -> None:
         counters, (lost,) = read(path)
         assert counters == list(range(1, whole + 1))
         assert lost.place == f"{path}:{whole + 1}"
-        assert lost.reason.startswith(f"the Zstandard data {said}")
+        assert lost.reason.startswith(f"the Zstandard data {reason}")
 
 
 def test_a_truncated_row_is_dropped(tmp_path: Path) -> None:

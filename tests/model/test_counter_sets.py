@@ -1,4 +1,4 @@
-"""Counters beyond holes (`ketal.model.sets.counter_sets`)."""
+"""Sets of counters beyond holes (`ketal.model.sets.counter_sets`)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from ketal.model.sets.counter_sets import SPAN, Counters
 
-some: Any = st.sets(
+counter_sets: Any = st.sets(
     st.one_of(st.integers(1, 40), st.integers(1_000, 1_060), st.integers(9_000, 9_009))
 )
 
 
-@given(counters=some, upto=st.integers(0, 1_100))
-def test_counters_are_those_that_were_added(counters: set[int], upto: int) -> None:
+@given(counters=counter_sets, upto=st.integers(0, 1_100))
+def test_set_contains_exactly_the_added_counters(counters: set[int], upto: int) -> None:
     counters = {counter for counter in counters if counter > upto}
     line = Counters(tracking=True)
     for counter in sorted(counters):
@@ -67,6 +67,6 @@ def test_dropped_chunks_are_removed(counters: set[int], cuts: list[int]) -> None
         line.count = len(left)
 
 
-def test_a_chunk_of_too_many_bytes_is_refused() -> None:
+def test_chunk_with_too_many_bytes_is_refused() -> None:
     with pytest.raises(ValueError, match=f"{SPAN // 8 + 1} bytes, not {SPAN // 8}"):
         Counters(tracking=False).put(0, b"\1" * (SPAN // 8 + 1), 0)

@@ -46,7 +46,7 @@ def matches(text: str, *values: object) -> list[list[object]]:
     return [[values[int(dot.partition("@")[2]) - 1] for dot in v["events"]] for v in verdicts]
 
 
-def test_it_is_read_and_written() -> None:
+def test_added_function_is_parsed_and_rendered() -> None:
     file = parse(pattern('!startsWith(data.node, "a") && even(x - 1)'))
     assert parse(render(file)) == file
     assert 'event E = !startsWith(data.node, "a") && even(x - 1);' in render(file)
@@ -89,7 +89,7 @@ def test_a_function_is_unknown_for_values_of_other_kinds() -> None:
     assert matches(pattern("!even(x)"), *values) == [[3]]
 
 
-def test_a_constant_may_be_a_parameter() -> None:
+def test_constant_argument_may_be_a_parameter() -> None:
     text = pattern("startsWith(x, p)", 'param p = "a";')
     assert matches(text, "ab", "b") == [["ab"]]
 

@@ -1,4 +1,4 @@
-"""Verdicts as Python sees them: fields, ids, equality, one line."""
+"""Verdicts as Python objects: fields, ids, equality, text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.runtime.test_monitor import samples
 SAMPLES = samples()
 
 
-def test_a_kind_is_listed_once_and_known_everywhere() -> None:
+def test_verdict_kinds_are_listed_once_and_complete() -> None:
     modules = [
         importlib.import_module(f"{verdicts.__name__}.{info.name}")
         for info in pkgutil.iter_modules(verdicts.__path__)
@@ -47,12 +47,12 @@ def test_a_kind_is_listed_once_and_known_everywhere() -> None:
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_the_fields_of_the_json_are_attributes(kind: str) -> None:
+def test_json_fields_are_attributes(kind: str) -> None:
     verdict = SAMPLES[kind]
-    said = verdict.to_dict()
+    json_fields = verdict.to_dict()
     assert getattr(verdict, "verdict") == kind  # noqa: B009
-    for name, value in said.items():
-        # An attribute holds dots and seconds, which JSON writes as text.
+    for name, value in json_fields.items():
+        # Attributes hold dots and seconds, which JSON writes as text.
         held = getattr(verdict, name)
         assert shown(held) == value or name == "time", name
 
@@ -123,13 +123,13 @@ def test_places_are_in_the_order_of_their_events() -> None:
     assert as_json["places"] == [None, "x/log:2", "x/log:3"]
     assert as_json["bindings"] == {"A": ["n@1"], "B": ["n@2", "n@3"]}
     for verdict in SAMPLES.values():
-        # No place is known: nothing stands there.
+        # Without a known place the text has none.
         assert verdict.to_dict(lambda _, dots: ["" for _ in dots]) == verdict.to_dict()
     one = Violation(pattern="P", fingerprint="f", event=Dot("n", 2))
     assert list(one.to_dict(places_of))[4:6] == ["event", "place"]
 
 
-def test_an_id_is_the_hash_of_fingerprint_pattern_execution_scope_kind_and_dots() -> None:
+def test_id_is_the_hash_of_fingerprint_pattern_execution_scope_kind_and_dots() -> None:
     violation = Violation(
         pattern="P", fingerprint="f", execution="x", event=Dot('n"', 3),
         scope=FrozenMapping((("k", 1), ("é", float("inf")), ("z", "a"))),
@@ -142,7 +142,7 @@ def test_an_id_is_the_hash_of_fingerprint_pattern_execution_scope_kind_and_dots(
 # --- scope ------------------------------------------------------------------------------------
 
 
-def test_a_scope_is_a_mapping_that_cannot_be_changed() -> None:
+def test_scope_is_an_immutable_mapping() -> None:
     (match,) = ketal.run(ketal.compile(p("find next A", "partition by k")), [e("n@1", "a", k="x")])
     assert isinstance(match, Match)
     scope = match.scope
@@ -172,7 +172,7 @@ def returned(x: Any) -> tuple[Event, Match]:
     return event, match
 
 
-def test_return_by_both_its_names() -> None:
+def test_returned_values_are_available_under_both_names() -> None:
     _, match = returned(7)
     assert getattr(match, "return") == match.returns == {"x": 7, "node": "n"}
     (plain,) = ketal.run(ketal.compile(p("find next A")), line("a"))
@@ -180,7 +180,7 @@ def test_return_by_both_its_names() -> None:
     assert "return" not in plain.to_dict()
 
 
-def test_a_match_that_returns_lists_and_mappings_is_hashable() -> None:
+def test_match_that_returns_lists_and_mappings_is_hashable() -> None:
     _, match = returned({"k": [1, {"l": 2}]})
     _, other = returned({"k": [1, {"l": 2}]})
     assert {match, other} == {match}
@@ -204,22 +204,22 @@ def ids(text: str) -> dict[str, str]:
     return {v.pattern: v.id for v in found}
 
 
-def test_patterns_that_differ_by_name_only_have_ids_of_their_own() -> None:
+def test_patterns_that_differ_by_name_only_give_distinct_ids() -> None:
     both = ids(f"pattern One {BODY} pattern Two {BODY}")
     assert both["One"] != both["Two"]
-    # Nor do the two that are the same by name depend on what stands beside them.
+    # The id of a pattern does not depend on the other patterns of the file.
     assert ids(f"pattern One {BODY}") == {"One": both["One"]}
     program = ketal.compile(f"pattern One {BODY} pattern Two {BODY}")
     assert program["One"].fingerprint == program["Two"].fingerprint
 
 
-def test_layout_and_comments_change_no_id() -> None:
+def test_layout_and_comments_do_not_change_ids() -> None:
     other = "// first\npattern One /* second */ {\n" + BODY[1:].replace("; ", ";\n\n  // third\n")
     assert ids(other) == ids(f"pattern One {BODY}")
 
 
 def test_equal_verdicts_have_equal_ids() -> None:
-    """1 and True are equal to Python and are two scopes."""
+    """1 and True are equal in Python but are two scopes."""
     one = Match(pattern="P", fingerprint="f", scope=FrozenMapping((("k", 1),)))
     true = msgspec.structs.replace(one, scope=FrozenMapping((("k", True),)))
     assert one.scope != true.scope
@@ -229,7 +229,7 @@ def test_equal_verdicts_have_equal_ids() -> None:
 
 
 @pytest.mark.parametrize("held", [lambda x: x, lambda x: [0, x], lambda x: {"y": {"z": x}}])
-def test_true_is_no_number_in_a_scope_or_a_return(held: Callable[[Any], Any]) -> None:
+def test_true_is_not_equal_to_1_in_a_scope_or_return(held: Callable[[Any], Any]) -> None:
     """A number and a boolean differ in kind; 1 and 1.0 do not."""
     scopes = [FrozenMapping((("k", held(x)),)) for x in (1, 1.0, True)]
     assert scopes[0] == scopes[1] == {"k": held(1)}
@@ -311,9 +311,7 @@ def test_many_dots_of_a_step_are_written_as_ranges(dots: str, text: str) -> None
     [("x", "x"), ("10.0.0.1", "10.0.0.1"), ("", ""), (1, "1"), ("1", '"1"'), ("-1.5e3", '"-1.5e3"'),
      (True, "true"), ("true", '"true"'), ("null", '"null"'), ('"1"', r'"\"1\""')],
 )  # fmt: skip
-def test_a_string_of_a_scope_that_reads_as_another_value_is_in_quotes(
-    value: Any, text: str
-) -> None:
+def test_scope_string_that_looks_like_another_value_is_quoted(value: Any, text: str) -> None:
     match = Match(fingerprint="", pattern="P", scope=FrozenMapping((("k", value),)))
     assert f"P (k={text}): " in str(match)
 

@@ -1,7 +1,8 @@
-"""A hold-back queue whose steps say what was lost before each released event.
+"""A hold-back queue whose steps mark each released event with the losses in its past.
 
-A pattern learns that from `Losses`, which its runs feed with what the queue gives up. Here
-one `Losses` is fed so for a queue alone, and is held against the definitions with it.
+A pattern gets these marks from `Losses`, which its runs feed with the queue's gaps and late events.
+Here one `Losses` is fed in the same way for a queue alone, so that both can be compared with the
+definitions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ketal.operators.topology.domain_order import DomainPast
 
 
 class Released(NamedTuple):
-    """A released event, and which dots of its past are known to be missed."""
+    """A released event, and the dots of its past that are known to be missing."""
 
     event: Event
     after: Set[Dot] = frozenset()
@@ -37,14 +38,14 @@ class MarkedQueue:
         return len(self.queue)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a queue has."""
+        """Return an attribute of the queue."""
         return getattr(self.queue, name)
 
     @property
     def lost(self) -> frozenset[Dot]:
         return frozenset(self.losses.dots())
 
-    # The steps have `Released` for events.
+    # The steps contain `Released` instead of events.
 
     def push(self, event: Event) -> Any:
         step = self._marked(self.queue.push(event))
@@ -66,7 +67,7 @@ class MarkedQueue:
     def _marked(self, step: ReleaseStep) -> Any:
         for dot in step.gaps:
             self.losses.miss(dot)
-        # A refused event stays missing, and is waited for, but by time.
+        # A refused event stays missing, and is waited for, unless the order goes by time.
         by_time = self.queue.options.policy == "frontier"
         for event in (*step.late, *(step.refused if by_time else ())):
             self.losses.miss_event(event, ANY)

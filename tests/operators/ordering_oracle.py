@@ -1,8 +1,7 @@
-"""The live CausalOrder once more, as its definitions say it: sets of dots, no indexes.
+"""A second live CausalOrder, written down from its definitions: sets of dots, no indexes.
 
-Everything is found again at every step from what was received, released and
-given up. It shares no code with `ketal.operators.order.hold_back` but the values that
-it answers with.
+Every step computes everything again from the events received, released and declared lost. It shares
+no code with `ketal.operators.order.hold_back` except the types of its results.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def past(event: Event) -> set[Dot]:
 
 
 class Obvious:
-    """What `MarkedQueue` is, slowly."""
+    """A slow `MarkedQueue`, by definition."""
 
     def __init__(
         self,
@@ -48,12 +47,12 @@ class Obvious:
         self.now: int | None = None
         self.given: list[int] = []  # watermarks
         self.held: list[Event] = []
-        self.moments: dict[Dot, int | None] = {}  # when what was held arrived
-        self.since: dict[tuple[Dot, Dot], int | None] = {}  # since when it waits for a dot
-        self.known: dict[str, int] = {}  # the highest dot that was ever waited for
-        self.out: list[Event] = []  # every event that was released
+        self.moments: dict[Dot, int | None] = {}  # arrival times of the held events
+        self.since: dict[tuple[Dot, Dot], int | None] = {}  # (held event, dot) → wait start
+        self.known: dict[str, int] = {}  # the highest counter that was ever waited for
+        self.out: list[Event] = []  # all released events
         self.gone: set[Dot] = set()  # settled without being released
-        self.lost: set[Dot] = set()  # of these, what was declared lost
+        self.lost: set[Dot] = set()  # the dots of `gone` that were declared lost
         self.named: set[Dot] = set()  # lost or late
         self.passed: dict[Dot, Event] = {}  # late because their place has passed
         self.live: list[tuple[str, int | None]] = [(n, None) for n in nodes or ()]

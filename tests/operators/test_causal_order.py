@@ -46,7 +46,7 @@ def dots(events: list[Event]) -> list[str]:
 
 
 @given(executions(events_max=12))
-def test_canonical_is_obvious_canonical(events: list[Event]) -> None:
+def test_canonical_order_equals_its_definition(events: list[Event]) -> None:
     assert canonical(events) == obvious_canonical(events)
 
 
@@ -64,16 +64,16 @@ def test_canonical_is_a_linear_extension_whatever_the_order_of_the_file(
 def test_canonical_of_an_execution_with_holes_respects_happened_before(
     events: list[Event], rng: random.Random
 ) -> None:
-    some = [x for x in events if rng.random() < 0.7]
-    assert canonical(some) == obvious_canonical(some)
-    assert respects_happened_before(canonical(some))
+    remaining = [x for x in events if rng.random() < 0.7]
+    assert canonical(remaining) == obvious_canonical(remaining)
+    assert respects_happened_before(canonical(remaining))
 
 
 def test_wrong_turn_a_comparison_that_calls_concurrent_events_equal() -> None:
-    """Being concurrent is no equivalence: a ∥ b and b ∥ c, and a → c.
+    """Concurrency is not transitive: a ∥ b and b ∥ c, but a → c.
 
-    Sorted by a comparison that says "equal" of concurrent events, c, b, a stays
-    as it is, and c comes before its cause.
+    A sort by a comparison that calls concurrent events equal leaves c, b, a unchanged, with c
+    before its cause.
     """
     a, b, c = e("n1@1", "a"), e("n2@1", "b"), e("n1@2", "c")
     assert concurrent(a, b)
@@ -99,7 +99,7 @@ def test_canonical_keys_are_a_strict_total_order_that_extends_happened_before(
 
 
 @given(executions(events_max=12), chances())
-def test_the_queue_releases_a_linear_extension_of_any_permutation(
+def test_queue_releases_a_linear_extension_of_any_permutation(
     events: list[Event], rng: random.Random
 ) -> None:
     arrived = rng.sample(events, len(events))
@@ -113,7 +113,7 @@ def test_the_queue_releases_a_linear_extension_of_any_permutation(
 
 
 @given(executions(events_max=12), chances())
-def test_what_a_lost_event_leads_to_is_held_back_and_nothing_else(
+def test_queue_holds_back_exactly_the_dependants_of_lost_events(
     events: list[Event], rng: random.Random
 ) -> None:
     arrived = [x for x in rng.sample(events, len(events)) if rng.random() < 0.8]
@@ -130,7 +130,7 @@ def test_what_a_lost_event_leads_to_is_held_back_and_nothing_else(
         assert dot not in {x.dot for x in out}, "a dot that has been released is not missing"
 
 
-def test_the_queue_is_indexed_by_one_missing_dot() -> None:
+def test_queue_indexes_each_event_by_one_missing_dot() -> None:
     a, b, c = CHAIN
     queue = queue_of(10)
     assert pushed(queue, c) == []
@@ -142,15 +142,15 @@ def test_the_queue_is_indexed_by_one_missing_dot() -> None:
     assert dots(pushed(queue, a)) == ["n1@1", "n2@1", "n3@1"]
 
 
-def test_wrong_turn_unequal_clock_sizes_are_no_reason_to_deliver() -> None:
-    """The event's clock has more entries than anything released, and must wait."""
+def test_wrong_turn_delivery_by_unequal_clock_sizes() -> None:
+    """An event whose clock has more entries than any released event's must wait."""
     queue = queue_of(10)
     after = e("b@1", "b", "a:2")
     assert pushed(queue, after) == []
     assert dots(pushed(queue, e("a@1", "a"))) == ["a@1"]
     assert len(queue) == 1
     assert queue.held_back() == [(after, Dot("a", 2))]
-    # One with fewer entries than what was released waits for its own node's past.
+    # An event with fewer entries than released ones waits for its own node's past.
     assert pushed(queue, e("c@2", "c")) == []
     assert dots(pushed(queue, e("a@2", "a"))) == ["a@2", "b@1"]
     assert [str(x.dot) for x, _ in queue.held_back()] == ["c@2"]
@@ -173,8 +173,8 @@ def test_ties_are_released_in_order_of_arrival() -> None:
     assert pushed(queue, a) == [a, *waiters]
 
 
-def test_a_tie_by_arrival_holds_across_what_was_missing() -> None:
-    """Of two that one release makes ready at different moments, the ready one is first."""
+def test_event_that_is_ready_earlier_is_released_before_an_earlier_arrival() -> None:
+    """One release makes two events ready one after the other: they are released in that order."""
     a, b = e("a@1", "t"), e("b@1", "t", "a:1")
     after_b, after_a = e("x@1", "t", "a:1 b:1"), e("y@1", "t", "a:1")
     queue = queue_of(10)
@@ -183,7 +183,7 @@ def test_a_tie_by_arrival_holds_across_what_was_missing() -> None:
     assert dots(pushed(queue, a)) == ["a@1", "b@1", "x@1", "y@1"]
 
 
-def test_a_full_queue_refuses_what_would_wait_and_takes_what_is_ready() -> None:
+def test_full_queue_refuses_waiting_events_and_accepts_ready_ones() -> None:
     a, b, c = FORK
     queue = queue_of(1)
     assert pushed(queue, c) == []
@@ -207,14 +207,14 @@ def test_an_event_that_arrives_first_with_gaps_of_several_nodes() -> None:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_duplicates_never_reach_the_queue(order: tuple[int, ...]) -> None:
-    """The intake drops them, released or still waiting, so each event is offered once."""
+    """The intake drops duplicates of released and of held-back events: each is offered once."""
     program = ketal.compile(p("find next A B C", order="CausalOrder"))
     monitor = ketal.Monitor(program)
-    found = []
+    verdicts = []
     for number in order:
         for _ in range(3):
-            found += monitor.feed(CHAIN[number])
-    assert [tuple(map(str, v.events)) for v in found] == [  # type: ignore[union-attr]
+            verdicts += monitor.feed(CHAIN[number])
+    assert [tuple(map(str, v.events)) for v in verdicts] == [  # type: ignore[union-attr]
         ("n1@1", "n2@1", "n3@1")
     ]
     assert monitor.summary["events"]["duplicates"] == 6

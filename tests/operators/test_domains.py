@@ -1,4 +1,4 @@
-"""Domains: what a topology makes of causal order."""
+"""Domains: how a topology restricts causal order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def topology(text: str, open: bool = False) -> Topology:
     return Topology(tuple(TopologyEdge(p, q, relaxed) for (p, q), relaxed in parts), open)
 
 
-def written(found: Domains) -> list[str]:
+def domain_texts(found: Domains) -> list[str]:
     return ["".join(sorted(domain)) for domain in found]
 
 
@@ -51,7 +51,7 @@ def random_topology(
 
 
 def travelled(rng: random.Random, where: Topology, moments_max: int = 14) -> list[Event]:
-    """Return an execution whose messages go along the edges, in the order it happened."""
+    """Return an execution whose messages go along the edges, in a linear extension."""
     clocks: dict[str, dict[str, int]] = {}
     sent: dict[tuple[str, str], list[dict[str, int]]] = {}
     events = []
@@ -118,18 +118,18 @@ def waiting(queue: MarkedQueue) -> set[Dot]:
 )
 def test_domains_of_small_topologies(text: str, expected: list[str]) -> None:
     edges = topology(text).edges
-    assert written(domains(edges)) == expected
-    assert written(obvious_domains(edges)) == expected
+    assert domain_texts(domains(edges)) == expected
+    assert domain_texts(obvious_domains(edges)) == expected
 
 
 @examples(60, 3_000)
 @given(chances())
-def test_domains_are_obvious_domains(rng: random.Random) -> None:
+def test_domains_equal_their_definition(rng: random.Random) -> None:
     edges = random_topology(rng, relaxed=rng.choice((0, 0.3))).edges
     assert domains(edges) == obvious_domains(edges)
 
 
-def test_every_graph_of_four_nodes() -> None:
+def test_domains_equal_their_definition_for_every_graph_of_four_nodes() -> None:
     pairs = list(itertools.permutations("abcd", 2))
     for chosen in range(1, 1 << len(pairs)):
         edges = [TopologyEdge(*pair) for i, pair in enumerate(pairs) if chosen >> i & 1]
@@ -137,13 +137,13 @@ def test_every_graph_of_four_nodes() -> None:
 
 
 @given(chances())
-def test_the_order_of_the_edges_changes_nothing(rng: random.Random) -> None:
+def test_domains_do_not_depend_on_the_order_of_edges(rng: random.Random) -> None:
     edges = random_topology(rng, relaxed=0.2).edges
     assert domains(rng.sample(edges, len(edges))) == domains(edges)
 
 
 def streets(rows: int) -> list[tuple[str, str]]:
-    """One-way streets that change direction from each to the next."""
+    """Return the edges of a grid of one-way streets with alternating directions."""
     ends = []
     for i in range(rows):
         for j in range(rows - 1):
@@ -155,11 +155,11 @@ def streets(rows: int) -> list[tuple[str, str]]:
 CROSSING = (
     "a>b b>c d>e d>g e>p f>a f>e g>b g>f h>c h>g h>m i>d j>o k>f k>j l>k m>l n>i o>n p>o p>q q>l"
 )
-"""A graph in which greedy paths get in each other's way, so that the search must branch."""
+"""A graph in which greedy paths block each other, so that the search must branch."""
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_domains_are_obvious_domains_where_the_search_branches(turned: bool) -> None:
+def test_domains_equal_their_definition_if_the_search_branches(turned: bool) -> None:
     edges = topology(CROSSING).edges
     ends = [(x.target, x.source) if turned else (x.source, x.target) for x in edges]
     names = sorted({name for pair in ends for name in pair})
@@ -169,8 +169,8 @@ def test_domains_are_obvious_domains_where_the_search_branches(turned: bool) -> 
     def holds(rng: random.Random) -> None:
         # Names decide which of two equally short paths is tried first.
         renamed = dict(zip(names, rng.sample(names, len(names)), strict=True))
-        found = domains([TopologyEdge(renamed[p], renamed[q]) for p, q in ends])
-        assert set(found) == {frozenset(renamed[n] for n in domain) for domain in expected}
+        computed = domains([TopologyEdge(renamed[p], renamed[q]) for p, q in ends])
+        assert set(computed) == {frozenset(renamed[n] for n in domain) for domain in expected}
 
 
 def ring(both: bool) -> list[tuple[str, str]]:
@@ -187,20 +187,22 @@ def ring(both: bool) -> list[tuple[str, str]]:
         pytest.param(streets(8), 56, id="one-way streets"),
     ],
 )
-def test_sixty_four_nodes_are_within_the_limits(ends: list[tuple[str, str]], count: int) -> None:
-    found = domains([TopologyEdge(*pair) for pair in ends])
-    assert len(found) == count
-    assert frozenset().union(*found) == {node for pair in ends for node in pair}
+def test_domains_of_sixty_four_nodes_are_within_the_limits(
+    ends: list[tuple[str, str]], count: int
+) -> None:
+    computed = domains([TopologyEdge(*pair) for pair in ends])
+    assert len(computed) == count
+    assert frozenset().union(*computed) == {node for pair in ends for node in pair}
 
 
-def test_too_many_nodes_is_an_error_that_names_the_limit() -> None:
+def test_too_many_nodes_are_an_error_that_names_the_limit() -> None:
     edges = topology("p>q q>r r>s~").edges
-    assert written(domains(edges, 4)) == ["pq", "qr"]
+    assert domain_texts(domains(edges, 4)) == ["pq", "qr"]
     with pytest.raises(PatternError, match="has 4 nodes; the limit topology_nodes_max is 3"):
         domains(edges, 3)
 
 
-def test_too_long_a_search_is_an_error_that_names_the_limit() -> None:
+def test_too_long_search_is_an_error_that_names_the_limit() -> None:
     edges = [TopologyEdge(*pair) for pair in streets(5)]
     with pytest.raises(PatternError, match=r"more than 10 steps .* limit is topology_steps_max"):
         domains(edges, steps_max=10)
@@ -210,16 +212,16 @@ def test_too_long_a_search_is_an_error_that_names_the_limit() -> None:
 # --- who is known, and `topology open` -----------------------------------------
 
 
-def test_a_topology_knows_a_node_in_every_incarnation() -> None:
+def test_topology_contains_every_incarnation_of_its_nodes() -> None:
     known = nodes_of(topology("p>q q>r~"))
     assert [base_node(node) in known for node in ("p", "p#2", "r", "s", "s#2", "p#")] == [
         True, True, True, False, False, False,
     ]  # fmt: skip
     assert base_node("p#12") == base_node("p") == "p"
-    assert written(domains(topology("p#2>q q>p#3").edges)) == ["pq"]
+    assert domain_texts(domains(topology("p#2>q q>p#3").edges)) == ["pq"]
 
 
-def test_newcomers_are_shown_by_the_node_and_by_the_clock() -> None:
+def test_new_nodes_of_an_open_topology_are_read_from_nodes_and_clocks() -> None:
     where = DomainPast(topology("p>q", open=True))
     assert where.widen(e("p@1", "t", "q:1")) == (False, "")
     assert where.widen(e("p#2@1", "t", "s:1 r#3:1")) == (True, "")
@@ -228,7 +230,7 @@ def test_newcomers_are_shown_by_the_node_and_by_the_clock() -> None:
     assert DomainPast(topology("p>q")).widen(e("z@1", "t")) == (False, "")
 
 
-def test_a_reopened_topology_gives_up_nothing_about_the_newcomer() -> None:
+def test_new_node_of_an_open_topology_shares_a_domain_with_all_others() -> None:
     where = topology("p>q~ p>r", open=True)
     more = with_node(where, "n#2")
     assert base_node("n") in nodes_of(more)
@@ -236,18 +238,18 @@ def test_a_reopened_topology_gives_up_nothing_about_the_newcomer() -> None:
     assert more.edges[:2] == where.edges
     around = nodes_sharing_domain(domains(more.edges))
     assert around["n"] == {"n", "p", "q", "r"}
-    # The relaxed edge is as relaxed as it was.
+    # The relaxed edge stays relaxed.
     assert "q" not in around["p"]
     assert with_node(more, "n") == more
 
 
-def test_newcomers_can_pass_the_limit() -> None:
+def test_new_nodes_can_exceed_the_limit() -> None:
     where = topology("p>q", open=True)
     with pytest.raises(PatternError, match="topology_nodes_max is 2"):
         domains(with_node(where, "n").edges, 2)
 
 
-def test_beyond_the_limit_newcomers_make_one_domain_and_it_is_said_once() -> None:
+def test_open_topology_beyond_the_limit_becomes_one_domain_and_reports_it_once() -> None:
     where = DomainPast(topology("p>q~", open=True), Limits(topology_nodes_max=3))
     q = e("q@1", "t", "p:1")
     assert where.clock(q) == {"q": 1}
@@ -258,14 +260,14 @@ def test_beyond_the_limit_newcomers_make_one_domain_and_it_is_said_once() -> Non
 
 
 @given(chances())
-def test_domains_only_grow_when_a_topology_is_reopened(rng: random.Random) -> None:
+def test_domains_only_grow_when_a_node_is_added(rng: random.Random) -> None:
     where = random_topology(rng, 6, relaxed=0.3, open=True)
     wider = domains(with_node(where, "n").edges)
     assert all(any(old <= new for new in wider) for old in domains(where.edges))
 
 
 @given(chances())
-def test_the_order_in_which_newcomers_appear_changes_nothing(rng: random.Random) -> None:
+def test_domains_do_not_depend_on_the_order_of_new_nodes(rng: random.Random) -> None:
     where = random_topology(rng, 5, relaxed=0.3, open=True)
     one = with_node(with_node(where, "n"), "m")
     other = with_node(with_node(where, "m"), "n")
@@ -273,7 +275,7 @@ def test_the_order_in_which_newcomers_appear_changes_nothing(rng: random.Random)
 
 
 @given(chances())
-def test_an_open_topology_without_relaxed_edges_waits_as_causal_order_does(
+def test_open_topology_without_relaxed_edges_equals_causal_order(
     rng: random.Random,
 ) -> None:
     whole = random_topology(rng, 6)
@@ -291,9 +293,9 @@ def test_an_open_topology_without_relaxed_edges_waits_as_causal_order_does(
 
 
 def joined(a: Event, b: Event, around: Mapping[str, frozenset[str]]) -> bool:
-    """Return whether a → b is one step of a chain: of one node, or within one domain.
+    """Return whether a → b is one step of a chain: on one node, or within one domain.
 
-    `around` is what `nodes_sharing_domain` returned.
+    `around` is the result of `nodes_sharing_domain`.
     """
     one, other = base_node(a.node), base_node(b.node)
     return happened_before(a, b) and (one == other or one in around.get(other, ()))
@@ -302,8 +304,8 @@ def joined(a: Event, b: Event, around: Mapping[str, frozenset[str]]) -> bool:
 def obvious_given_up(events: Iterable[Event], topology: Topology) -> set[tuple[Dot, Dot]]:
     """Return the pairs a → b that no chain joins, by closing the joined pairs transitively.
 
-    Of a finite execution of nodes that the topology knows, in any order; a chain leads through
-    its events only.
+    The events are a finite execution of nodes of the topology, in any order; a chain leads through
+    these events only.
     """
     execution = list(events)
     around = nodes_sharing_domain(domains_of(topology))
@@ -316,11 +318,11 @@ def obvious_given_up(events: Iterable[Event], topology: Topology) -> set[tuple[D
     return ordered - chained
 
 
-def pairs(found: set[tuple[Dot, Dot]]) -> list[str]:
-    return sorted(f"{a}>{b}" for a, b in found)
+def pairs(dot_pairs: set[tuple[Dot, Dot]]) -> list[str]:
+    return sorted(f"{a}>{b}" for a, b in dot_pairs)
 
 
-def test_a_message_along_a_relaxed_edge_is_given_up() -> None:
+def test_pair_joined_by_a_relaxed_edge_only_is_given_up() -> None:
     events = [e("p@1", "t"), e("q@1", "t", "p:1"), e("q@2", "t", "p:1"), e("r@1", "t", "p:1 q:1")]
     assert pairs(obvious_given_up(events, topology("p>q q>r"))) == []
     assert pairs(obvious_given_up(events, topology("p>q q>r~"))) == ["p@1>r@1", "q@1>r@1"]
@@ -331,27 +333,27 @@ def test_a_message_along_a_relaxed_edge_is_given_up() -> None:
     ]
 
 
-def test_another_way_within_the_domains_keeps_a_pair() -> None:
-    # q told r of q@1 along the relaxed edge, and s did so too.
+def test_pair_with_another_chain_within_domains_is_kept() -> None:
+    # r learns of q@1 from q along the relaxed edge, and also from s.
     events = [e("q@1", "t"), e("s@1", "t", "q:1"), e("r@1", "t", "q:1 s:1")]
     assert pairs(obvious_given_up(events, topology("q>r~ q>s s>r"))) == []
     assert pairs(obvious_given_up(events, topology("q>r~ q>s s>r~"))) == ["q@1>r@1", "s@1>r@1"]
 
 
-def test_a_common_domain_keeps_a_pair_whatever_message_told_of_it() -> None:
-    # p and r share the domain of p -> r, so r waits although q's message told it.
+def test_pair_within_a_common_domain_is_kept_whatever_message_carried_it() -> None:
+    # p and r share the domain of p -> r, so r waits although it learns of p@1 from q.
     events = [e("p@1", "t"), e("q@1", "t", "p:1"), e("r@1", "t", "p:1 q:1")]
     assert pairs(obvious_given_up(events, topology("p>q q>r~ p>r"))) == ["q@1>r@1"]
 
 
-def test_incarnations_are_of_one_node() -> None:
+def test_incarnations_count_as_one_node_in_domains() -> None:
     events = [e("p@1", "t"), e("p#2@1", "t", "p:1"), e("q@1", "t", "p:1 p#2:1")]
     assert pairs(obvious_given_up(events, topology("p>q"))) == []
     assert pairs(obvious_given_up(events, topology("p>q~"))) == ["p#2@1>q@1", "p@1>q@1"]
 
 
 @given(chances())
-def test_without_relaxed_edges_nothing_is_given_up(rng: random.Random) -> None:
+def test_no_pair_is_given_up_without_relaxed_edges(rng: random.Random) -> None:
     where = random_topology(rng, 6)
     assert obvious_given_up(travelled(rng, where), where) == set()
 
@@ -360,7 +362,7 @@ def test_without_relaxed_edges_nothing_is_given_up(rng: random.Random) -> None:
 
 
 @given(chances())
-def test_without_relaxed_edges_it_holds_back_what_causal_order_holds_back(
+def test_queue_without_relaxed_edges_equals_causal_order(
     rng: random.Random,
 ) -> None:
     where = random_topology(rng, 6)
@@ -373,7 +375,7 @@ def test_without_relaxed_edges_it_holds_back_what_causal_order_holds_back(
 
 
 @given(chances())
-def test_it_holds_back_exactly_what_waits_for_a_pair_that_is_not_given_up(
+def test_queue_holds_back_exactly_events_that_wait_for_a_kept_pair(
     rng: random.Random,
 ) -> None:
     where = random_topology(rng, 6, relaxed=rng.choice((0.2, 0.5, 1)))
@@ -402,7 +404,7 @@ def test_it_holds_back_exactly_what_waits_for_a_pair_that_is_not_given_up(
 
 
 @given(chances())
-def test_each_pair_given_up_is_reversed_by_some_arrival_order(rng: random.Random) -> None:
+def test_each_given_up_pair_is_reversed_by_some_arrival_order(rng: random.Random) -> None:
     where = random_topology(rng, 5, relaxed=0.5)
     events = travelled(rng, where)
     lost = obvious_given_up(events, where)
@@ -416,7 +418,7 @@ def test_each_pair_given_up_is_reversed_by_some_arrival_order(rng: random.Random
         assert released.index(b) < released.index(a)
 
 
-def test_a_held_back_event_names_a_dot_that_it_waits_for() -> None:
+def test_held_back_event_names_a_dot_that_it_waits_for() -> None:
     queue = within(topology("p>q q>r~"), held_back_max=2)
     assert pushed(queue, e("q@1", "t", "p:2")) == []
     assert pushed(queue, e("r@2", "t", "p:2 q:1")) == []
@@ -429,8 +431,8 @@ def test_a_held_back_event_names_a_dot_that_it_waits_for() -> None:
     assert [str(x.dot) for x in pushed(queue, e("r@1", "t", "p:2 q:1"))] == ["r@1", "r@2"]
 
 
-def test_an_event_behind_a_lost_one_waits_for_what_that_one_waited_for() -> None:
-    # p told q, q told r; q@1 is lost, and with it the link from p@1 to r@1.
+def test_dependant_of_a_lost_event_waits_for_the_causes_of_that_event() -> None:
+    # p@1 → q@1 → r@1; q@1 is lost, and with it the link from p@1 to r@1.
     queue = within(topology("p>q q>r"), gap_us=2)
     assert pushed(queue, e("r@1", "t", "p:1 q:1", time=0)) == []
     assert waits(queue) == ["r@1 q@1"]
@@ -446,7 +448,7 @@ def waits(queue: MarkedQueue) -> list[str]:
     return [f"{event.dot} {dot}" for event, dot in queue.held_back()]
 
 
-def test_what_a_lost_event_would_have_waited_for_can_be_lost_in_its_turn() -> None:
+def test_cause_of_a_lost_event_can_be_lost_in_turn() -> None:
     queue = within(topology("p>q q>r"), gap_us=2_000_000)
     queue.push(e("r@1", "t", "p:1 q:1", time=0))
     step = queue.push(e("p@2", "t", time=2))
@@ -457,16 +459,16 @@ def test_what_a_lost_event_would_have_waited_for_can_be_lost_in_its_turn() -> No
     assert len(queue) == 0
 
 
-def test_a_chain_through_two_lost_events_is_read_from_the_clock() -> None:
+def test_chain_through_two_lost_events_is_read_from_the_clock() -> None:
     past = DomainPast(topology("p>q q>r r>s"))
     past.add_lost("q", 1, 1)
     past.add_lost("r", 1, 1)
     assert past.clock(e("s@1", "t", "p:1 q:1 r:1")).keys() == {"p", "q", "r", "s"}
-    # What came after the lost event waited for itself.
+    # An event after the lost one waits for its own causes.
     assert past.clock(e("s@1", "t", "p:1 q:1 r:2")).keys() == {"r", "s"}
 
 
-def test_lost_dots_are_ranges_and_beyond_the_limit_too_many() -> None:
+def test_lost_dots_are_kept_as_ranges_which_merge_beyond_the_limit() -> None:
     past = DomainPast(topology("p>q q>r"), Limits(lost_max=2))
     for first, last in ((3, 5), (6, 10**12), (10**12 + 5, 10**12 + 5)):
         past.add_lost("q", first, last)
@@ -480,8 +482,8 @@ def test_lost_dots_are_ranges_and_beyond_the_limit_too_many() -> None:
 
 
 @given(chances())
-def test_losses_break_no_chain(rng: random.Random) -> None:
-    """With any events declared lost, what is released respects each pair not given up."""
+def test_losses_do_not_reverse_a_kept_pair(rng: random.Random) -> None:
+    """With any events declared lost, the release order respects each pair not given up."""
     where = random_topology(rng, 6, relaxed=rng.choice((0, 0.3)))
     events = travelled(rng, where)
     kept = {(a.dot, b.dot) for a in events for b in events if happened_before(a, b)}
@@ -506,7 +508,7 @@ def test_losses_break_no_chain(rng: random.Random) -> None:
 
 
 @given(chances())
-def test_near_and_joined_say_the_same(rng: random.Random) -> None:
+def test_joined_pairs_are_ordered_pairs_within_one_node_or_domain(rng: random.Random) -> None:
     where = random_topology(rng, 6, relaxed=0.3)
     events = travelled(rng, where)
     groups = domains(where.edges)

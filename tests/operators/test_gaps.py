@@ -1,8 +1,7 @@
-"""What is lost, told by a stream and by a finite log of the same events.
+"""Lost events, as reported over a stream and over a finite log of the same events.
 
-Under `gap` a dot that does not come is a lost event. A log that is known whole says of
-its holes what a stream of its events says once it has ended: the same gaps, the same
-verdicts, the same marks.
+Under `gap` a dot that does not arrive is a lost event. A finite log reports of its holes what a
+stream of its events reports once it has ended: the same gaps, verdicts and marks.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def logged(made: Program, events: Iterable[Any]) -> tuple[list[dict[str, Any]], 
 def streamed(
     made: Program, events: Iterable[Any], *, later: float | None = None
 ) -> tuple[list[dict[str, Any]], ketal.Summary]:
-    """Return what a Monitor says; `later` is a watermark between the events and the end."""
+    """Return a Monitor's verdicts and summary; `later` is a watermark before the end."""
     monitor = ketal.Monitor(made, limits=LIMITS)
     verdicts = monitor.feed_many(events)
     if later is not None:
@@ -61,18 +60,18 @@ def streamed(
     return [v.to_dict() for v in verdicts], monitor.summary
 
 
-def some(said: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
-    return [v for v in said if v["verdict"] in kinds]
+def some(verdicts: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+    return [v for v in verdicts if v["verdict"] in kinds]
 
 
-def compared(said: list[dict[str, Any]], kind: str, *, ended: bool = False) -> list[str]:
-    """Return verdicts as they are compared: of a check, the kind of verdict a scope.
+def compared(verdicts: list[dict[str, Any]], kind: str, *, ended: bool = False) -> list[str]:
+    """Return the part of verdicts to compare: for a check, the kind of verdict per scope.
 
-    Under `total` there is one order, so all of each verdict. Windows of `within N events`
-    can end before a loss is known, or after that; `ended`: all windows ended with the log.
+    Under `total`, which has one order, whole verdicts are compared. Windows of `within N events`
+    can end before or after a loss is known; with `ended` all windows ended with the log.
     """
     out = []
-    for verdict in said:
+    for verdict in verdicts:
         v = dict(verdict)
         if v["verdict"] == "timed_out" and not ended:
             v.pop("certain", None), v.pop("depends_on", None)
@@ -93,7 +92,7 @@ def kind_of(made: Program) -> str:
     return "independent" if one.order_independent else "dependent"
 
 
-def test_a_log_with_holes_is_judged_as_the_stream_of_its_events() -> None:
+def test_log_with_holes_gives_the_verdicts_of_its_stream() -> None:
     seen: dict[str, int] = {}
     marked = 0
 
@@ -139,7 +138,7 @@ def test_a_log_with_holes_is_judged_as_the_stream_of_its_events() -> None:
     assert marked > 15
 
 
-def test_a_window_does_not_end_while_an_event_of_it_is_held_back() -> None:
+def test_window_does_not_end_while_an_event_of_it_is_held_back() -> None:
     made = compiled("B2 = Causal(B, A); find next A B2; within 10 s;")
     events = [e("n@1", "a", time=0), e("m@2", "b", "n:1", time=1)]
     monitor = ketal.Monitor(made)
@@ -157,25 +156,25 @@ def test_a_window_does_not_end_while_an_event_of_it_is_held_back() -> None:
 FREE = "B2 = Causal(B, A); find any A B2; within 3 s;"
 
 
-def test_what_waits_for_nothing_may_have_waited_for_a_lost_event_in_vain() -> None:
-    """The events of n1 are those of an execution in which n1@2 is a B, or is none."""
+def test_time_out_of_an_order_free_pattern_after_a_loss_is_uncertain() -> None:
+    """The events of n1 fit an execution in which n1@2 is a B, and one in which it is not."""
     made = compiled(FREE)
     events = [e("n1@1", "a", time=1), e("n1@3", "c", time=3), e("n2@1", "a", time=4)]
     ends, gaps = ["n1@1", "n2@1"], ["n1@2"]
     for how in (logged, streamed):
-        said, summary = how(made, events)
-        assert [v["dot"] for v in some(said, "gap")] == gaps
-        timed_out = some(said, "timed_out")
+        verdicts, summary = how(made, events)
+        assert [v["dot"] for v in some(verdicts, "gap")] == gaps
+        timed_out = some(verdicts, "timed_out")
         assert [v["bindings"]["A"] for v in timed_out] == [[dot] for dot in ends]
         assert all(v["certain"] is False and v["depends_on"] == gaps for v in timed_out)
         assert (summary["gaps"], summary["holes"]) == (1, 1)
-    for how in (logged, streamed):  # without `gap` the log may be a filtered one
-        said, summary = how(compiled(FREE, order="CausalOrder"), events)
-        assert all("certain" not in v for v in said)
+    for how in (logged, streamed):  # without `gap` the log may be a filtered log
+        verdicts, summary = how(compiled(FREE, order="CausalOrder"), events)
+        assert all("certain" not in v for v in verdicts)
         assert summary["gaps"] == 0
 
 
-def test_a_gap_is_told_in_time_where_nothing_waits() -> None:
+def test_gap_of_an_order_free_pattern_is_reported_in_time() -> None:
     made = compiled(FREE)
     monitor: Any = ketal.Monitor(made)
     assert monitor.feed_many([e("n@1", "a", time=1), e("n@3", "c", time=3)]) == []
@@ -193,7 +192,7 @@ def test_a_gap_is_told_in_time_where_nothing_waits() -> None:
     assert monitor.summary["gaps"] == 2
 
 
-def test_what_comes_after_all_is_awaited_no_more_where_nothing_waits() -> None:
+def test_lost_event_that_arrives_is_accepted_by_an_order_free_pattern() -> None:
     made = compiled(FREE)
     monitor: Any = ketal.Monitor(made)
     gaps = monitor.feed_many([e("n@2", "c", time=3), e("n@3", "a", time=40)])
@@ -203,21 +202,21 @@ def test_what_comes_after_all_is_awaited_no_more_where_nothing_waits() -> None:
     assert (ended.verdict, ended.certain) == ("timed_out", True)
 
 
-def test_what_a_node_lacks_that_left_is_lost_at_once_where_nothing_waits() -> None:
+def test_holes_of_a_node_that_left_are_lost_at_once_for_an_order_free_pattern() -> None:
     made = compiled(FREE)
     monitor: Any = ketal.Monitor(made)
     assert monitor.feed(e("n@2", "c", "k:1", time=3)) == []
     assert [v.dot for v in monitor.leave("n")] == [Dot("n", 1)]
     monitor = ketal.Monitor.restore(made, monitor.snapshot())
     assert [v.dot for v in monitor.feed(e("m@1", "c", "n:3", time=3))] == [Dot("n", 3)]
-    said = monitor.feed(ketal.Control("view", members=("m",)))
-    assert [v.dot for v in said] == [Dot("k", 1)]
+    gaps = monitor.feed(ketal.Control("view", members=("m",)))
+    assert [v.dot for v in gaps] == [Dot("k", 1)]
     monitor.feed(ketal.Control("join", node="k"))
     assert monitor.feed(e("m@2", "c", "k:2", time=4)) == []
     assert [v.dot for v in monitor.advance_time(34)] == [Dot("k", 2)]
 
 
-def test_patterns_of_one_program_tell_a_gap_once_where_some_wait_for_nothing() -> None:
+def test_gap_is_reported_once_by_waiting_and_order_free_patterns_together() -> None:
     text = "".join(
         f'pattern {name} {{ order CausalOrder(gap = {gap} s); event B = type == "b"; '
         f'event A = type == "a"; find {how}; within 3 s; }}\n'
@@ -226,14 +225,14 @@ def test_patterns_of_one_program_tell_a_gap_once_where_some_wait_for_nothing() -
     made = ketal.compile(text)
     events = [e("n@1", "a", time=1), e("n@3", "c", time=2), e("n@5", "c", time=60)]
     for how in (logged, streamed):
-        said, summary = how(made, events)
-        assert [v["dot"] for v in some(said, "gap")] == ["n@2", "n@4"]
+        verdicts, summary = how(made, events)
+        assert [v["dot"] for v in some(verdicts, "gap")] == ["n@2", "n@4"]
         assert summary["gaps"] == 2
-        (one, two) = some(said, "timed_out")
+        (one, two) = some(verdicts, "timed_out")
         assert one["depends_on"] == two["depends_on"] == ["n@2", "n@4"]
 
 
-def test_another_program_takes_over_the_holes_that_are_there() -> None:
+def test_changed_program_takes_over_the_existing_holes() -> None:
     monitor: Any = ketal.Monitor(compiled(FREE, order="CausalOrder"))
     monitor.feed_many([e("n@2", "c", time=3), e("m@1", "c", time=10)])
     monitor = Driven.restored(compiled(FREE), monitor.snapshot(), changed=True)
@@ -244,7 +243,7 @@ def test_another_program_takes_over_the_holes_that_are_there() -> None:
 @pytest.mark.parametrize(
     ("topology", "lost"), [("", ["s@1", "m@1"]), ("topology { m -> n; }", ["m@1"])]
 )
-def test_another_program_awaits_nothing_outside_of_its_closed_topology(
+def test_changed_program_does_not_await_nodes_outside_its_closed_topology(
     topology: str, lost: list[str]
 ) -> None:
     both = (
@@ -258,7 +257,7 @@ def test_another_program_awaits_nothing_outside_of_its_closed_topology(
     assert sorted(str(v.dot) for v in monitor.advance_time(36)) == sorted(lost)
 
 
-def test_what_is_late_by_its_time_may_have_been_waited_for_in_vain() -> None:
+def test_time_out_after_a_late_event_is_uncertain() -> None:
     made = compiled("B2 = Causal(B, A); find any A B2; within 10 s;", order="CausalOrder")
     records = [
         e("n@1", "a", time=50),
@@ -266,12 +265,12 @@ def test_what_is_late_by_its_time_may_have_been_waited_for_in_vain() -> None:
         e("n@2", "b", time=44),
     ]
     for how in (logged, streamed):
-        said, _ = how(made, records)
-        (ended,) = some(said, "timed_out")
+        verdicts, _ = how(made, records)
+        (ended,) = some(verdicts, "timed_out")
         assert ended["depends_on"] == ["n@2"]
 
 
-def test_at_the_end_what_is_held_back_may_have_been_waited_for() -> None:
+def test_verdicts_at_the_end_depend_on_holes_of_held_back_events() -> None:
     events = [e("n1@1", "a", time=1), e("n1@3", "b", "n2:2", time=2), e("n2@2", "c", time=2)]
     for text, kind in (
         ("check (A B)*;", "incomplete"),
@@ -288,7 +287,7 @@ def test_at_the_end_what_is_held_back_may_have_been_waited_for() -> None:
     assert ended.certain
 
 
-def test_an_event_that_was_refused_is_missed_until_it_comes_again() -> None:
+def test_refused_event_is_missing_until_it_is_redelivered() -> None:
     made = compiled("check (A B)*;", order="CausalOrder", limits=Limits(held_back_max=1))
     events = [e("n@1", "a"), e("n@3", "z"), e("n@4", "b"), e("n@2", "z")]
     monitor: Any = ketal.Monitor(made)
@@ -303,7 +302,7 @@ def test_an_event_that_was_refused_is_missed_until_it_comes_again() -> None:
     assert (ended.verdict, ended.certain) == ("incomplete", True)
 
 
-def test_what_comes_after_a_refused_event_is_marked() -> None:
+def test_match_after_a_refused_event_is_marked() -> None:
     order, limits = "CausalOrder(frontier = 5 s)", Limits(held_back_max=1)
     made = compiled("find next A;", order=order, limits=limits)
     events = [e("n@1", "c", time=1), e("m@1", "a", time=1), e("n@2", "a", "m:1", time=20)]
@@ -316,7 +315,7 @@ def test_what_comes_after_a_refused_event_is_marked() -> None:
         assert list(match.depends_on) == marks
 
 
-def test_verdicts_in_doubt_are_counted_where_they_are_not_listed() -> None:
+def test_uncertain_verdicts_are_counted_without_listing() -> None:
     events = [e("m@1", "a", time=1), e("m@3", "b", "n:1", time=2), e("n@1", "a", time=3)]
     events += [e("n@2", "b", time=4), e("k@2", "a", time=5)]
     find = "B2 = Causal(B, A); find next A B2; within 9 s;"
@@ -330,10 +329,10 @@ def test_verdicts_in_doubt_are_counted_where_they_are_not_listed() -> None:
         made = compiled(text)
         alike = text != "check A*;" and made.one.pattern.mode is None
         for how in (logged, streamed) if alike else (logged,):
-            said, summary = how(made, events)
+            listed, summary = how(made, events)
             counts = summary["patterns"]["P"]
             assert (counts["matches"], counts["uncertain"]) == (matches, uncertain)
-            doubted = [v for v in some(said, "violation", "incomplete") if not v["certain"]]
+            doubted = [v for v in some(listed, "violation", "incomplete") if not v["certain"]]
             assert len(doubted) == counts["violations"] + counts["incomplete"]
         verdicts = ketal.run(made, events, listing=False)
         assert [v.verdict for v in verdicts] == ["gap", "gap"]
@@ -348,7 +347,7 @@ def test_verdicts_in_doubt_are_counted_where_they_are_not_listed() -> None:
     assert "uncertain" not in logged(compiled(find), events[2:4])[1]["patterns"]["P"]
 
 
-def test_a_window_ends_when_what_was_held_back_is_released() -> None:
+def test_window_ends_when_its_held_back_events_are_released() -> None:
     made = compiled("B2 = Causal(B, A); find next A B2; within 10 s;", order="CausalOrder")
     monitor = ketal.Monitor(made)
     held = [e("m@2", "a", time=1), e("k@2", "a", time=2), e("k@3", "a", time=40)]
@@ -361,8 +360,8 @@ def test_a_window_ends_when_what_was_held_back_is_released() -> None:
     assert [v.to_dict()["bindings"] for v in ended] == [{"A": ["m@2"]}, {"A": ["k@2"]}]
 
 
-def test_windows_that_end_by_time_do_not_depend_on_what_arrived_first() -> None:
-    """A watermark after each event, as high as what is still to come allows."""
+def test_windows_that_end_by_time_do_not_depend_on_arrival_order() -> None:
+    """Each event is followed by the highest watermark at which no later event is late."""
     made = compiled("B2 = Causal(B, A); find next A B2; within 3 s;", order="CausalOrder")
     ended = 0
 
@@ -406,13 +405,13 @@ SENSITIVE = (
 
 
 def alike(verdict: Any) -> tuple[Any, ...]:
-    """Return what another execution must say as well: of a check, that its scope fails."""
+    """Return the part of a verdict that another execution must share: for a check, its scope."""
     events = verdict.events if isinstance(verdict, ketal.Match) else ()
     return verdict.verdict, events, str(verdict.scope)
 
 
-def test_under_total_a_certain_verdict_is_that_of_every_log_that_may_have_been() -> None:
-    """The event that was lost is put back, as one of each type that it can have had."""
+def test_certain_verdict_under_total_holds_for_every_possible_lost_event() -> None:
+    """The lost event is put back with each type that it can have had."""
     certain = doubted = 0
     letters = ("a", "b", "c", "z")
     programs = [
@@ -457,8 +456,8 @@ def test_under_total_a_certain_verdict_is_that_of_every_log_that_may_have_been()
     assert min(certain, doubted) > 8, (certain, doubted)
 
 
-def test_under_total_a_match_depends_on_what_may_have_stood_between_its_events() -> None:
-    """What is lost, n3@2, has a place after (2, n3, 2), and before (3, n3, 3), which knows it."""
+def test_match_under_total_depends_on_losses_that_may_be_between_its_events() -> None:
+    """The lost n3@2 has a place after (2, n3, 2), and before (3, n3, 3), whose clock has it."""
     events = [e(f"n1@{n}", "a", time=1) for n in range(1, 5)]
     events += [e(f"n2@{n}", "b", time=1) for n in range(1, 5)]
     events += [e("n3@1", "c", time=1), e("n3@3", "c", time=1)]
@@ -479,7 +478,7 @@ def test_under_total_a_match_depends_on_what_may_have_stood_between_its_events()
     assert all(v["certain"] for v in some(logged(alone, events)[0], "match") if "certain" in v)
 
 
-def test_under_total_what_came_late_may_have_stood_between() -> None:
+def test_match_under_total_depends_on_a_late_event_between_its_events() -> None:
     made = compiled("find next A B;", order='CausalOrder(total, nodes = ["n1", "n2"])')
     events = [e("n1@1", "a"), e("n1@2", "z"), e("n2@1", "z"), e("n2@2", "z"), e("n2@3", "z")]
     monitor: Any = ketal.Monitor(made)
@@ -498,7 +497,7 @@ def test_under_total_what_came_late_may_have_stood_between() -> None:
 # --- finite logs -----------------------------------------------------------------------
 
 
-def test_the_holes_of_a_log_are_what_its_events_know_of_and_it_lacks() -> None:
+def test_holes_of_a_log_are_dots_in_clocks_without_events() -> None:
     @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         kept = [x for x in execution(rng, events_max=14) if rng.random() > 0.4]
@@ -507,26 +506,26 @@ def test_the_holes_of_a_log_are_what_its_events_know_of_and_it_lacks() -> None:
         assert named == known - {x.dot for x in kept}
 
 
-def test_a_log_names_what_is_lost_and_marks_what_comes_after_it() -> None:
+def test_log_reports_gaps_and_marks_verdicts_after_them() -> None:
     text = "B2 = Causal(B, A); find next A B2;"
     events = [e("m@1", "a"), e("m@3", "b", "n:1"), e("n@1", "a"), e("n@2", "b")]
-    said, summary = logged(compiled(text), events)
-    assert [v["dot"] for v in some(said, "gap")] == ["m@2"]
-    matches = {tuple(v["events"]): v.get("depends_on", []) for v in some(said, "match")}
+    verdicts, summary = logged(compiled(text), events)
+    assert [v["dot"] for v in some(verdicts, "gap")] == ["m@2"]
+    matches = {tuple(v["events"]): v.get("depends_on", []) for v in some(verdicts, "match")}
     assert matches == {("n@1", "n@2"): [], ("m@1", "m@3"): ["m@2"]}
     assert (summary["gaps"], summary["holes"]) == (1, 1)
 
 
-def test_without_a_gap_the_holes_of_a_log_are_counted_only() -> None:
+def test_holes_of_a_log_are_only_counted_without_gap() -> None:
     events = [e("m@1", "a"), e("m@3", "b", "n:1")]
     for order in ("CausalOrder", 'CausalOrder(total, nodes = ["m", "n"])', "arrival"):
-        said, summary = logged(compiled("find next A B;", order=order), events)
-        assert [v.get("certain", True) for v in said] == [True]
+        verdicts, summary = logged(compiled("find next A B;", order=order), events)
+        assert [v.get("certain", True) for v in verdicts] == [True]
         assert summary["gaps"] == 0
         assert summary["holes"] == (1 if order == "arrival" else 2)
 
 
-def test_each_pattern_of_a_program_has_the_marks_of_its_own_order() -> None:
+def test_each_pattern_has_the_marks_of_its_own_order() -> None:
     text = "".join(
         f'pattern {name} {{ order CausalOrder{gap}; event B = type == "b"; find {how} B; }}\n'
         for name, gap, how in (
@@ -536,23 +535,23 @@ def test_each_pattern_of_a_program_has_the_marks_of_its_own_order() -> None:
             ("F", "(gap = 1 s)", "any"),
         )
     )
-    said, summary = logged(ketal.compile(text), [e("m@2", "b")])
-    assert [v["dot"] for v in some(said, "gap")] == ["m@1"]
-    certain = {v["pattern"]: v.get("certain", True) for v in some(said, "match")}
+    verdicts, summary = logged(ketal.compile(text), [e("m@2", "b")])
+    assert [v["dot"] for v in some(verdicts, "gap")] == ["m@1"]
+    certain = {v["pattern"]: v.get("certain", True) for v in some(verdicts, "match")}
     assert certain == {"G": False, "T": False, "N": True, "F": True}
     assert summary["gaps"] == 1
 
 
 @pytest.mark.parametrize("strategy", ["next", "any"])
-def test_a_dot_outside_of_a_closed_topology_is_not_lost(strategy: str) -> None:
+def test_dot_outside_a_closed_topology_is_not_lost(strategy: str) -> None:
     text = f"find {strategy} B; topology {{ m -> n; }}"
     events = [e("m@1", "b", "stranger:1"), e("n@2", "b")]
-    said, _ = logged(compiled(text), events)
-    assert [v["dot"] for v in some(said, "gap")] == ["n@1"]
-    assert compared(said, "total") == compared(streamed(compiled(text), events)[0], "total")
+    verdicts, _ = logged(compiled(text), events)
+    assert [v["dot"] for v in some(verdicts, "gap")] == ["n@1"]
+    assert compared(verdicts, "total") == compared(streamed(compiled(text), events)[0], "total")
 
 
-def test_what_is_late_by_its_time_marks_what_follows_in_a_log_as_on_a_stream() -> None:
+def test_late_event_marks_later_verdicts_in_a_log_as_on_a_stream() -> None:
     made = compiled("find next A; within 10 s;", order="CausalOrder")
     records = [
         e("n@1", "a", time=50),
@@ -560,19 +559,19 @@ def test_what_is_late_by_its_time_marks_what_follows_in_a_log_as_on_a_stream() -
         e("m@1", "a", time=1),
         e("m@2", "a", time=60),
     ]
-    said, _ = logged(made, records)
-    marks = {v["events"][0]: v.get("depends_on") for v in some(said, "match")}
+    verdicts, _ = logged(made, records)
+    marks = {v["events"][0]: v.get("depends_on") for v in some(verdicts, "match")}
     assert marks == {"n@1": None, "m@2": ["m@1"]}
-    assert compared(streamed(made, records)[0], "total") == compared(said, "total")
+    assert compared(streamed(made, records)[0], "total") == compared(verdicts, "total")
 
 
-def test_an_answer_about_every_order_is_in_doubt_after_any_loss() -> None:
+def test_verdict_of_a_mode_is_uncertain_after_any_loss() -> None:
     text = "mode definitely; B2 = Causal(B, A); find next A B2;"
     (gap, match), _ = logged(compiled(text), [e("m@1", "a"), e("m@2", "b"), e("n@2", "c")])
     assert (gap["dot"], match["certain"], match["depends_on"]) == ("n@1", False, ["n@1"])
 
 
-def test_a_hole_longer_than_the_limit_is_named_by_its_ends_and_counted_in_full() -> None:
+def test_hole_longer_than_the_limit_is_reported_by_its_ends_and_counted_fully() -> None:
     made = compiled("find next B;", limits=Limits(lost_max=3))
     verdicts = ketal.run(made, [e("m@11", "b")])
     assert [str(v.dot) for v in verdicts if isinstance(v, ketal.Gap)] == ["m@1", "m@10"]
@@ -582,8 +581,8 @@ def test_a_hole_longer_than_the_limit_is_named_by_its_ends_and_counted_in_full()
 # --- what is forgotten -----------------------------------------------------------------
 
 
-def test_beyond_the_limit_what_is_after_a_lost_event_stays_in_doubt() -> None:
-    """What an event is after is known from its clock, however many events are after a loss."""
+def test_verdicts_after_a_loss_stay_uncertain_beyond_the_limit() -> None:
+    """The losses before an event are read from its clock, however many events follow a loss."""
     text = "find next A B; partition by key;"
     behind = [e(f"m@{n}", "a", time=0, key=n) for n in range(2, 12)]
     behind += [e(f"m@{n}", "d", time=0) for n in range(12, 22)]
@@ -602,7 +601,7 @@ def test_beyond_the_limit_what_is_after_a_lost_event_stays_in_doubt() -> None:
         assert "marks_forgotten" not in counts
 
 
-def test_events_after_a_loss_say_nothing_of_what_came_before_it() -> None:
+def test_loss_does_not_make_earlier_events_uncertain() -> None:
     made = compiled("find next A B;", limits=Limits(candidates_max=1))
     monitor = ketal.Monitor(made)
     verdicts = monitor.feed_many(
@@ -614,7 +613,7 @@ def test_events_after_a_loss_say_nothing_of_what_came_before_it() -> None:
     assert "marks_forgotten" not in monitor.summary["patterns"]["P"]
 
 
-def test_losses_beyond_the_limit_are_counted_and_leave_a_doubt() -> None:
+def test_losses_beyond_the_limit_are_counted_and_leave_a_verdict_uncertain() -> None:
     made = compiled("find next A B; within 5 s;", limits=Limits(lost_max=2))
     monitor = ketal.Monitor(made)
     verdicts = monitor.feed(e("m@1", "a", time=0))

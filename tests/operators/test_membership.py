@@ -1,4 +1,4 @@
-"""Membership: the view, clocks that shrink, nodes that restart."""
+"""Membership: views, clocks that shrink, nodes that restart."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.sampling import drawn, examples
 
 
 class Seen:
-    """What Intake knows, with everything kept."""
+    """An Intake that never evicts content."""
 
     def __init__(self) -> None:
         self.contents: dict[Any, bytes] = {}
@@ -53,7 +53,7 @@ def rows(stage: MembershipStage) -> list[Any]:
 
 
 class Stage:
-    """The stage as a driver calls it, before a hold-back queue."""
+    """A membership stage in front of a hold-back queue, called as by a driver."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Stage:
         return status, [r.event for r in step.released]
 
     def taken(self, event: Event) -> tuple[str, list[Event]]:
-        """Take an event; return the reason where it is rejected."""
+        """Take an event; return its status, or the reason if it is rejected."""
         try:
             return self.take(event)
         except EventError as error:
@@ -93,7 +93,7 @@ class Stage:
         return [r.event for r in self.queue.end().released]
 
     def snapshot(self) -> None:
-        """Go on from a snapshot, as written and read."""
+        """Replace the stage by one restored from its encoded snapshot."""
         table: list[Event] = []
 
         def number(event: Event) -> int:
@@ -121,23 +121,23 @@ def respects(order: list[Event], run: Run) -> bool:
 
 @examples(40, 1_500)
 @given(runs(restarts=False))
-def test_a_finite_log_gets_its_clocks_back_whatever_its_order(
+def test_clocks_of_a_finite_log_are_restored_whatever_its_order(
     drawn: tuple[Run, random.Random],
 ) -> None:
     run, rng = drawn
     stamped, true = run.stamped[:], run.true[:]
     pairs = rng.sample(list(zip(stamped, true, strict=True)), len(true))
-    found = restored_with_doubts([s for s, _ in pairs], run.left)[0]
-    assert found == [t for _, t in pairs]
-    assert canonical(found) == canonical(run.true)
+    restored = restored_with_doubts([s for s, _ in pairs], run.left)[0]
+    assert restored == [t for _, t in pairs]
+    assert canonical(restored) == canonical(run.true)
 
 
 @examples(40, 1_500)
 @given(runs(restarts=False))
-def test_released_events_have_their_clocks_back_whatever_the_arrival(
+def test_clocks_of_released_events_are_restored_in_any_arrival_order(
     drawn: tuple[Run, random.Random],
 ) -> None:
-    """Readiness is tested on the shrunk clocks: nothing is early, nothing waits for ever."""
+    """Readiness is checked on shrunk clocks: no event is released early or waits for ever."""
     run, rng = drawn
     stage = Stage()
     for name in run.left:
@@ -151,7 +151,7 @@ def test_released_events_have_their_clocks_back_whatever_the_arrival(
 
 @examples(27, 1_000)
 @given(runs(restarts=False))
-def test_leaves_in_the_place_where_they_happened_are_enough(
+def test_leaves_at_their_original_places_suffice_to_restore_clocks(
     drawn: tuple[Run, random.Random],
 ) -> None:
     run, _ = drawn
@@ -167,7 +167,7 @@ def test_leaves_in_the_place_where_they_happened_are_enough(
 
 @examples(27, 1_000)
 @given(runs(restarts=False))
-def test_without_announcements_a_clock_is_never_too_high_and_a_dropped_entry_is_seen(
+def test_clock_without_announced_leaves_is_never_restored_too_high(
     drawn: tuple[Run, random.Random],
 ) -> None:
     run, rng = drawn
@@ -176,7 +176,7 @@ def test_without_announcements_a_clock_is_never_too_high_and_a_dropped_entry_is_
     for event in stage.through(rng.sample(run.stamped, len(run.stamped))):
         assert all(c <= true[event.type].get(n, 0) for n, c in event.clock.items())
     assert stage.stage.departed <= run.left
-    # In hindsight all is known, but for entries that were never there on their own node.
+    # Afterwards every clock is whole, except for entries that its own node never had.
     for event in restored_with_doubts(run.stamped, stage.stage.departed)[0]:
         wrong = true[event.type].items() - event.clock.items()
         assert not {n for n, _ in wrong} & stage.stage.departed
@@ -184,7 +184,7 @@ def test_without_announcements_a_clock_is_never_too_high_and_a_dropped_entry_is_
 
 @examples(40, 1_500)
 @given(runs(restarts=False, events_max=25), st.sampled_from((0.0, 0.2, 0.6)))
-def test_restored_is_obvious_restored_with_holes_too(
+def test_restored_clocks_equal_their_definition_in_logs_with_holes(
     drawn: tuple[Run, random.Random], lost: float
 ) -> None:
     run, rng = drawn
@@ -196,8 +196,8 @@ def test_restored_is_obvious_restored_with_holes_too(
 
 @examples(40, 1_500)
 @given(executions(events_max=12))
-def test_whole_clocks_are_left_as_they_are(events: list[Event]) -> None:
-    """The events themselves come back, also when a node left whose entry nobody dropped."""
+def test_whole_clocks_are_not_changed(events: list[Event]) -> None:
+    """The same event objects are returned, even if a node left whose entry no node dropped."""
     assert all(
         a is b for a, b in zip(restored_with_doubts(events, ["n1", "n2"])[0], events, strict=True)
     )
@@ -226,7 +226,7 @@ def test_present_order_of_whole_clocks_is_a_linear_extension(events: list[Event]
     assert not any(happened_before(b, a) for i, a in enumerate(order) for b in order[i + 1 :])
 
 
-def test_clocks_that_know_each_other_in_a_circle_come_to_an_end() -> None:
+def test_present_order_of_clocks_in_a_cycle_terminates() -> None:
     a, b = e("n1@1", "a", "n2:1"), e("n2@1", "b", "n1:1")
     c = e("n3@1", "c", "n1:1 n2:1")
     assert [x.type for x in present_order([c, b, a])] == ["a", "b", "c"]
@@ -234,7 +234,7 @@ def test_clocks_that_know_each_other_in_a_circle_come_to_an_end() -> None:
     assert obvious_restored([c, b, a]) == [c, b, a]
 
 
-def test_an_entry_that_is_there_but_old_is_raised_for_a_node_that_left() -> None:
+def test_outdated_entry_of_a_node_that_left_is_raised() -> None:
     """n3 still has its old entry of n1; n2 knew more, dropped it, and sent to n3."""
     log = [
         e("n1@1", "a"),
@@ -248,13 +248,13 @@ def test_an_entry_that_is_there_but_old_is_raised_for_a_node_that_left() -> None
     assert restored_with_doubts(log)[0][4].clock == {"n1": 2, "n2": 2}
 
 
-def test_a_clock_that_is_intransitive_is_no_concern_where_nobody_left() -> None:
+def test_intransitive_clock_is_not_changed_if_no_node_left() -> None:
     log = [e("n1@1", "a"), e("n2@1", "b", "n1:1"), e("n3@1", "c", "n2:1")]
     assert restored_with_doubts(log)[0] == log
     assert restored_with_doubts(log, ["n1"])[0][2].clock == {"n1": 1, "n2": 1, "n3": 1}
 
 
-def test_a_lost_event_leaves_a_doubt_until_all_is_known() -> None:
+def test_clock_behind_a_lost_event_is_doubtful() -> None:
     stage = MembershipStage()
     stage.leave("n1")
     log = [e("n1@1", "a"), e("n3@1", "b", "n2:4"), e("n3@2", "c", "n1:1 n2:4")]
@@ -264,8 +264,8 @@ def test_a_lost_event_leaves_a_doubt_until_all_is_known() -> None:
     assert stage.restorer.in_doubt == 1
 
 
-def test_a_clock_in_doubt_is_counted_once() -> None:
-    """Released with the doubt or found too low later, by however many queues, restored or not."""
+def test_doubtful_clock_is_counted_once() -> None:
+    """Whether it is doubtful at its release or found too low later, by any number of queues."""
     stage = MembershipStage()
     stage.leave("n1")
     released, later = e("n3@1", "b", "n2:4"), e("n3@2", "c", "n1:1 n2:4")
@@ -282,7 +282,7 @@ def test_a_clock_in_doubt_is_counted_once() -> None:
     assert stage.restorer.in_doubt == 2
 
 
-def test_a_memory_that_begins_late_holds_as_many_clocks_as_it_may() -> None:
+def test_clock_memory_that_starts_late_keeps_at_most_its_limit() -> None:
     memory = ClockMemory(16)
     memory.begin(("a", n, {"a": n}) for n in range(40, 0, -1))
     assert [counter for _, counter, _ in memory.items()] == list(range(16, 0, -1))
@@ -292,7 +292,7 @@ def test_a_memory_that_begins_late_holds_as_many_clocks_as_it_may() -> None:
     assert (below.counter, above.counter) == (16, 4)
 
 
-def test_beyond_the_limit_it_says_so_and_no_clock_is_too_high() -> None:
+def test_evicted_clocks_are_counted_and_no_clock_is_restored_too_high() -> None:
     beyond = 0
 
     @drawn(20, 750)
@@ -322,7 +322,7 @@ def test_a_restored_clock_has_at_most_clock_entries_max_entries() -> None:
 
 @examples(20, 500)
 @given(runs(restarts=False))
-def test_what_is_judged_at_once_is_restored_as_far_as_is_known(
+def test_clock_of_an_event_judged_at_once_is_restored_as_far_as_known(
     drawn: tuple[Run, random.Random],
 ) -> None:
     run, _ = drawn
@@ -336,7 +336,7 @@ def test_what_is_judged_at_once_is_restored_as_far_as_is_known(
 
 
 def timed(rng: random.Random, run: Run) -> None:
-    """Give the events times, on clocks that are off."""
+    """Give the events times by skewed physical clocks."""
     skews = {name: rng.choice((-3, 0, 0, 2)) for name in sorted({x.node for x in run.true})}
     for place, true in enumerate(run.true):
         time = place + skews[true.node]
@@ -346,10 +346,10 @@ def timed(rng: random.Random, run: Run) -> None:
 
 @examples(50, 3_750)
 @given(runs(restarts=False), st.sampled_from(("eager", "total", "frontier")))
-def test_each_policy_releases_shrunk_clocks_as_it_releases_whole_ones(
+def test_each_policy_releases_shrunk_clocks_like_whole_clocks(
     drawn: tuple[Run, random.Random], policy: Any
 ) -> None:
-    """In the same order, restored; snapshot and restore at any point change nothing."""
+    """In the same order, with restored clocks, and with snapshots restored at any point."""
     run, rng = drawn
     timed(rng, run)
     options: dict[str, Any] = {"policy": policy}
@@ -380,8 +380,8 @@ def test_each_policy_releases_shrunk_clocks_as_it_releases_whole_ones(
     assert shrunk.stage.restorer.in_doubt == 0
 
 
-def test_who_left_may_be_known_by_the_last_event_that_a_frontier_looks_at() -> None:
-    """That x left shows in n3@2; n1@1 is then as far on in the order as n2@1, which knows it."""
+def test_frontier_uses_a_leave_shown_by_a_later_clock() -> None:
+    """n3@2 shows that x left; n1@1, restored, is then due before n2@1, whose clock has it."""
     stage, queue = MembershipStage(), MarkedQueue(policy="frontier", frontier_us=60_000_000)
     queue.restore_clocks(stage.restorer)
     for event in (
@@ -394,8 +394,8 @@ def test_who_left_may_be_known_by_the_last_event_that_a_frontier_looks_at() -> N
     assert released == ["n3@1", "n3@2", "n0@1", "n1@1", "n2@1"]
 
 
-def test_an_event_whose_place_has_passed_is_late_when_that_is_known() -> None:
-    """n2 dropped n1, which left; until what it knew is there its place is not known."""
+def test_event_is_late_once_its_place_is_known_to_have_passed() -> None:
+    """n2 dropped the entry of n1, which left; its place is unknown until its causes arrive."""
     stage = MembershipStage()
     queue = MarkedQueue(policy="total", nodes=("n2", "n3"))
     queue.restore_clocks(stage.restorer)
@@ -416,11 +416,11 @@ def test_an_event_whose_place_has_passed_is_late_when_that_is_known() -> None:
     push(e("n2@1", "a", "n1:3"))
     push(e("n3@2", "a", "n1:3"))
     assert out == ["n1@1", "n1@2", "n1@3", "n2@1", "n3@1"]
-    # As it is stamped it would have come before n3@1; it knew as much as that.
+    # By its stamped clock it would sort before n3@1; by its restored clock it does not.
     assert push(e("n2@2", "a")) == []
     assert push(e("n3@3", "a")) == []
     assert out[5:] == ["n2@2", "n3@2"]
-    # A newcomer that knows nothing of n1 is late at once, one that may know it is not.
+    # A new node that cannot know n1 is late at once; one that may know it is not.
     assert push(e("n4@1", "a")) == ["n4@1"]
     assert push(e("n5@1", "a", "n2:3")) == []
     assert [str(x.dot) for x, _ in queue.held_back()] == ["n3@3", "n5@1"]
@@ -451,12 +451,12 @@ def _with_restarts(run: Run) -> list[Event]:
 
 
 @pytest.mark.parametrize("numbered", [False, True])
-def test_incarnations_are_told_apart_or_rejected_as_ambiguous(numbered: bool) -> None:
-    told_apart = 0
+def test_incarnations_are_distinguished_or_rejected_as_ambiguous(numbered: bool) -> None:
+    distinguished = 0
 
     @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
-        nonlocal told_apart
+        nonlocal distinguished
         run = simulate(rng, restarts=True, events_max=40)
         stage = Stage()
         taken: list[Event] = []
@@ -467,7 +467,7 @@ def test_incarnations_are_told_apart_or_rejected_as_ambiguous(numbered: bool) ->
                 event = msgspec.structs.replace(event, data=data)
                 true = msgspec.structs.replace(true, data=data)
             if taken and rng.random() < 0.2:
-                # Duplicates, also of the incarnation before, are known as such.
+                # Duplicates, also of the previous incarnation, are recognised.
                 assert stage.take(rng.choice(taken)) == ("duplicate", [])
             stage.stage.departed.update(run.left)
             try:
@@ -480,24 +480,24 @@ def test_incarnations_are_told_apart_or_rejected_as_ambiguous(numbered: bool) ->
         for x in run.true:
             current = max((y.node for y in run.true if base(y.node) == base(x.node)), key=number)
             assert (x.node in stage.stage.live) == (x.node == current)
-        told_apart += any("#" in x.node for x in run.true)
+        distinguished += any("#" in x.node for x in run.true)
 
-    assert told_apart >= 10, "many executions are not ambiguous"
+    assert distinguished >= 10, "many executions are not ambiguous"
 
 
 @examples(27, 1_000)
 @given(runs(restarts=True, events_max=40))
-def test_incarnations_that_the_program_names_go_in_any_order(
+def test_named_incarnations_can_arrive_in_any_order(
     drawn: tuple[Run, random.Random],
 ) -> None:
-    """With the names in nodes and clocks nothing is left to infer."""
+    """With names in nodes and clocks, no incarnation has to be inferred."""
     run, rng = drawn
     out = Stage().through(rng.sample(run.true, len(run.true)))
     assert sorted(out, key=canonical_key) == sorted(run.true, key=canonical_key)
 
 
 def restarted(*more: Event) -> Stage:
-    """Return a stage in which A made seven events and began again."""
+    """Return a stage in which A had seven events, of which one is missing, and restarted."""
     stage = Stage()
     for counter in (1, 2, 3, 4, 6, 7):
         stage.take(e(f"A@{counter}", f"old{counter}", "B:1"))
@@ -506,7 +506,7 @@ def restarted(*more: Event) -> Stage:
     return stage
 
 
-def test_a_counter_that_restarts_with_other_content_is_a_new_incarnation() -> None:
+def test_restarted_counter_with_other_content_is_a_new_incarnation() -> None:
     stage = restarted()
     assert stage.stage.live == {"A#2"}
     assert stage.stage.incarnations.names("A") == ["A", "A#2"]
@@ -514,7 +514,7 @@ def test_a_counter_that_restarts_with_other_content_is_a_new_incarnation() -> No
     assert str(stage.stage.rename(e("A@2", "old2", "B:1"), stage.seen.status)) == "A@2 old2"
 
 
-def test_the_same_content_is_a_duplicate() -> None:
+def test_event_with_the_same_content_is_a_duplicate() -> None:
     stage = restarted()
     assert stage.take(e("A@1", "old1", "B:1")) == ("duplicate", [])
     assert stage.take(e("A@1", "new1")) == ("duplicate", [])
@@ -522,9 +522,7 @@ def test_the_same_content_is_a_duplicate() -> None:
     assert stage.stage.incarnations.names("A") == ["A", "A#2"]
 
 
-def test_a_late_event_fills_the_hole_of_the_earlier_incarnation_if_its_clock_fits_there_only() -> (
-    None
-):
+def test_event_fills_a_hole_of_the_earlier_incarnation_if_it_fits_only_there() -> None:
     more = [e(f"A@{c}", f"new{c}", "C:2") for c in (2, 3, 4)]
     stage = restarted(*more)
     named = stage.stage.rename(e("A@5", "late", "B:1"), stage.seen.status)
@@ -541,22 +539,22 @@ def test_an_event_that_fits_both_incarnations_is_rejected() -> None:
         stage.take(e("A@9", "far", "B:1"))
 
 
-def test_a_missing_first_event_is_late_and_no_restart() -> None:
+def test_late_first_event_is_not_a_restart() -> None:
     stage = Stage()
     stage.take(e("A@2", "second"))
     assert str(stage.stage.rename(e("A@1", "first"), stage.seen.status)) == "A@1 first"
     assert stage.stage.incarnations.names("A") == ["A"]
 
 
-def test_a_later_counter_with_other_content_is_no_restart() -> None:
+def test_later_counter_with_other_content_is_a_contradiction() -> None:
     stage = Stage()
     stage.take(e("A@1", "a"))
     stage.take(e("A@2", "b"))
     assert stage.take(e("A@2", "c")) == ("contradiction", [])
 
 
-def test_of_entries_that_fit_two_incarnations_the_first_by_name_is_the_reason() -> None:
-    """Whatever the hashes of the names; so is what is saved of the entries that were read."""
+def test_rejection_names_the_first_ambiguous_entry_by_node_name() -> None:
+    """Independent of the hashes of names, like the saved table of resolved entries."""
     nodes = "BCDEFGHA"
     stage = Stage()
     for node in nodes:
@@ -569,9 +567,7 @@ def test_of_entries_that_fit_two_incarnations_the_first_by_name_is_the_reason() 
     assert list(resolved) == [f"{node}#2" for node in sorted(nodes)]
 
 
-def test_an_entry_of_a_restarted_node_is_read_as_the_holder_read_it_until_it_goes_backwards() -> (
-    None
-):
+def test_entry_keeps_its_incarnation_until_its_counter_goes_backwards() -> None:
     stage = Stage()
     stage.take(e("A@1", "old1"))
     stage.take(e("A@2", "old2"))
@@ -579,22 +575,22 @@ def test_an_entry_of_a_restarted_node_is_read_as_the_holder_read_it_until_it_goe
     stage.take(e("A@1", "new1"))
     assert stage.take(e("B@2", "b2", "A:2"))[1][0].clock == {"A": 2, "B": 2}
     assert stage.take(e("B@3", "b3", "A:1"))[1][0].clock == {"A": 2, "A#2": 1, "B": 3}
-    # C learns it from B; D has nothing but a number.
+    # C learns the incarnation from B; D has only a number.
     assert stage.take(e("C@1", "c1", "A:1 B:3"))[1][0].clock == {"A": 2, "A#2": 1, "B": 3, "C": 1}
     with pytest.raises(EventError, match=r"entry A: 1 may be A@1 or A#2@1; name the incarnation"):
         stage.take(e("D@1", "d1", "A:1"))
     assert stage.take(e("D@1", "d1", "A#2:1"))[0] == "new"
 
 
-def test_an_entry_beyond_the_old_incarnations_end_is_of_the_new_one() -> None:
+def test_entry_beyond_the_old_incarnations_end_is_of_the_new_one() -> None:
     stage = Stage()
     stage.take(e("A@1", "old1"))
     stage.take(e("A@1", "new1"))
     assert stage.stage.rename(e("B@1", "b", "A:2"), stage.seen.status).clock == {"A#2": 2, "B": 1}
 
 
-def test_an_incarnation_that_knows_an_event_is_no_cause_of_it() -> None:
-    """A@2 was lost, so nothing but that contradiction says that A: 2 is not the new run's."""
+def test_entry_is_not_resolved_to_an_incarnation_that_follows_the_event() -> None:
+    """A@2 was lost, so only that contradiction shows that A: 2 is not of the new incarnation."""
     stage = Stage()
     stage.take(e("A@1", "old1"))
     stage.take(e("A@1", "new1", "B:1"))
@@ -604,7 +600,7 @@ def test_an_incarnation_that_knows_an_event_is_no_cause_of_it() -> None:
     assert second.clock == {"A#2": 2, "B": 2}
 
 
-def test_an_attribute_numbers_incarnations() -> None:
+def test_attribute_numbers_incarnations() -> None:
     stage = Stage()
     assert stage.take(e("A@1", "a", incarnation=1))[1][0].node == "A"
     assert stage.take(e("A@1", "a", incarnation="2"))[1][0].node == "A#2"
@@ -620,13 +616,13 @@ def test_an_attribute_numbers_incarnations() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_a_number_that_is_not_that_of_the_name_is_rejected(number: int) -> None:
+def test_incarnation_number_that_contradicts_the_name_is_rejected(number: int) -> None:
     says = f"incarnation is {number}, and A#2 is the name of incarnation 2"
     with pytest.raises(EventError, match=says):
         Stage().take(e("A#2@1", "a", incarnation=number))
 
 
-def test_zero_and_large_numbers_are_names_too() -> None:
+def test_zero_and_large_incarnation_numbers_are_accepted() -> None:
     stage = Stage()
     assert stage.take(e("A@1", "a", incarnation=0))[1][0].node == "A#0"
     assert stage.take(e("A@1", "b", incarnation=1_700_000_000))[1][0].node == "A#1700000000"
@@ -634,7 +630,7 @@ def test_zero_and_large_numbers_are_names_too() -> None:
     assert stage.take(e("A@1", "d"))[0] == "contradiction"
 
 
-def test_a_name_that_ends_in_more_digits_than_a_number_has_is_no_incarnation() -> None:
+def test_name_with_too_many_digits_is_not_an_incarnation() -> None:
     stage = Stage()
     stage.take(e("A@1", "old"))
     stage.take(e("A@1", "new"))
@@ -642,12 +638,12 @@ def test_a_name_that_ends_in_more_digits_than_a_number_has_is_no_incarnation() -
     assert stage.take(Event(name, "b", {name: 1}))[1][0].node == name
 
 
-def test_a_restart_is_detected_however_long_ago_the_first_event_was() -> None:
+def test_restart_is_detected_however_long_ago_the_first_event_was() -> None:
     stage = MembershipStage(Limits(dots_max=8))
     contents: dict[Any, bytes] = {}
 
     def status(event: Event) -> str:
-        """Say what an Intake says that keeps eight contents."""
+        """Return the status that an Intake with eight kept contents returns."""
         if event.dot not in contents:
             return "new"
         kept = list(contents)[-8:]
@@ -663,7 +659,7 @@ def test_a_restart_is_detected_however_long_ago_the_first_event_was() -> None:
             stage.arrived(event)
 
 
-def test_restarts_are_limited() -> None:
+def test_number_of_incarnations_is_limited() -> None:
     stage = MembershipStage(Limits(incarnations_max=2))
     for type in "ab":
         stage.rename(e("A@1", type), lambda _: "new")
@@ -671,15 +667,15 @@ def test_restarts_are_limited() -> None:
         stage.rename(e("A@1", "c"), lambda _: "new")
 
 
-def test_a_number_for_which_there_is_no_room_leaves_the_node_as_it_was() -> None:
+def test_incarnation_beyond_the_limit_leaves_the_node_unchanged() -> None:
     stage = Stage(Limits(incarnations_max=2))
     stage.through([e("A@1", "a"), e("A@1", "b")])
     assert "incarnations_max" in stage.taken(e("B@1", "c", incarnation=2))[0]
     assert [x.dot for x in stage.take(e("B@1", "d"))[1]] == [("B", 1)]
 
 
-def test_names_that_the_program_gives_are_names() -> None:
-    """`A#2` in a log is a node of its own, and `A` is over; of entries nothing is inferred."""
+def test_names_of_incarnations_in_a_log_are_used_as_given() -> None:
+    """`A#2` in a log is a distinct node and ends `A`; clock entries are not resolved."""
     stage = Stage()
     stage.take(e("A@1", "a"))
     stage.take(e("A#2@1", "b"))
@@ -690,7 +686,7 @@ def test_names_that_the_program_gives_are_names() -> None:
 # --- the view ------------------------------------------------------------------------------
 
 
-def test_nodes_join_by_appearing_by_join_and_by_view() -> None:
+def test_nodes_join_by_an_event_a_join_or_a_view() -> None:
     stage = MembershipStage()
     stage.control(Control("join", node="n9"))
     assert stage.arrived(e("n1@1", "a")) == ()
@@ -702,7 +698,7 @@ def test_nodes_join_by_appearing_by_join_and_by_view() -> None:
         assert stage.live == {"n1", "n3"}
 
 
-def test_an_event_in_flight_brings_nobody_back() -> None:
+def test_event_in_flight_does_not_rejoin_its_node() -> None:
     stage = MembershipStage()
     stage.arrived(e("n1@1", "a"))
     for _ in range(2):
@@ -715,7 +711,7 @@ def test_an_event_in_flight_brings_nobody_back() -> None:
         assert stage.live == {"n1"}
 
 
-def test_a_restart_ends_the_incarnation_before_and_a_leave_ends_the_latest() -> None:
+def test_restart_ends_the_previous_incarnation_and_leave_the_latest() -> None:
     stage = restarted().stage
     assert stage.live == {"A#2"}
     assert stage.arrived(e("A@5", "late", "B:1")) == ()
@@ -753,7 +749,7 @@ def test_snapshot_and_restore_after_every_event_change_nothing(
 
 
 @pytest.mark.parametrize("name", ["RpcClientServer", "facebook", "simpledb"])
-def test_real_logs_are_left_as_they_are(shared_data: Path, name: str) -> None:
+def test_clocks_of_real_logs_are_not_changed(shared_data: Path, name: str) -> None:
     log = ketal.read_log(shared_data / "shiviz" / f"{name}.log")
     events = list({x.dot: x for x in log if isinstance(x, Event)}.values())
     assert events

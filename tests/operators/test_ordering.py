@@ -37,7 +37,7 @@ NODES = ("n1", "n2", "n3", "n4", "n5")
 
 
 def restored(queue: MarkedQueue, options: dict[str, Any]) -> MarkedQueue:
-    """Return another queue with the same state, which went through msgpack."""
+    """Return a new queue restored from the encoded state of another."""
     table: list[Event] = []
 
     def number(event: Event) -> int:
@@ -53,7 +53,7 @@ def restored(queue: MarkedQueue, options: dict[str, Any]) -> MarkedQueue:
 
 
 def out(step: Any) -> list[str]:
-    """Return what was released, marks behind a bar."""
+    """Return the dots of released events, with their marks behind a bar."""
     return ["|".join([str(r.event.dot), *sorted(map(str, r.after))]) for r in step.released]
 
 
@@ -105,7 +105,7 @@ def random_calls(rng: random.Random) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_does_what_its_definition_says_and_can_be_restored_anywhere(
+def test_every_policy_equals_its_definition_and_can_be_restored_anywhere(
     policy: str,
 ) -> None:
     @drawn(40, 2_000)
@@ -139,11 +139,11 @@ def random_topology(rng: random.Random) -> Topology:
 
 
 def same_step(one: ReleaseStep, other: ReleaseStep) -> bool:
-    """Compare steps; dots that are lost at one moment have no order within a topology."""
+    """Compare steps; dots lost at the same moment have no order within a topology."""
     return replace(one, gaps=sorted(one.gaps)) == replace(other, gaps=sorted(other.gaps))
 
 
-def test_within_a_topology_every_option_does_what_its_definition_says() -> None:
+def test_every_option_equals_its_definition_within_a_topology() -> None:
     held_less = widened = 0
 
     @drawn(80, 2_000)
@@ -181,7 +181,7 @@ def test_within_a_topology_every_option_does_what_its_definition_says() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_events_taken_in_together_are_released_as_one_by_one(policy: str) -> None:
+def test_events_pushed_together_are_released_as_one_by_one(policy: str) -> None:
     several = 0
 
     @drawn(40, 3_000)
@@ -213,7 +213,7 @@ def test_events_taken_in_together_are_released_as_one_by_one(policy: str) -> Non
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_event_comes_out_once_and_in_an_order_that_respects_happened_before(
+def test_every_event_is_released_once_in_an_order_that_respects_happened_before(
     policy: str,
 ) -> None:
     @drawn(27, 1_000)
@@ -232,7 +232,7 @@ def test_every_event_comes_out_once_and_in_an_order_that_respects_happened_befor
             assert not any(happened_before(y, x) for y in order[place + 1 :])
 
 
-def test_eager_releases_what_the_semantics_say() -> None:
+def test_eager_releases_as_the_semantics_define() -> None:
     @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         arrival = execution(rng, events_max=12)
@@ -242,7 +242,7 @@ def test_eager_releases_what_the_semantics_say() -> None:
         assert len(queue) == 0
 
 
-def test_total_with_declared_nodes_is_the_canonical_order_of_the_finite_log() -> None:
+def test_total_with_declared_nodes_is_the_canonical_order() -> None:
     @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         arrival = execution(rng, events_max=12)
@@ -253,7 +253,7 @@ def test_total_with_declared_nodes_is_the_canonical_order_of_the_finite_log() ->
         assert order == canonical(arrival)
 
 
-def test_total_without_nodes_is_canonical_but_for_what_is_late() -> None:
+def test_total_without_declared_nodes_is_canonical_except_for_late_events() -> None:
     seen_late = 0
 
     @drawn(27, 1_000)
@@ -271,7 +271,7 @@ def test_total_without_nodes_is_canonical_but_for_what_is_late() -> None:
 
 
 @pytest.mark.parametrize("policy", ["eager", "total"])
-def test_of_one_lost_event_exactly_the_causal_future_is_held_back_or_marked(policy: Policy) -> None:
+def test_exactly_the_causal_future_of_a_lost_event_is_held_back_or_marked(policy: Policy) -> None:
     @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         arrival = execution(rng, events_max=12)
@@ -297,13 +297,13 @@ def test_of_one_lost_event_exactly_the_causal_future_is_held_back_or_marked(poli
 # --- eager, and what it costs ------------------------------------------------------------
 
 
-def test_a_held_event_names_a_dot_that_did_not_arrive() -> None:
+def test_held_back_event_names_a_dot_that_did_not_arrive() -> None:
     a, b, c = CHAIN
     queue = MarkedQueue()
     assert queue.push(c) == ReleaseStep()
     assert waits(queue) == ["n3@1 n1@1"]
     queue.push(b)
-    # c waits for b as well, which is here; what both wait for is a.
+    # c also waits for b, which has arrived; both wait for a.
     assert waits(queue) == ["n3@1 n1@1", "n2@1 n1@1"]
     assert out(queue.push(a)) == ["n1@1", "n2@1", "n3@1"]
     assert (len(queue), queue.high_water) == (0, 2)
@@ -323,8 +323,10 @@ def reversed_log(count: int, nodes: int = 8) -> list[Event]:
     return events[::-1]
 
 
-def test_a_reversed_log_costs_a_few_looks_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted, not timed: benchmarks/hold_back.py times it."""
+def test_reversed_log_costs_a_few_readiness_checks_per_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The checks are counted; benchmarks/hold_back.py measures time."""
     looks = 0
     unsettled = HeldEvents.unsettled
 
@@ -343,7 +345,7 @@ def test_a_reversed_log_costs_a_few_looks_an_event(monkeypatch: pytest.MonkeyPat
         assert looks < 4 * count
 
 
-def test_memory_is_returned_but_for_a_few_numbers_a_node() -> None:
+def test_queue_frees_its_memory_except_for_a_few_numbers_per_node() -> None:
     queue = MarkedQueue(gap_us=S)
     for x in reversed_log(3_000):
         queue.push(x)
@@ -356,10 +358,10 @@ def test_memory_is_returned_but_for_a_few_numbers_a_node() -> None:
 # --- gap -----------------------------------------------------------------------------
 
 
-def test_a_gap_counts_from_the_streams_time_at_the_arrival_of_the_first_that_waits() -> None:
+def test_gap_counts_from_the_stream_time_when_the_first_waiter_arrives() -> None:
     queue = MarkedQueue(gap_us=10 * S)
     queue.push(e("x@1", "x", time=100))
-    # b is old, but what it waits for is missed from now, 100 s, on.
+    # b has an old time, but the dot that it waits for is missing since 100 s, the stream's time.
     queue.push(e("b@1", "b", "a:1", time=50))
     queue.push(e("c@1", "c", "a:2", time=105))
     assert queue.push(e("x@2", "x", time=109.9)).gaps == []
@@ -371,32 +373,32 @@ def test_a_gap_counts_from_the_streams_time_at_the_arrival_of_the_first_that_wai
     assert queue.lost == {Dot("a", 1), Dot("a", 2)}
 
 
-def test_before_any_time_is_known_a_gap_counts_from_the_first() -> None:
+def test_gap_counts_from_the_first_watermark_if_no_time_was_known() -> None:
     queue = MarkedQueue(gap_us=10 * S)
     queue.push(e("b@1", "b", "a:1"))
     assert queue.advance(1_000 * S) == ReleaseStep()
     assert gaps(queue.advance(1_010 * S)) == ["a@1"]
 
 
-def test_an_event_that_arrives_is_in_time_whatever_its_own_time_says() -> None:
+def test_event_that_arrives_within_the_gap_is_accepted_whatever_its_time() -> None:
     queue = MarkedQueue(gap_us=10 * S)
     queue.push(e("b@1", "b", "a:1", time=0))
     assert out(queue.push(e("a@1", "a", time=99))) == ["a@1", "b@1"]
     assert queue.lost == frozenset()
 
 
-def test_a_lost_dot_that_arrives_after_all_is_late() -> None:
+def test_lost_dot_that_arrives_is_late() -> None:
     queue = MarkedQueue(gap_us=10 * S)
     queue.push(e("b@1", "b", "a:2", time=0))
     queue.push(e("a@1", "a", time=1))
     assert out(queue.advance(10 * S)) == ["b@1|a@2"]
     assert late(queue.push(e("a@2", "a"))) == ["a@2"]
-    # The rest of the node comes after the gap.
+    # Later events of the node come after the gap.
     assert out(queue.push(e("a@3", "a"))) == ["a@3|a@2"]
     assert out(queue.push(e("c@1", "c", "a:1"))) == ["c@1"]
 
 
-def test_without_the_option_nothing_is_ever_lost() -> None:
+def test_no_dot_is_lost_without_gap() -> None:
     queue = MarkedQueue()
     queue.push(e("b@1", "b", "a:1", time=0))
     assert queue.advance(10**12 * S) == ReleaseStep()
@@ -404,7 +406,7 @@ def test_without_the_option_nothing_is_ever_lost() -> None:
     assert waits(queue) == ["b@1 a@1"]
 
 
-def test_the_end_is_a_watermark_of_infinity() -> None:
+def test_end_is_a_watermark_of_infinity() -> None:
     queue = MarkedQueue(gap_us=10**9 * S)
     queue.push(e("b@1", "b", "a:1"))
     step = queue.end()
@@ -412,7 +414,7 @@ def test_the_end_is_a_watermark_of_infinity() -> None:
     assert late(queue.push(e("a@1", "a"))) == ["a@1"]
 
 
-def test_a_hole_longer_than_the_limit_is_named_by_its_ends() -> None:
+def test_hole_longer_than_the_limit_is_reported_by_its_ends() -> None:
     queue = MarkedQueue(gap_us=S, lost_max=100)
     far = 2**62
     queue.push(e(f"a@{far}", "a", time=0))
@@ -420,12 +422,12 @@ def test_a_hole_longer_than_the_limit_is_named_by_its_ends() -> None:
     assert gaps(step) == ["a@1", f"a@{far - 1}"]
     assert step.unnamed == far - 3
     assert out(step) == [f"a@{far}|a@1|a@{far - 1}"]
-    # What comes after some of it is after the gap, too.
+    # An event after a part of the hole is marked, too.
     assert out(queue.push(e("b@1", "b", "a:1000"))) == ["b@1|a@1"]
     assert restored(queue, {"gap_us": S, "lost_max": 100}).lost == queue.lost
 
 
-def test_however_many_dots_are_lost_what_comes_after_one_is_marked() -> None:
+def test_events_after_a_loss_are_marked_beyond_the_limit_of_losses() -> None:
     options: dict[str, Any] = {"gap_us": 0, "lost_max": 10}
     queue = MarkedQueue(**options)
     lost: list[Dot] = []
@@ -439,7 +441,7 @@ def test_however_many_dots_are_lost_what_comes_after_one_is_marked() -> None:
         assert out(one.push(e("b@1", "b", "a:7"))) == ["b@1|a@1"]
 
 
-def test_however_many_events_are_late_what_comes_after_one_is_marked() -> None:
+def test_events_after_a_late_event_are_marked_beyond_the_limit() -> None:
     options: dict[str, Any] = {"policy": "frontier", "frontier_us": S, "lost_max": 10}
     queue = MarkedQueue(**options)
     queue.push(e("b@1", "x", "a:100", time=0))
@@ -454,23 +456,23 @@ def test_however_many_events_are_late_what_comes_after_one_is_marked() -> None:
 # --- membership ------------------------------------------------------------------------
 
 
-def test_after_a_leave_what_is_missing_of_the_node_is_lost() -> None:
+def test_missing_events_of_a_node_that_left_are_lost() -> None:
     queue = MarkedQueue()
     queue.push(e("b@1", "b", "a:1 c:1"))
     step = queue.leave("a")
     assert (gaps(step), out(step)) == (["a@1"], [])
     assert out(queue.push(e("c@1", "c"))) == ["c@1", "b@1|a@1"]
-    # Nothing waits for it later either.
+    # Later events do not wait for the node either.
     step = queue.push(e("b@2", "b", "a:2 c:1"))
     assert (gaps(step), out(step)) == (["a@2"], ["b@2|a@1|a@2"])
-    # What it sent before it left and nobody has missed is not late, and brings it not back.
+    # An event from before the leave that no event waited for is not late, and is no rejoin.
     assert out(queue.push(e("a@3", "a"))) == ["a@3|a@1|a@2"]
     assert gaps(queue.push(e("b@3", "b", "a:4 c:1"))) == ["a@4"]
     queue.join("a")
     assert queue.push(e("b@4", "b", "a:5 c:1")) == ReleaseStep()
 
 
-def test_a_view_is_who_is_there_and_all_others_have_left() -> None:
+def test_nodes_outside_a_view_have_left() -> None:
     queue = MarkedQueue()
     queue.push(e("b@1", "b", "a:1 c:1"))
     assert gaps(queue.view(["b", "c"])) == ["a@1"]
@@ -480,7 +482,7 @@ def test_a_view_is_who_is_there_and_all_others_have_left() -> None:
     assert waits(queue) == ["b@2 a@2"]
 
 
-def test_total_waits_for_who_is_there() -> None:
+def test_total_waits_for_the_members() -> None:
     queue = MarkedQueue(policy="total", nodes=("a", "b", "c"))
     assert out(queue.push(e("a@1", "x"))) == ["a@1"]
     assert queue.push(e("a@2", "x")) == ReleaseStep()
@@ -489,10 +491,10 @@ def test_total_waits_for_who_is_there() -> None:
     assert waits(queue) == ["a@2 None", "b@2 None"]
     assert out(queue.leave("c")) == ["a@2"]
     assert queue.join("d") == ReleaseStep()
-    # d's events of sum 1 and 2 come before a@2 and have no place any more.
+    # d's events of sum 1 and 2 sort before a@2, which was released: they are late.
     assert late(queue.push(e("d@1", "x"))) == ["d@1"]
     assert late(queue.push(e("c@1", "x"))) == ["c@1"]
-    # What comes after a late event does not wait for it, and is marked.
+    # An event after a late event does not wait for it, and is marked.
     queue.push(e("b@3", "x", "a:1 d:1"))
     assert out(queue.end()) == ["b@2", "b@3|d@1"]
 
@@ -507,7 +509,7 @@ NEXT = e("q@3", "x", "p:5", time=7)
 
 
 def after_a_late_event(gap_us: int | None = None) -> MarkedQueue:
-    """Return a total order in which q@2 came late, and q@1 did not: p@4 depends on q@1."""
+    """Return a total order with a late q@2 and a missing q@1, on which p@4 depends."""
     queue = MarkedQueue(policy="total", gap_us=gap_us)
     steps = [queue.push(x) for x in LATE]
     assert [late(step) for step in steps] == [[], [], [], ["q@2"], [], []]
@@ -515,7 +517,7 @@ def after_a_late_event(gap_us: int | None = None) -> MarkedQueue:
     return queue
 
 
-def test_what_precedes_a_late_event_is_waited_for_by_what_depends_on_it() -> None:
+def test_missing_predecessor_of_a_late_event_is_waited_for_by_its_dependants() -> None:
     queue = after_a_late_event()
     assert out(queue.push(NEXT)) == []
     assert waits(queue) == ["p@4 q@1", "p@5 q@1", "q@3 q@1"]
@@ -523,8 +525,8 @@ def test_what_precedes_a_late_event_is_waited_for_by_what_depends_on_it() -> Non
     assert len(queue) == 3
 
 
-def test_what_precedes_a_late_event_can_be_lost_and_marks_what_depends_on_it() -> None:
-    # It is missing since q@2 came, the first to know of it.
+def test_lost_predecessor_of_a_late_event_marks_its_dependants() -> None:
+    # q@1 is missing since q@2 arrived, the first event whose past has it.
     queue = after_a_late_event(gap_us=4 * S)
     assert queue.push(NEXT) == ReleaseStep()
     step = queue.advance(8 * S)
@@ -534,7 +536,7 @@ def test_what_precedes_a_late_event_can_be_lost_and_marks_what_depends_on_it() -
     assert out(queue.end()) == ["q@3|q@1|q@2"]
 
 
-def test_what_a_late_event_alone_knows_of_is_lost_too() -> None:
+def test_dot_known_to_a_late_event_only_is_declared_lost_too() -> None:
     queue = MarkedQueue(policy="total", gap_us=4 * S)
     for event in LATE[:4]:
         queue.push(event)
@@ -543,31 +545,31 @@ def test_what_a_late_event_alone_knows_of_is_lost_too() -> None:
     assert queue.end() == ReleaseStep()
 
 
-def test_at_the_end_what_precedes_a_late_event_is_lost() -> None:
+def test_missing_predecessor_of_a_late_event_is_lost_at_the_end() -> None:
     queue = after_a_late_event(gap_us=30 * S)
     step = queue.end()
     assert (gaps(step), out(step)) == (["q@1"], ["p@4|q@1", "p@5|q@1"])
 
 
-def test_what_precedes_a_late_event_is_late_itself_and_lets_go_what_waited() -> None:
+def test_predecessor_of_a_late_event_is_late_and_frees_its_dependants() -> None:
     queue = after_a_late_event()
     step = queue.push(e("q@1", "x", time=7))
     assert (late(step), out(step)) == (["q@1"], [])
-    assert waits(queue) == ["p@4 None", "p@5 None"]  # for a q@3 that may come before them
+    assert waits(queue) == ["p@4 None", "p@5 None"]  # a q@3 may still sort before them
     assert out(queue.push(NEXT)) == ["p@4|q@1", "p@5|q@1"]
 
 
-def test_no_turn_waits_for_what_precedes_a_late_event() -> None:
+def test_turn_in_the_total_order_does_not_wait_for_a_late_events_predecessor() -> None:
     queue = MarkedQueue(policy="total")
     for x in LATE[:4]:
         queue.push(x)
-    # What q has not sent yet comes after q@2: p@4 waits for that, and not for q@1.
+    # Future events of q come after q@2: p@4 waits for these, and not for q@1.
     assert out(queue.push(e("p@4", "x"))) == []
     assert out(queue.push(e("q@3", "x", "p:4"))) == ["p@4"]
     assert waits(queue) == ["q@3 q@1"]
 
 
-def test_a_silent_node_leaves_and_comes_back_by_speaking() -> None:
+def test_idle_node_leaves_and_rejoins_with_its_next_event() -> None:
     queue = MarkedQueue(policy="total", nodes=("a", "b"), idle_us=10 * S)
     assert out(queue.push(e("a@1", "x", time=0))) == ["a@1"]
     assert out(queue.push(e("a@2", "x", time=5))) == []
@@ -577,7 +579,7 @@ def test_a_silent_node_leaves_and_comes_back_by_speaking() -> None:
     assert out(queue.push(e("b@2", "x", "a:3", time=13))) == ["a@4"]
 
 
-def test_a_node_that_was_silent_is_waited_for_when_there_is_news_of_it() -> None:
+def test_idle_node_is_waited_for_again_once_a_clock_names_a_new_event() -> None:
     queue = MarkedQueue(idle_us=10 * S)
     queue.push(e("a@1", "x", time=0))
     queue.push(e("b@1", "x", time=20))
@@ -590,7 +592,7 @@ def test_a_node_that_was_silent_is_waited_for_when_there_is_news_of_it() -> None
 # --- capacity -------------------------------------------------------------------------
 
 
-def test_a_full_queue_refuses_what_would_have_to_wait_and_nothing_else() -> None:
+def test_full_queue_refuses_exactly_the_events_that_would_wait() -> None:
     queue = MarkedQueue(held_back_max=1)
     queue.push(e("b@1", "b", "a:1"))
     step = queue.push(e("b@2", "b", "a:1"))
@@ -599,19 +601,19 @@ def test_a_full_queue_refuses_what_would_have_to_wait_and_nothing_else() -> None
     assert out(queue.push(e("a@1", "a"))) == ["a@1", "b@1"]
 
 
-def test_a_full_queue_gives_up_the_oldest_hole() -> None:
+def test_full_queue_declares_the_oldest_hole_lost() -> None:
     queue = MarkedQueue(held_back_max=2, overflow="lost")
     queue.push(e("b@1", "b", "a:2 z:1"))
     queue.push(e("d@1", "d", "c:1"))
     step = queue.push(e("f@1", "f", "e:1"))
-    # The first that waits is b@1, for a@1, a@2 and z@1; one node's hole at a time.
+    # The first waiter is b@1, for a@1, a@2 and z@1; the holes are lost one node at a time.
     assert (gaps(step), out(step), step.given_up) == (
         ["a@1", "a@2", "z@1"], ["b@1|a@1|a@2|z@1"], 2,
     )  # fmt: skip
     assert queue.high_water == 2
 
 
-def test_a_full_total_order_gives_up_what_its_first_event_waits_for() -> None:
+def test_full_total_order_gives_up_the_waits_of_its_first_event() -> None:
     queue = MarkedQueue(policy="total", nodes=("a", "b"), held_back_max=1, overflow="lost")
     queue.push(e("a@2", "x"))
     step = queue.push(e("a@3", "x"))
@@ -619,7 +621,7 @@ def test_a_full_total_order_gives_up_what_its_first_event_waits_for() -> None:
     assert late(queue.push(e("b@1", "x"))) == ["b@1"]
 
 
-def test_a_full_total_order_takes_what_lets_something_go() -> None:
+def test_full_total_order_accepts_events_that_free_held_back_ones() -> None:
     queue = MarkedQueue(policy="total", nodes=("a", "b"), held_back_max=1)
     queue.push(e("a@2", "x"))
     assert [str(x.dot) for x in queue.push(e("a@3", "x")).refused] == ["a@3"]
@@ -630,10 +632,10 @@ def test_a_full_total_order_takes_what_lets_something_go() -> None:
 # --- frontier ----------------------------------------------------------------------------
 
 
-def test_an_event_is_due_at_the_largest_time_of_its_past() -> None:
+def test_frontier_makes_an_event_due_at_the_largest_time_of_its_past() -> None:
     queue = MarkedQueue(policy="frontier", frontier_us=10 * S)
     queue.push(e("a@7", "x", time=100))
-    queue.push(e("b@9", "x", "a:7", time=92))  # b's clock is behind
+    queue.push(e("b@9", "x", "a:7", time=92))  # b's physical clock is behind
     queue.push(e("c@3", "x", time=93))
     assert out(queue.push(e("a@30", "x", time=104))) == ["c@3"]
     assert waits(queue) == ["a@7 None", "b@9 None", "a@30 None"]
@@ -641,7 +643,7 @@ def test_an_event_is_due_at_the_largest_time_of_its_past() -> None:
     assert out(queue.advance(100 * S + 1)) == ["a@7", "b@9"]
 
 
-def test_a_cause_that_arrives_in_time_holds_its_dependants_back() -> None:
+def test_cause_that_arrives_in_time_holds_its_dependants_back() -> None:
     queue = MarkedQueue(policy="frontier", frontier_us=10 * S)
     queue.push(e("b@9", "x", "a:7", time=92))
     queue.push(e("a@7", "x", time=100))
@@ -649,17 +651,17 @@ def test_a_cause_that_arrives_in_time_holds_its_dependants_back() -> None:
     assert out(queue.push(e("c@2", "x", time=111))) == ["a@7", "b@9"]
 
 
-def test_an_event_that_arrives_after_one_of_its_dependants_was_released_is_late() -> None:
+def test_event_that_arrives_after_a_released_dependant_is_late() -> None:
     queue = MarkedQueue(policy="frontier", frontier_us=S)
     queue.push(e("b@9", "x", "a:7", time=0))
     assert out(queue.push(e("c@1", "x", time=5))) == ["b@9"]
     assert late(queue.push(e("a@7", "x", time=4.9))) == ["a@7"]
     assert out(queue.push(e("a@8", "x", time=3))) == ["a@8|a@7"]
-    # Old, and nothing that was released depends on it.
+    # An old event of which no released event depends is not late.
     assert out(queue.push(e("d@1", "x", time=-100))) == ["d@1"]
 
 
-def test_events_without_a_time_count_as_of_their_arrival() -> None:
+def test_events_without_a_time_get_the_time_of_their_arrival() -> None:
     queue = MarkedQueue(policy="frontier", frontier_us=S)
     assert queue.push(e("a@1", "x")) == ReleaseStep()
     assert out(queue.push(e("b@1", "x", time=50))) == []  # a@1 counts as of 50 s
@@ -671,7 +673,7 @@ def test_events_without_a_time_count_as_of_their_arrival() -> None:
     assert out(untimed.end()) == ["n1@1", "n2@1", "n3@1"]
 
 
-def test_a_full_frontier_releases_what_is_due_first() -> None:
+def test_full_frontier_releases_the_event_that_is_due_first() -> None:
     queue = MarkedQueue(policy="frontier", frontier_us=S, held_back_max=2, overflow="lost")
     queue.push(e("a@1", "x", time=10))
     queue.push(e("b@1", "x", "a:1", time=9.5))
@@ -680,12 +682,12 @@ def test_a_full_frontier_releases_what_is_due_first() -> None:
     reject = MarkedQueue(policy="frontier", frontier_us=S, held_back_max=1)
     reject.push(e("a@1", "x", time=10))
     assert reject.push(e("b@1", "x", time=10)).refused
-    # Nothing waits for what was refused, so what comes after it says so.
+    # A frontier does not wait for refused events: events after them are marked.
     assert out(reject.end()) == ["a@1"]
 
 
 def timed(rng: random.Random, count: int, skew_s: float) -> list[Event]:
-    """Return a long execution in a causal order, a tenth of a second an event."""
+    """Return a long execution in a linear extension, with an event each tenth of a second."""
     skews = [rng.uniform(-skew_s, skew_s) for _ in range(6)]
     clocks: list[dict[str, int]] = [{} for _ in skews]
     events = []
@@ -703,8 +705,8 @@ def timed(rng: random.Random, count: int, skew_s: float) -> list[Event]:
 
 
 @pytest.mark.parametrize("skew_s", [0.0, 5.0, 1_000.0])
-def test_a_frontier_delivers_a_filtered_topic_whatever_the_clocks_say(skew_s: float) -> None:
-    """In any causal arrival; and in any other that differs from one by less than it waits."""
+def test_frontier_releases_a_filtered_stream_under_any_clock_skew(skew_s: float) -> None:
+    """In any causal order of arrival, and in any other that differs by less than the frontier."""
     for seed in range(5):
         rng = random.Random(seed)
         kept = [x for x in timed(rng, 3_000, skew_s) if rng.random() < 0.1]
@@ -729,7 +731,7 @@ def duration(amount: int) -> syntax.Duration:
     return syntax.Duration(amount, "s")
 
 
-def test_options_are_those_of_an_order() -> None:
+def test_release_options_are_read_from_an_order() -> None:
     order = syntax.Order("causal", total=True, nodes=("a",), gap=duration(30), overflow="lost")
     options = ReleaseOptions.of(order, Limits(held_back_max=7))
     assert options.policy == "total"
@@ -752,18 +754,18 @@ def test_options_are_those_of_an_order() -> None:
         ({"frontier": duration(1), "idle": duration(1)}, "`idle`"),
     ],
 )
-def test_options_that_exclude_each_other(options: dict[str, Any], fault: str) -> None:
+def test_conflicting_options_are_refused(options: dict[str, Any], fault: str) -> None:
     order = syntax.Order("causal", **options)
     message = option_conflict(order)
     assert message is not None
     assert fault in message[0]
 
 
-def test_options_that_go_together() -> None:
+def test_compatible_options_are_accepted() -> None:
     assert option_conflict(syntax.Order("arrival")) is None
     order = syntax.Order("causal", gap=duration(1), idle=duration(1), total=True)
     assert option_conflict(order) is None
 
 
-def test_the_obvious_past_is_the_dots_below_the_clock() -> None:
+def test_past_of_the_oracle_is_the_dots_below_the_clock() -> None:
     assert sorted(map(str, past(e("b@2", "x", "a:1")))) == ["a@1", "b@1"]

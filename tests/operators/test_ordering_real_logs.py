@@ -1,7 +1,7 @@
 """Real logs through the live CausalOrder: shuffled, duplicated, with a hole, filtered.
 
-In `make long` each log is delivered in the 200 random arrival orders of issue 4, and 2,000 events
-are dropped one at a time: of most logs each one.
+In `make long` each log is delivered in 200 random arrival orders, and up to 2,000 of its events,
+which is all events of most logs, are dropped one at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.sampling import sample
 ORDERS = sample(3, 200)
 DROPS = sample(6, 2_000)
 SHARES = 1 + DROPS // 500
-"""Into so many tests the drops are cut, for workers to share."""
+"""The number of tests into which the drops are split, for workers to share."""
 S = 1_000_000
 CAUSAL: tuple[Policy, ...] = ("eager", "total")
 LOGS = [
@@ -39,12 +39,12 @@ LOGS = [
     "VectorClocksTests",
     *(f"{name}/{part}" for name, pieces in SEVERAL for part in pieces),
 ]
-"""Files, and each execution of a file with several."""
+"""Files with one execution, and each execution of files with several."""
 
 
 @pytest.fixture(scope="module", params=LOGS)
 def log(request: pytest.FixtureRequest, shared_data: Path) -> list[Event]:
-    """Return the events of a log, in its order."""
+    """Return the events of a log, in file order."""
     if request.param == "VectorClocksTests":
         path = shared_data / "tlaplus" / "VectorClocksTests.ndjson"
         fields = {"type": "event", "clock": "pkt.vc", "data": "pkt"}
@@ -59,7 +59,7 @@ def log(request: pytest.FixtureRequest, shared_data: Path) -> list[Event]:
 
 @dataclass
 class Delivery:
-    """What came out of a queue."""
+    """The output of a queue for one arrival order."""
 
     released: list[Released]
     gaps: list[Dot]
@@ -72,7 +72,7 @@ class Delivery:
 
 
 def delivered(queue: MarkedQueue, arrival: Iterable[Event]) -> Delivery:
-    """Push what an intake finds new, and end."""
+    """Push the events that an intake finds new, and end the queue."""
     intake = Intake(DEFAULT)
     steps = [queue.push(x) for x in arrival if intake.admit((x,))]
     steps.append(queue.end())
@@ -105,7 +105,7 @@ def with_duplicates(rng: random.Random, events: list[Event]) -> list[Event]:
     return rng.sample(twice, len(twice))
 
 
-def test_in_any_arrival_order_everything_is_released_and_total_is_canonical(
+def test_all_events_are_released_in_any_arrival_order_and_total_is_canonical(
     log: list[Event],
 ) -> None:
     order = canonical(log)
@@ -128,7 +128,7 @@ def test_in_any_arrival_order_everything_is_released_and_total_is_canonical(
 
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("policy", CAUSAL)
-def test_of_any_single_lost_event_exactly_the_causal_future_is_held_back_or_marked(
+def test_exactly_the_causal_future_of_a_lost_event_is_held_back_or_marked(
     log: list[Event], policy: Policy, share: int
 ) -> None:
     rng = random.Random(1)
@@ -151,8 +151,8 @@ def test_of_any_single_lost_event_exactly_the_causal_future_is_held_back_or_mark
             assert r.after == ({lost.dot} if r.event.dot in future else frozenset())
 
 
-def test_verdicts_outside_of_the_future_of_a_lost_event_are_certain(log: list[Event]) -> None:
-    """Each event is a match of its own, in a Monitor: what is not after the gap is not marked."""
+def test_verdicts_outside_the_future_of_a_lost_event_are_certain(log: list[Event]) -> None:
+    """Each event is a match in a Monitor; matches that are not after the gap are not marked."""
     rng = random.Random(2)
     made = ketal.compile(
         "pattern P { order CausalOrder(gap = 30 s); event E = true; find next E; }"
@@ -175,7 +175,7 @@ def test_verdicts_outside_of_the_future_of_a_lost_event_are_certain(log: list[Ev
 
 
 def tenth(rng: random.Random, events: list[Event], skew_s: float) -> list[Event]:
-    """Return one event in ten, a second each on clocks that are off, in canonical order."""
+    """Return a tenth of the events in canonical order, a second apart on skewed clocks."""
     skews = {node: rng.uniform(-skew_s, skew_s) for node in nodes(events)}
     return [
         Event(node=x.node, type=x.type, clock=x.clock, time=second + skews[x.node], data=x.data)
@@ -184,14 +184,14 @@ def tenth(rng: random.Random, events: list[Event], skew_s: float) -> list[Event]
     ]
 
 
-def test_a_frontier_delivers_all_of_a_filtered_log(log: list[Event]) -> None:
+def test_frontier_releases_all_events_of_a_filtered_log(log: list[Event]) -> None:
     for seed in range(ORDERS):
         rng = random.Random(seed)
         for skew_s in (0.0, 7.0, 3_600.0):
             kept = tenth(rng, log, skew_s)
-            # A causal arrival, however close behind it the frontier is.
+            # A causal order of arrival, with a frontier of any length.
             near = delivered(MarkedQueue(policy="frontier", frontier_us=10 * S), kept)
-            # Up to 20 s late, and waited for as long as the clocks are off.
+            # Events are up to 20 s late, and the frontier covers the skew of the clocks.
             places = {id(x): i + rng.random() * 20 for i, x in enumerate(kept)}
             arrival = sorted(kept, key=lambda x: places[id(x)])
             wait_s = 20 * 30 + 2 * skew_s  # twenty places are seldom more than 600 s
@@ -203,10 +203,10 @@ def test_a_frontier_delivers_all_of_a_filtered_log(log: list[Event]) -> None:
 
 
 class Due:
-    """What a frontier holds, by its definition: an event is due at the largest time of its past.
+    """The events held by a frontier, by definition: an event is due at its past's largest time.
 
-    Every due time is a time that was seen, so what is held is due between the watermark and
-    the largest time seen, which is the watermark and `frontier`.
+    Every due time is the time of a seen event, so held events are due between the watermark and
+    the largest time seen, which is the watermark plus `frontier`.
     """
 
     def __init__(self, frontier_us: int) -> None:
@@ -236,7 +236,7 @@ class Due:
 
 
 @pytest.mark.parametrize("skew_s", [0.0, 7.0, 60.0, 3_600.0])
-def test_a_frontier_holds_what_is_due_after_the_watermark_and_nothing_else(
+def test_frontier_holds_exactly_the_events_due_after_the_watermark(
     log: list[Event], skew_s: float
 ) -> None:
     second = {x.dot: place for place, x in enumerate(canonical(log))}
@@ -253,8 +253,8 @@ def test_a_frontier_holds_what_is_due_after_the_watermark_and_nothing_else(
                 due.push(x)
                 assert {held.dot for held, _ in queue.held_back()} == due.held()
             if arrival is kept and kept:
-                # In a causal arrival that is what came within `frontier` and the difference
-                # of the clocks, however long the log is.
+                # In a causal order of arrival these are the events that arrived within `frontier`
+                # plus the skew of the clocks, however long the log is.
                 span = 10 + max(offs) - min(offs)
                 seconds = [second[x.dot] for x in kept]
                 near = (bisect_right(seconds, s + span + 1e-6) - i for i, s in enumerate(seconds))

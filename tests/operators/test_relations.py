@@ -1,4 +1,4 @@
-"""Causal, Conc and `all`: the fast forms are the obvious ones, and the wrong turns stay wrong."""
+"""Causal, Conc and `all`: the fast forms equal the definitions, and known mistakes stay wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def history(events: list[Event]) -> History:
 
 
 @given(executions(events_max=12))
-def test_the_dot_test_is_the_full_comparison_of_clocks(events: list[Event]) -> None:
+def test_dot_test_equals_the_comparison_of_whole_clocks(events: list[Event]) -> None:
     for a in events:
         for b in events:
             below = vector.compare(a.clock, b.clock)
@@ -44,14 +44,14 @@ def test_the_dot_test_is_the_full_comparison_of_clocks(events: list[Event]) -> N
 
 
 @given(executions(events_max=12))
-def test_causal_fast_is_obvious(events: list[Event]) -> None:
+def test_fast_causal_equals_its_definition(events: list[Event]) -> None:
     for a in events:
         for b in events:
             assert causal.fast(seen(b), seen(a)) is causal.obvious(b, [a])
 
 
 @given(executions(events_max=12))
-def test_conc_fast_is_obvious(events: list[Event]) -> None:
+def test_fast_conc_equals_its_definition(events: list[Event]) -> None:
     for a in events:
         for b in events:
             assert conc.fast(seen(b), seen(a)) is conc.obvious(b, [a])
@@ -59,7 +59,7 @@ def test_conc_fast_is_obvious(events: list[Event]) -> None:
 
 
 @given(executions(events_max=10), chances())
-def test_a_history_answers_for_all_events_of_a_run(events: list[Event], rng: random.Random) -> None:
+def test_history_answers_for_all_events_of_a_run(events: list[Event], rng: random.Random) -> None:
     taken = rng.sample(events, rng.randint(0, len(events)))
     summary = history(taken)
     for x in events:
@@ -68,7 +68,7 @@ def test_a_history_answers_for_all_events_of_a_run(events: list[Event], rng: ran
 
 
 @given(executions(events_max=8), chances())
-def test_a_history_does_not_depend_on_the_order_of_its_events(
+def test_history_does_not_depend_on_the_order_of_its_events(
     events: list[Event], rng: random.Random
 ) -> None:
     one, two = history(events), history(rng.sample(events, len(events)))
@@ -76,7 +76,7 @@ def test_a_history_does_not_depend_on_the_order_of_its_events(
     assert hash(one) == hash(two)
 
 
-def test_a_history_is_a_value() -> None:
+def test_history_is_immutable() -> None:
     a, b, _ = CHAIN
     one = EMPTY.add(a.node, a.counter, a.clock)
     before = (dict(one.first), dict(one.last), dict(one.join))
@@ -86,7 +86,7 @@ def test_a_history_is_a_value() -> None:
     assert not EMPTY.join
 
 
-def test_an_anchor_that_is_unbound_lets_everything_through() -> None:
+def test_unbound_anchor_accepts_every_event() -> None:
     for event in FORK:
         assert causal.fast(seen(event), None)
         assert conc.fast(seen(event), None)
@@ -114,7 +114,7 @@ def test_exactly_one_relation_holds_between_two_events(events: list[Event]) -> N
 
 
 def matches(text: str, events: tuple[Event, ...]) -> set[tuple[str, ...]]:
-    """Return the dots of each match, by the engine; the oracle must say the same."""
+    """Return the dots of each match of the engine; assert that the oracle has the same."""
     program = ketal.compile(text)
     found = {tuple(map(str, v.events)) for v in ketal.run(program, events)}  # type: ignore[union-attr]
     judged = semantics.judge(program.file, "P", events).matches
@@ -130,7 +130,7 @@ def test_wrong_turn_the_causal_test_reversed() -> None:
     assert not causal.obvious(a, [b])
     assert history([a]).all_before(b.node, b.counter, b.clock)
     assert not history([b]).all_before(a.node, a.counter, a.clock)
-    # Under arrival b may stand before a: reversed, this would match.
+    # Under arrival b may be offered before a: a reversed test would match.
     text = p("X = Causal(A)", "find any B X")
     assert matches(text, (b, a)) == set()
     assert matches(p("X = Causal(B)", "find any A X"), (a, b)) == {("n1@1", "n2@1")}
@@ -172,14 +172,14 @@ def test_wrong_turn_conc_as_not_both_before() -> None:
 
 
 def test_wrong_turn_a_zero_entry_is_no_entry() -> None:
-    """{a:1, b:0} is {a:1}: neither ranks after the other."""
+    """{a:1, b:0} equals {a:1}: neither is after the other."""
     zero, bare = {"a": 1, "b": 0}, {"a": 1}
     assert not vector.compare(zero, bare)
     assert not vector.compare(bare, zero)
     assert e("a@1", "t", "b:0") == e("a@1", "t")
     assert e("a@1", "t", "b:0").clock == {"a": 1}
     assert vector.checked("a", zero) == bare
-    # With a zero written or not, another node's first event is concurrent.
+    # With or without the zero, another node's first event is concurrent.
     for clock in ("b:0", ""):
         a, b = e("a@1", "t", clock), e("b@1", "t")
         assert concurrent(a, b)
@@ -189,7 +189,7 @@ def test_wrong_turn_a_zero_entry_is_no_entry() -> None:
     assert vector.compare({"a": 1, "b": 0}, {"a": 1, "b": 1})
     assert vector.compare({"a": 1, "b": 0, "c": 0}, {"a": 2}), "zeros make no clock larger"
     assert not vector.compare({"a": 2}, {"a": 1, "b": 0, "c": 0})
-    # An intake that told them apart would call the second a contradiction.
+    # An intake that distinguished them would call the second a contradiction.
     program = ketal.compile(p("find any A"))
     monitor = ketal.Monitor(program)
     monitor.feed(e("a@1", "a", "b:0"))
@@ -198,7 +198,7 @@ def test_wrong_turn_a_zero_entry_is_no_entry() -> None:
 
 
 def test_wrong_turn_unequal_sizes_compare_by_the_entries_they_have() -> None:
-    """A clock that lacks a node knows nothing of it; size alone says nothing."""
+    """A clock without an entry of a node knows none of its events; its size has no meaning."""
     small, large = e("a@5", "t"), e("b@1", "t", "a:4 c:1")
     assert concurrent(small, large)
     assert conc.fast(seen(small), seen(large))
@@ -208,7 +208,7 @@ def test_wrong_turn_unequal_sizes_compare_by_the_entries_they_have() -> None:
     assert not causal.fast(seen(small), seen(after))
 
 
-def test_the_anchor_all_is_a_word_of_its_own() -> None:
+def test_anchor_all_relates_to_every_taken_event() -> None:
     assert ALL == "all"
     a, b, _ = FORK
     # c is after a but not after b, so it is not after all.

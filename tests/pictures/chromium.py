@@ -14,11 +14,11 @@ WITH_CHROMIUM = pytest.mark.skipif(
     not (CHROMIUM and DRIVER),
     reason="no chromium and chromedriver on this machine (Debian: chromium, chromium-driver)",
 )
-"""Marks a test that needs it."""
+"""Skips a test if Chromium is not installed."""
 
 
 def started(profile: Path) -> Any:
-    """Return a driver of it that keeps its profile in a folder."""
+    """Return a Chromium driver with its profile in a folder."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

@@ -1,4 +1,4 @@
-"""One browser for all tests of the page in a process."""
+"""One browser per test process for all tests of the page."""
 
 from __future__ import annotations
 

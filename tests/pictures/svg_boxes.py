@@ -19,7 +19,7 @@ def text_of(element: ElementTree.Element) -> str:
 
 
 def texts(svg: str, kind: str = "") -> list[str]:
-    """Return the texts of a picture, or those of a class."""
+    """Return the texts of a picture, or only those of a class."""
     root = ElementTree.fromstring(svg)
     found = root.iter(f"{SVG}text")
     return [text_of(one) for one in found if not kind or one.get("class") == kind]
@@ -30,7 +30,7 @@ def text_box(element: ElementTree.Element) -> Box:
     size = float(element.get("font-size", 0))
     width = columns(text_of(element)) * size * COLUMN_EM
     left = float(element.get("x", 0)) - (width / 2 if element.get("class") == "middle" else 0)
-    # Most of a letter is above the line on which it stands.
+    # Most of a letter is above the baseline.
     bottom = float(element.get("y", 0)) + size * 0.2
     return left, bottom - size, left + width, bottom
 
@@ -54,7 +54,7 @@ def check_layout(svg: str) -> None:
         assert top <= box[1] <= box[3] <= top + height, box
 
 
-def squares(svg: str, *forms: str) -> list[str]:
+def square_tooltips(svg: str, *forms: str) -> list[str]:
     """Return the tooltips of the squares of the given classes."""
     root = ElementTree.fromstring(svg)
     return [
@@ -65,7 +65,7 @@ def squares(svg: str, *forms: str) -> list[str]:
     ]
 
 
-def hatched(svg: str) -> list[str]:
+def hatched_tooltips(svg: str) -> list[str]:
     """Return the tooltips of the marked squares."""
     root = ElementTree.fromstring(svg)
     return [
@@ -75,7 +75,7 @@ def hatched(svg: str) -> list[str]:
     ]
 
 
-def sign(svg: str) -> str:
-    """Return the sign between the two clocks of a comparison."""
+def order_sign(svg: str) -> str:
+    """Return the order sign between the two clocks of a comparison."""
     (operator,) = (text for text in texts(svg) if text in ("<", ">", "=", "∥"))
     return operator

@@ -1,4 +1,4 @@
-"""Clocks as bars: each event a square, comparisons marked, nothing over anything else."""
+"""Clocks as bars: a square per event, marked comparisons, and no overlaps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from ketal.pictures.clocks.clock_bars import COLUMNS_MAX, LEVELS_MAX
 from ketal.pictures.clocks.clock_figures import KnownEvents, clock_svg, history_text
 from ketal.pictures.clocks.clock_pairs import pair_svg, versions_svg
 from tests.clocks.executions import SampleRun, sample_runs
-from tests.pictures.svg_boxes import SVG, check_layout, hatched, sign, squares, texts
+from tests.pictures.svg_boxes import (
+    SVG,
+    check_layout,
+    hatched_tooltips,
+    order_sign,
+    square_tooltips,
+    texts,
+)
 from tests.pictures.test_svg import colours
 from tests.sampling import examples
 
@@ -34,12 +41,12 @@ difference_svg = partial(pair_svg, rows=["subtracted"])
 
 @examples(60, 500)
 @given(st.dictionaries(st.sampled_from(["a", "b", "replica-7", "<&>", "時計"]), st.integers(0, 9)))
-def test_a_vector_clock_has_a_square_for_each_event_and_a_label_for_each_node(
+def test_vector_clock_has_a_square_per_event_and_a_label_per_node(
     clock: dict[str, int],
 ) -> None:
     svg = clock_svg(clock, nodes=sorted(clock), own=[A])
     check_layout(svg)
-    assert len(squares(svg, "known")) == sum(clock.values())
+    assert len(square_tooltips(svg, "known")) == sum(clock.values())
     shown = texts(svg, "middle")
     assert shown[: len(clock)] == sorted(clock)
     assert shown[-1] == f"[{','.join(str(clock[node]) for node in sorted(clock))}]"
@@ -47,47 +54,51 @@ def test_a_vector_clock_has_a_square_for_each_event_and_a_label_for_each_node(
     assert [one.get("class") for one in owned].count("owned") == (A in clock)
 
 
-def test_a_history_is_drawn_with_its_holes() -> None:
+def test_history_is_drawn_with_its_holes() -> None:
     svg = clock_svg({(A, 1), (A, 3), (C, 2)}, nodes=[A, B, C])
-    assert squares(svg, "known") == ["a1", "a3", "c2"] == squares(svg, "known", "marked")
-    assert squares(svg, "hole") == ["a2 is not known", "c1 is not known"]
+    assert (
+        square_tooltips(svg, "known")
+        == ["a1", "a3", "c2"]
+        == square_tooltips(svg, "known", "marked")
+    )
+    assert square_tooltips(svg, "hole") == ["a2 is not known", "c1 is not known"]
     assert texts(svg) == [A, B, C, "{a1,a3,c2}"]
 
 
-def test_the_dot_of_a_dotted_clock_is_apart() -> None:
+def test_dot_of_a_dotted_clock_is_drawn_separately() -> None:
     svg = clock_svg(DottedVector(B, 2, {A: 2, B: 1}), nodes=[A, B, C])
-    assert squares(svg, "dotted") == ["b2"]
-    assert squares(svg, "known") == ["a1", "a2", "b1"]
+    assert square_tooltips(svg, "dotted") == ["b2"]
+    assert square_tooltips(svg, "known") == ["a1", "a2", "b1"]
     assert texts(svg)[-1] == "[2,1,0]b2"
     hanging = clock_svg(Version("t", 4, {"s": 2}), nodes=["s", "t"])
-    assert squares(hanging, "dotted") == ["t4"]
-    assert squares(hanging, "hole") == [f"t{n} is not known" for n in (1, 2, 3)]
+    assert square_tooltips(hanging, "dotted") == ["t4"]
+    assert square_tooltips(hanging, "hole") == [f"t{n} is not known" for n in (1, 2, 3)]
     assert texts(hanging)[-1] == "[2,0]t4"
 
 
 @examples(40, 300)
 @given(sample_runs(nodes_max=5, steps_max=25))
-def test_the_stamps_of_an_event_under_three_schemes_are_one_picture(run: SampleRun) -> None:
+def test_equivalent_stamps_of_three_schemes_have_the_same_picture(run: SampleRun) -> None:
     happenings = run.happenings()
     nodes = sorted(set(run.nodes))
     (vector, history, dotted) = (
         scheme.stamped(happenings)[-1]
         for scheme in (VectorClocks(), CausalHistories(), DottedClocks())
     )
-    drawn = [sorted(squares(clock_svg(one, nodes=nodes), "known", "dotted"))
+    drawn = [sorted(square_tooltips(clock_svg(one, nodes=nodes), "known", "dotted"))
              for one in (vector, history, dotted)]  # fmt: skip
     assert drawn[0] == drawn[1] == drawn[2]
     assert len(drawn[0]) == 1 + len(run.pasts()[-1])
 
 
-def test_the_first_events_of_high_counters_are_one_square() -> None:
+def test_first_events_of_high_counters_are_one_square() -> None:
     svg = comparison_svg({A: 1_000_000, B: 3}, {A: 1_000_002, B: 2})
     check_layout(svg)
-    assert sign(svg) == "∥"
-    assert hatched(svg) == ["b3", "a1000001", "a1000002"]
+    assert order_sign(svg) == "∥"
+    assert hatched_tooltips(svg) == ["b3", "a1000001", "a1000002"]
     assert texts(svg).count("1–999999") == 2
     alone = clock_svg({A: 10**15})
-    assert squares(alone, "known") == [f"a1 to a{10**15 - 1}", f"a{10**15}"]
+    assert square_tooltips(alone, "known") == [f"a1 to a{10**15 - 1}", f"a{10**15}"]
     subtracted = difference_svg({A: 1_000_002}, {A: 1_000_000})
     assert "{a1000001,a1000002}" in texts(subtracted)
 
@@ -100,7 +111,7 @@ def test_the_first_events_of_high_counters_are_one_square() -> None:
         ({f"n{n}": 1 for n in range(COLUMNS_MAX + 1)}, {}, "COLUMNS_MAX"),
     ],
 )
-def test_a_picture_too_large_names_its_limit(
+def test_too_large_picture_names_the_limit(
     clock: dict[str, int], other: dict[str, int], limit: str
 ) -> None:
     for draw in (comparison_svg, join_svg, difference_svg):
@@ -113,7 +124,7 @@ def test_a_picture_too_large_names_its_limit(
 
 @examples(60, 500)
 @given(st.data())
-def test_a_comparison_marks_what_one_knows_and_the_other_does_not(data: st.DataObject) -> None:
+def test_comparison_marks_events_that_only_one_clock_knows(data: st.DataObject) -> None:
     run = data.draw(sample_runs(nodes_max=5, steps_max=25))
     pick = st.integers(0, len(run.nodes) - 1)
     one, two = data.draw(pick), data.draw(pick)
@@ -125,10 +136,10 @@ def test_a_comparison_marks_what_one_knows_and_the_other_does_not(data: st.DataO
     )
     svg = comparison_svg(vectors[one], vectors[two])
     check_layout(svg)
-    assert sorted(hatched(svg)) == sorted(f"{n}@{c}" for of in only for n, c in of)
+    assert sorted(hatched_tooltips(svg)) == sorted(f"{n}@{c}" for of in only for n, c in of)
     pasts = run.pasts()
     before, after = one in pasts[two], two in pasts[one]
-    assert sign(svg) == ("=" if one == two else "<" if before else ">" if after else "∥")
+    assert order_sign(svg) == ("=" if one == two else "<" if before else ">" if after else "∥")
     left = difference_svg(vectors[one], vectors[two])
     check_layout(left)
     assert history_text(set(only[0])) in ElementTree.fromstring(left).findtext(f"{SVG}title", "")
@@ -136,37 +147,37 @@ def test_a_comparison_marks_what_one_knows_and_the_other_does_not(data: st.DataO
     check_layout(both)
     size = len(histories[one].dots), len(histories[two].dots)
     union = histories[one].dots | histories[two].dots
-    assert len(squares(both, "known", "marked")) == sum(size) + len(union)
+    assert len(square_tooltips(both, "known", "marked")) == sum(size) + len(union)
 
 
-def test_the_difference_that_the_paper_draws() -> None:
+def test_difference_drawn_in_the_paper() -> None:
     """[2,3,3] - [2,3,2] = {c3}."""
     svg = difference_svg({A: 2, B: 3, C: 3}, {A: 2, B: 3, C: 2})
-    assert hatched(svg) == ["c3", "c3"]
+    assert hatched_tooltips(svg) == ["c3", "c3"]
     minus = "\N{MINUS SIGN}"
     assert [t for t in texts(svg, "middle") if t not in "abc"] == [
         "[2,3,3]", minus, "[2,3,2]", "=", "{c3}",
     ]  # fmt: skip
 
 
-def test_the_siblings_of_a_store_are_concurrent_and_their_join_is_a_vector() -> None:
+def test_siblings_of_a_store_are_concurrent_and_join_to_a_vector() -> None:
     siblings = StoreReplica("s").put("one").put("two").siblings
     svg = comparison_svg(*siblings, nodes=["s", "t"])
-    assert sign(svg) == "∥"
-    assert hatched(svg) == ["s1", "s2"]
+    assert order_sign(svg) == "∥"
+    assert hatched_tooltips(svg) == ["s1", "s2"]
     assert "[2,0]" in texts(join_svg(*siblings, nodes=["s", "t"]))
     apart = KnownEvents.of(siblings[0]).union(KnownEvents.of(Version("t", 4, {})))
     assert apart.text(["s", "t"]) == "[1,0]{t4}"
 
 
-def test_the_versions_of_each_replica_stand_in_a_row() -> None:
+def test_versions_of_each_replica_are_in_one_row() -> None:
     s = StoreReplica("s").put("one").put("two")
     t = StoreReplica("t", (Version("t", 3, {"t": 2}),))
     svg = versions_svg([s, t, t.sync(s), StoreReplica("u")])
     check_layout(svg)
     assert texts(svg, "row") == ["s: 2 siblings", "t: a version", "t: 3 siblings", "u: no version"]
     assert texts(svg).count("∥") == 3
-    assert sorted(squares(svg, "dotted")) == ["s1", "s1", "s2", "s2", "t3", "t3"]
+    assert sorted(square_tooltips(svg, "dotted")) == ["s1", "s1", "s2", "s2", "t3", "t3"]
     a, b = ObjectReplica(A).update(), ObjectReplica(B).update()
     both = versions_svg([b.receive(a), b.receive(a).update()])
     assert [t for t in texts(both, "middle") if t[0] == "["] == ["[0,1]", "[1,0]", "[1,2]"]
@@ -179,15 +190,15 @@ def test_the_versions_of_each_replica_stand_in_a_row() -> None:
     ("dark", "ground", "known", "marked"),
     [(False, "#ffffff", "#b9d7f2", "#ffc98f"), (True, "#15191f", "#27506f", "#7a4210")],
 )
-def test_a_renderer_without_css_variables_shows_ground_and_squares(
+def test_renderer_without_css_variables_shows_ground_and_squares(
     dark: bool, ground: str, known: str, marked: str
 ) -> None:
     svg = comparison_svg({A: 2, B: 3, C: 2}, {A: 2, B: 3, C: 3})
     if dark:
-        # resvg, as librsvg and cairo, leaves out what is in @media.
+        # resvg, like librsvg and cairo, ignores @media blocks.
         svg = re.sub(r"@media[^{]*[{]((?:[^{}]*[{][^{}]*[}])*)\s*[}]", r"\1", svg)
     shown = colours(svg)
     assert shown.most_common(1)[0][0] == ground
-    # A square has 24 times 20 pixels within its outline; half of a hatched one is covered.
+    # A square has 24 x 20 pixels within its outline; half of a hatched square is covered.
     assert shown[known] >= 14 * 400
     assert shown[marked] >= 150

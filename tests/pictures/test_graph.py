@@ -1,4 +1,4 @@
-"""The description of an automaton, and its forms as text: dot, Mermaid, JSON."""
+"""The description of an automaton and its text formats: dot, Mermaid, JSON."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def labels(of: Picture) -> dict[tuple[int, int], tuple[str, ...]]:
 # --- what it says -------------------------------------------------------------
 
 
-def test_guards_stand_on_the_edges_as_written() -> None:
+def test_edges_are_labelled_with_guards_as_written() -> None:
     assert labels(graph(REPLICATED_STACK)) == {
         (0, 1): ("A: On",),
         (1, 1): ("B: Causal(Push, A) || Causal(Pop, A)",),
@@ -65,7 +65,7 @@ def test_guards_stand_on_the_edges_as_written() -> None:
     }
 
 
-def test_a_not_stands_before_the_step_it_guards() -> None:
+def test_absent_guard_is_shown_before_its_step() -> None:
     assert labels(graph(NOTS)) == {
         (0, 1): ("A: k == 1",),
         (1, 2): ("not N, B: k == 2",),
@@ -73,18 +73,18 @@ def test_a_not_stands_before_the_step_it_guards() -> None:
     }
 
 
-def test_steps_that_are_alternatives_are_ways_of_one_edge() -> None:
+def test_alternative_steps_are_ways_of_one_edge() -> None:
     text = "pattern P { event E = exists(k); A = k == 1; B = k == 2; find next (A | B) A; }"
     assert labels(graph(text))[0, 1] == ("A: k == 1", "B: k == 2")
 
 
-def test_steps_that_hold_at_once_are_one_way() -> None:
+def test_steps_that_hold_together_are_one_way() -> None:
     text = "pattern P { event E = exists(k); A = k > 1; B = k < 9; check A A | B B; }"
     ways = {edge.ways for edge in graph(text).edges}
     assert (Way(("A", "B"), (), "k > 1 && k < 9"),) in ways
 
 
-def test_steps_that_lead_to_the_same_states_are_told_apart_from_the_others_only() -> None:
+def test_ways_are_distinguished_only_between_different_target_states() -> None:
     text = (
         "pattern P { event E = exists(k); A = k > 1; B = j > 1; C = l > 1; "
         "check ((A | B) A | C B)*; }"
@@ -103,17 +103,17 @@ def test_steps_that_lead_to_the_same_states_are_told_apart_from_the_others_only(
 
 def test_or_keeps_its_parentheses_in_a_conjunction() -> None:
     text = "pattern P { event E = exists(k); A = k > 1 || x == 1; B = k < 9; check A A | B B; }"
-    guards = {way.guard for edge in graph(text).edges for way in edge.ways}
-    assert "(k > 1 || x == 1) && k < 9" in guards
+    way_guards = {way.guard for edge in graph(text).edges for way in edge.ways}
+    assert "(k > 1 || x == 1) && k < 9" in way_guards
 
 
-def test_a_step_with_a_register_is_no_part_of_the_anonymous_way() -> None:
+def test_step_with_a_register_is_not_in_the_anonymous_way() -> None:
     text = "pattern P { event E = exists(k); A = k > 1; B = k < 9; C = k == A.k; check A C | B; }"
     heads = {way.head for edge in graph(text).edges for way in edge.ways}
     assert heads == {"A", "B", "C"}
 
 
-def test_an_event_used_as_a_step_is_not_named_twice() -> None:
+def test_event_used_as_a_step_is_named_once() -> None:
     text = "pattern P { event First = k == 1; event Second = k == 2; find next First Second; }"
     assert labels(graph(text)) == {(0, 1): ("First",), (1, 2): ("Second",)}
 
@@ -129,7 +129,7 @@ def test_states_keep_their_names() -> None:
 
 
 @pytest.mark.parametrize("text", [REPLICATED_STACK, NOTS, SPELLED, HOSTILE])
-def test_dot_holds_every_state_and_edge(text: str) -> None:
+def test_dot_contains_every_state_and_edge(text: str) -> None:
     of = graph(text)
     dot = of.to_dot()
     for state in of.states:
@@ -141,7 +141,7 @@ def test_dot_holds_every_state_and_edge(text: str) -> None:
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 @pytest.mark.parametrize("text", [REPLICATED_STACK, NOTS, SPELLED, HOSTILE])
-def test_graphviz_reads_the_dot(text: str) -> None:
+def test_graphviz_accepts_the_dot_output(text: str) -> None:
     of = graph(text)
     done = subprocess.run(
         ["dot", "-Tplain"], input=of.to_dot(), capture_output=True, encoding="utf-8", check=True
@@ -152,7 +152,7 @@ def test_graphviz_reads_the_dot(text: str) -> None:
     assert sum(line.startswith("edge ") for line in lines) == len(of.edges) + 1
 
 
-def test_dot_escapes_what_its_strings_give_a_meaning() -> None:
+def test_dot_escapes_special_characters() -> None:
     way = Way(("A",), (), r'k == "\l&lt;"')
     dot = Picture(
         "P", "next", "", (GraphState(0, 'a"b', True, False),), (GraphEdge(0, 0, (way,)),)
@@ -165,7 +165,7 @@ def test_dot_escapes_what_its_strings_give_a_meaning() -> None:
 
 
 @pytest.mark.parametrize("text", [REPLICATED_STACK, NOTS, SPELLED, HOSTILE])
-def test_mermaid_holds_every_state_and_edge(text: str) -> None:
+def test_mermaid_contains_every_state_and_edge(text: str) -> None:
     of = graph(text)
     mermaid = of.to_mermaid()
     for state in of.states:
@@ -176,7 +176,7 @@ def test_mermaid_holds_every_state_and_edge(text: str) -> None:
     assert f"  start --> s{of.initial}\n" in mermaid
 
 
-def test_mermaid_labels_hold_no_character_with_a_meaning() -> None:
+def test_mermaid_labels_have_no_special_characters() -> None:
     for label in re.findall(r'\|"(.*?)"\|', graph(HOSTILE).to_mermaid()):
         plain = re.sub(r"#\d+;|<br/>", "", label)
         assert not re.search(r"[^\w\s:.,=()]", plain)
@@ -187,25 +187,25 @@ def test_mermaid_labels_hold_no_character_with_a_meaning() -> None:
 # --- JSON ---------------------------------------------------------------------------
 
 
-def test_json_says_everything() -> None:
+def test_json_describes_the_whole_graph() -> None:
     program = compile(NOTS)
-    as_json = json.loads(program.graph().to_json())
-    assert as_json["pattern"] == "Nots"
-    assert as_json["strategy"] == "next"
-    assert as_json["fingerprint"] == program.fingerprint
-    assert (as_json["initial"], as_json["finals"]) == (0, [3])
-    assert [s["name"] for s in as_json["states"]] == ["q0", "q1", "q2", "q3"]
-    assert as_json["states"][1]["expected"] == ["B"]
-    assert as_json["steps"][0] == {"name": "A", "guard": "k == 1"}
-    assert as_json["nots"] == ["N", "(k == 7 || k == 8)"]
-    edge = as_json["edges"][1]
+    description = json.loads(program.graph().to_json())
+    assert description["pattern"] == "Nots"
+    assert description["strategy"] == "next"
+    assert description["fingerprint"] == program.fingerprint
+    assert (description["initial"], description["finals"]) == (0, [3])
+    assert [s["name"] for s in description["states"]] == ["q0", "q1", "q2", "q3"]
+    assert description["states"][1]["expected"] == ["B"]
+    assert description["steps"][0] == {"name": "A", "guard": "k == 1"}
+    assert description["nots"] == ["N", "(k == 7 || k == 8)"]
+    edge = description["edges"][1]
     assert (edge["source"], edge["target"]) == (1, 2)
     assert edge["ways"] == [{"steps": ["B"], "nots": ["N"], "guard": "k == 2"}]
     for number in edge["minterms"]:
-        assert as_json["minterms"][number]["holds"] == [["not N, B"]]
+        assert description["minterms"][number]["holds"] == [["not N, B"]]
 
 
-def test_every_form_is_the_same_under_every_hash_seed() -> None:
+def test_every_output_is_the_same_under_every_hash_seed() -> None:
     script = (
         "from ketal.programs.compiling import compile\n"
         "from ketal.pictures.graphs import svg, graphviz\n"

@@ -1,4 +1,4 @@
-"""Interval tree clocks as forked columns: areas and identities have the sizes that they mean."""
+"""Interval tree clocks as forked columns: areas and identities have the right sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ketal.pictures.clocks.clock_bars import CAPTION_COLUMNS_MAX, LEVELS_MAX
 from ketal.pictures.clocks.itc_picture import tree_join_svg, trees_svg
 from ketal.pictures.labels import clipped
 from tests.clocks.executions import sample_runs
-from tests.pictures.svg_boxes import SVG, check_layout, hatched, texts
+from tests.pictures.svg_boxes import SVG, check_layout, hatched_tooltips, texts
 from tests.sampling import examples
 
 
@@ -67,7 +67,7 @@ def replicas(draw: st.DrawFn) -> list[IntervalTreeClock]:
 
 @examples(60, 500)
 @given(replicas())
-def test_an_interval_tree_clock_is_drawn_as_its_area(clocks: list[IntervalTreeClock]) -> None:
+def test_interval_tree_clock_is_drawn_as_its_area(clocks: list[IntervalTreeClock]) -> None:
     for clock in clocks:
         svg = trees_svg("a clock", [("", [clock])])
         check_layout(svg)
@@ -83,7 +83,7 @@ def test_an_interval_tree_clock_is_drawn_as_its_area(clocks: list[IntervalTreeCl
 
 @examples(40, 300)
 @given(st.data())
-def test_the_areas_of_two_events_differ_and_are_united(data: st.DataObject) -> None:
+def test_comparison_and_join_draw_difference_and_union_of_areas(data: st.DataObject) -> None:
     run = data.draw(sample_runs(nodes_max=6, steps_max=25))
     stamps = IntervalTreeClocks().stamped(run.happenings())
     pick = st.integers(0, len(stamps) - 1)
@@ -91,12 +91,12 @@ def test_the_areas_of_two_events_differ_and_are_united(data: st.DataObject) -> N
     if one != two:
         joined = tree_join_svg(stamps[one], stamps[two])
         check_layout(joined)
-        assert hatched(joined)
+        assert hatched_tooltips(joined)
         whole = literal(join(stamps[one], stamps[two]))
         assert texts(joined)[-2] == clipped(whole, CAPTION_COLUMNS_MAX)
 
 
-def test_the_forked_columns_of_the_paper() -> None:
+def test_forked_columns_of_the_paper() -> None:
     left, right = fork(event(event(SEED)))
     middle, last = fork(right)
     row = [event(left), event(middle), event(last)]
@@ -106,10 +106,10 @@ def test_the_forked_columns_of_the_paper() -> None:
         wide, wide, half, wide, wide, quarter, wide, wide, quarter,
     ]  # fmt: skip
     joined = tree_join_svg(row[0], row[2])
-    assert hatched(joined) == ["event 3 over [0/4, 2/4)", "event 3 over [3/4, 4/4)"]
+    assert hatched_tooltips(joined) == ["event 3 over [0/4, 2/4)", "event 3 over [3/4, 4/4)"]
 
 
-def test_a_tree_too_high_or_too_deep_names_its_limit() -> None:
+def test_too_high_or_too_deep_tree_names_the_limit() -> None:
     seed = IntervalTreeClock(1, 10**12)
     high = trees_svg("high", [("", [event(one) for one in fork(seed)])])
     check_layout(high)

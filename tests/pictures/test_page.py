@@ -41,7 +41,7 @@ def _log() -> list[ketal.Event]:
 
 
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
+def opened_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The opened page of the log; the browser's console must be empty at the end."""
     path = tmp_path / "run.html"
     ketal.view(_log(), ketal.compile(PATTERN), title="run").write(path)
@@ -52,7 +52,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
 
 
 def _own(browser: Any) -> set[str]:
-    """Return the events that the diagram marks as those of the chosen verdict."""
+    """Return the events that the diagram marks for the selected verdict."""
     script = "const d = ketal.diagram; return [...d.own].map((e) => d.execution.dot(e))"
     return set(browser.execute_script(script))
 
@@ -106,117 +106,117 @@ def _text(browser: Any, name: str) -> str:
     )
 
 
-def test_a_click_on_a_verdict_shows_its_events_and_its_reasons(opened: Any) -> None:
+def test_click_on_a_verdict_shows_its_events_and_reasons(opened_page: Any) -> None:
     from selenium.webdriver.common.by import By
 
-    buttons = opened.find_elements(By.CSS_SELECTOR, "#verdicts button")
+    buttons = opened_page.find_elements(By.CSS_SELECTOR, "#verdicts button")
     assert [one.text.partition(":")[0] for one in buttons] == [
         "match Conflict", "match Conflict", "violation Once",
     ]  # fmt: skip
     buttons[0].click()
-    first = _own(opened)
+    first = _own(opened_page)
     assert len(first) == 2
-    assert "are concurrent" in _text(opened, "chosen")
-    assert "#verdict=" in opened.current_url
+    assert "are concurrent" in _text(opened_page, "chosen")
+    assert "#verdict=" in opened_page.current_url
     assert buttons[0].get_attribute("aria-current") == "true"
     buttons[2].click()
-    assert "c@2" in _own(opened)
-    assert 'type == "read"' in _text(opened, "chosen") or "nothing may follow" in _text(
-        opened, "chosen"
+    assert "c@2" in _own(opened_page)
+    assert 'type == "read"' in _text(opened_page, "chosen") or "nothing may follow" in _text(
+        opened_page, "chosen"
     )
-    x, y = _at(opened, "c@2")
-    marked = _pixels(opened, x, y)
-    assert marked != _pixels(opened, *_at(opened, "b@1"))
+    x, y = _at(opened_page, "c@2")
+    marked = _pixels(opened_page, x, y)
+    assert marked != _pixels(opened_page, *_at(opened_page, "b@1"))
     assert marked[3] == 255
 
 
-def test_a_click_on_an_event_shows_its_past_and_its_future(opened: Any) -> None:
-    _click(opened, "b@2")
-    assert _chosen(opened) == "b@2"
-    details = _text(opened, "chosen")
+def test_click_on_an_event_shows_its_past_and_future(opened_page: Any) -> None:
+    _click(opened_page, "b@2")
+    assert _chosen(opened_page) == "b@2"
+    details = _text(opened_page, "chosen")
     assert "2 in its past, 1 in its future, 1 concurrent" in details
     assert "a:1, b:2" in details
     script = """
         const { execution, relations } = ketal.diagram;
         return Object.fromEntries([...execution.names].map(([name, e]) => [name, relations[e]]))"""
-    assert opened.execute_script(script) == {"a@1": 1, "b@1": 1, "b@2": 3, "c@1": 0, "c@2": 2}
-    assert opened.current_url.endswith("#event=b%402")
+    assert opened_page.execute_script(script) == {"a@1": 1, "b@1": 1, "b@2": 3, "c@1": 0, "c@2": 2}
+    assert opened_page.current_url.endswith("#event=b%402")
 
 
-def test_the_address_opens_the_same_choice(opened: Any) -> None:
-    where = opened.current_url.partition("#")[0]
-    opened.get("about:blank")
-    opened.get(f"{where}#event=c%402")
-    assert _chosen(opened) == "c@2"
-    name = opened.execute_script("return ketal.execution.verdicts[1].id")
-    opened.get("about:blank")
-    opened.get(f"{where}#verdict={name}")
-    assert len(_own(opened)) == 2
-    opened.execute_script("location.hash = 'event=a%401'")
+def test_address_restores_the_selection(opened_page: Any) -> None:
+    where = opened_page.current_url.partition("#")[0]
+    opened_page.get("about:blank")
+    opened_page.get(f"{where}#event=c%402")
+    assert _chosen(opened_page) == "c@2"
+    name = opened_page.execute_script("return ketal.execution.verdicts[1].id")
+    opened_page.get("about:blank")
+    opened_page.get(f"{where}#verdict={name}")
+    assert len(_own(opened_page)) == 2
+    opened_page.execute_script("location.hash = 'event=a%401'")
     time.sleep(0.1)
-    assert _chosen(opened) == "a@1"
+    assert _chosen(opened_page) == "a@1"
 
 
-def test_all_of_it_can_be_done_with_the_keyboard(opened: Any) -> None:
+def test_page_can_be_used_with_the_keyboard_only(opened_page: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    order = opened.execute_script(
+    order = opened_page.execute_script(
         "return Array.from(ketal.execution.node.keys(), (e) => ketal.execution.dot(e))"
     )
-    _press(opened, "j")
-    assert _chosen(opened) == order[0]
-    _press(opened, Keys.ARROW_DOWN)
-    assert _chosen(opened) == order[1]
-    _press(opened, "k")
-    assert _chosen(opened) == order[0]
-    _press(opened, "n")
-    assert len(_own(opened)) == 2
-    _press(opened, Keys.ESCAPE)
-    assert (_own(opened), _chosen(opened)) == (set(), "")
-    _press(opened, "/")
-    _press(opened, "read")
-    assert _text(opened, "found") == "2 found as text"
-    _press(opened, Keys.ENTER)
-    assert _chosen(opened) in {"b@1", "c@2"}
-    _press(opened, Keys.ESCAPE)
-    before = opened.execute_script("return ketal.diagram.rowHeight")
-    _press(opened, "+")
-    assert opened.execute_script("return ketal.diagram.rowHeight") > before
-    _press(opened, "?")
-    assert opened.execute_script("return document.getElementById('help').open")
-    _press(opened, Keys.ESCAPE)
-    theme = opened.execute_script("return document.documentElement.dataset.theme")
-    _press(opened, "t")
-    assert opened.execute_script("return document.documentElement.dataset.theme") != theme
+    _press(opened_page, "j")
+    assert _chosen(opened_page) == order[0]
+    _press(opened_page, Keys.ARROW_DOWN)
+    assert _chosen(opened_page) == order[1]
+    _press(opened_page, "k")
+    assert _chosen(opened_page) == order[0]
+    _press(opened_page, "n")
+    assert len(_own(opened_page)) == 2
+    _press(opened_page, Keys.ESCAPE)
+    assert (_own(opened_page), _chosen(opened_page)) == (set(), "")
+    _press(opened_page, "/")
+    _press(opened_page, "read")
+    assert _text(opened_page, "found") == "2 found as text"
+    _press(opened_page, Keys.ENTER)
+    assert _chosen(opened_page) in {"b@1", "c@2"}
+    _press(opened_page, Keys.ESCAPE)
+    before = opened_page.execute_script("return ketal.diagram.rowHeight")
+    _press(opened_page, "+")
+    assert opened_page.execute_script("return ketal.diagram.rowHeight") > before
+    _press(opened_page, "?")
+    assert opened_page.execute_script("return document.getElementById('help').open")
+    _press(opened_page, Keys.ESCAPE)
+    theme = opened_page.execute_script("return document.documentElement.dataset.theme")
+    _press(opened_page, "t")
+    assert opened_page.execute_script("return document.documentElement.dataset.theme") != theme
 
 
-def test_the_automaton_shows_the_state_after_the_event_that_is_chosen(opened: Any) -> None:
+def test_automaton_shows_the_state_after_the_selected_event(opened_page: Any) -> None:
     script = """
         return [...document.querySelectorAll("#automata .live")].map((one) => one.dataset.state)"""
     for name, state in (("a@1", "0"), ("b@1", "1")):
-        opened.execute_script(f"location.hash = 'event={name.replace('@', '%40')}'")
+        opened_page.execute_script(f"location.hash = 'event={name.replace('@', '%40')}'")
         time.sleep(0.1)
-        assert opened.execute_script(script) == [state]
-    assert "q0 → q1 by b@1" in _text(opened, "automata")
-    opened.execute_script("location.hash = 'event=c%402'")
+        assert opened_page.execute_script(script) == [state]
+    assert "q0 → q1 by b@1" in _text(opened_page, "automata")
+    opened_page.execute_script("location.hash = 'event=c%402'")
     time.sleep(0.1)
-    assert opened.execute_script(script) == []
-    assert "q1 → ended by c@2" in _text(opened, "automata")
+    assert opened_page.execute_script(script) == []
+    assert "q1 → ended by c@2" in _text(opened_page, "automata")
 
 
-def test_a_node_is_folded_and_shown_again(opened: Any) -> None:
+def test_node_can_be_folded_and_shown_again(opened_page: Any) -> None:
     from selenium.webdriver.common.by import By
 
-    heads = [one.text for one in opened.find_elements(By.CSS_SELECTOR, "#first .heads button")]
+    heads = [one.text for one in opened_page.find_elements(By.CSS_SELECTOR, "#first .heads button")]
     assert heads == ["a", "b", "c"]
-    opened.find_elements(By.CSS_SELECTOR, "#first .heads button")[1].click()
-    heads = [one.text for one in opened.find_elements(By.CSS_SELECTOR, "#first .heads button")]
+    opened_page.find_elements(By.CSS_SELECTOR, "#first .heads button")[1].click()
+    heads = [one.text for one in opened_page.find_elements(By.CSS_SELECTOR, "#first .heads button")]
     assert heads == ["a", "c", "show 1 folded"]
-    opened.find_elements(By.CSS_SELECTOR, "#first .heads button")[2].click()
-    assert len(opened.find_elements(By.CSS_SELECTOR, "#first .heads button")) == 3
+    opened_page.find_elements(By.CSS_SELECTOR, "#first .heads button")[2].click()
+    assert len(opened_page.find_elements(By.CSS_SELECTOR, "#first .heads button")) == 3
 
 
-def test_nodes_whose_names_begin_alike_are_told_apart(browser: Any, tmp_path: Path) -> None:
+def test_nodes_with_a_common_name_prefix_have_distinct_heads(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "many.html"
     nodes = [f"payments-{number:02}" for number in range(40)]
     ketal.view([ketal.Event(node=node, type="x", clock={node: 1}) for node in nodes]).write(path)
@@ -227,8 +227,8 @@ def test_nodes_whose_names_begin_alike_are_told_apart(browser: Any, tmp_path: Pa
     assert browser.execute_script(script) == [[node[-2:], True] for node in nodes]
 
 
-def test_a_diagram_of_another_size_is_drawn_in_the_same_frame(opened: Any) -> None:
-    opened.set_script_timeout(10)
+def test_resized_diagram_is_drawn_in_the_same_frame(opened_page: Any) -> None:
+    opened_page.set_script_timeout(10)
     script = """
         const done = arguments[0], { canvas, context } = ketal.diagram;
         let calls = 0;
@@ -238,10 +238,10 @@ def test_a_diagram_of_another_size_is_drawn_in_the_same_frame(opened: Any) -> No
           const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
           done([canvas.width, data.some((part) => part > 0)]);
         }).observe(canvas);"""
-    assert opened.execute_async_script(script) == [500, True]
+    assert opened_page.execute_async_script(script) == [500, True]
 
 
-def test_what_is_printed_is_as_wide_as_the_paper_and_light(opened: Any) -> None:
+def test_print_is_light_and_as_wide_as_the_paper(opened_page: Any) -> None:
     script = """
         ketal.setTheme("dark");
         window.printed = [];
@@ -249,14 +249,14 @@ def test_what_is_printed_is_as_wide_as_the_paper_and_light(opened: Any) -> None:
           const { canvas } = ketal.diagram;
           printed.push([canvas.width === canvas.clientWidth, ketal.diagram.colours().ground]);
         });"""
-    opened.execute_script(script)
-    opened.execute_cdp_cmd("Page.printToPDF", {})
-    printed = opened.execute_script("return printed")
-    opened.execute_script("ketal.setTheme('light')")
+    opened_page.execute_script(script)
+    opened_page.execute_cdp_cmd("Page.printToPDF", {})
+    printed = opened_page.execute_script("return printed")
+    opened_page.execute_script("ketal.setTheme('light')")
     assert printed == [[True, "#ffffff"], [True, "#15191f"]]
 
 
-def test_the_values_of_attributes_with_long_names_are_seen(browser: Any, tmp_path: Path) -> None:
+def test_values_of_attributes_with_long_names_are_visible(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "long.html"
     event = ketal.Event(node="a", type="x", clock={"a": 1}, data={"k" * 200: "v" * 200})
     ketal.view([event]).write(path)
@@ -268,7 +268,7 @@ def test_the_values_of_attributes_with_long_names_are_seen(browser: Any, tmp_pat
     assert browser.execute_script(script)
 
 
-def test_how_many_records_are_not_shown_stands_above(browser: Any, tmp_path: Path) -> None:
+def test_number_of_rejected_records_is_shown(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "rejected.html"
     log = [ketal.Event(node="a", type=kind, clock={"a": 2}) for kind in "xy"]
     view = ketal.view(log)
@@ -278,7 +278,7 @@ def test_how_many_records_are_not_shown_stands_above(browser: Any, tmp_path: Pat
     assert _text(browser, "counts") == "1 event, 1 node; 1 record rejected"
 
 
-def test_a_notebook_shows_the_page(browser: Any, tmp_path: Path) -> None:
+def test_notebook_shows_the_page(browser: Any, tmp_path: Path) -> None:
     from selenium.webdriver.common.by import By
 
     path = tmp_path / "notebook.html"
@@ -294,7 +294,7 @@ def test_a_notebook_shows_the_page(browser: Any, tmp_path: Path) -> None:
     assert browser.get_log("browser") == []
 
 
-def test_a_page_without_events_takes_every_key(browser: Any, tmp_path: Path) -> None:
+def test_page_without_events_accepts_every_key(browser: Any, tmp_path: Path) -> None:
     from selenium.webdriver.common.by import By
 
     path = tmp_path / "empty.html"
@@ -307,14 +307,14 @@ def test_a_page_without_events_takes_every_key(browser: Any, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_text_and_marks_stand_out_from_the_ground(opened: Any, theme: str, width: int) -> None:
+def test_text_and_marks_have_enough_contrast(opened_page: Any, theme: str, width: int) -> None:
     """The contrast of WCAG 2.1: 4.5 for text, 3 for marks; nothing is wider than the window."""
-    opened.set_window_size(width, 800)
+    opened_page.set_window_size(width, 800)
     script = """
         ketal.setTheme(arguments[0]);
         return [ketal.diagram.colours(), document.documentElement.scrollWidth, innerWidth]"""
-    colours, wide, window = opened.execute_script(script, theme)
-    opened.set_window_size(1280, 800)
+    colours, wide, window = opened_page.execute_script(script, theme)
+    opened_page.set_window_size(1280, 800)
     assert wide <= window
     ground = colours["ground"]
     assert _contrast(colours["text"], ground) >= 4.5
@@ -334,7 +334,7 @@ def _luminance(colour: str) -> float:
     return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def test_fifty_thousand_events_can_be_looked_at(browser: Any, tmp_path: Path) -> None:
+def test_fifty_thousand_events_can_be_viewed(browser: Any, tmp_path: Path) -> None:
     events = execution(50_000, nodes=10)
     path = tmp_path / "long.html"
     ketal.view(events).write(path)
@@ -367,7 +367,7 @@ pattern Order {
 """
 
 
-def test_the_order_that_gives_a_verdict_is_played(browser: Any, tmp_path: Path) -> None:
+def test_witness_order_of_a_verdict_is_played(browser: Any, tmp_path: Path) -> None:
     log = [
         ketal.Event(node="b", type="close", clock={"b": 1}),
         ketal.Event(node="c", type="open", clock={"c": 1}),
@@ -392,16 +392,16 @@ def test_the_order_that_gives_a_verdict_is_played(browser: Any, tmp_path: Path) 
         seen += browser.execute_script(states)
     assert seen[-1].endswith(f"→ ended by {order[-1]}")
     assert all(f"by {name}" in one for name, one in zip(order, seen, strict=True))
-    # What else is chosen is told in the canonical order again.
+    # Any other selection returns to the canonical order.
     browser.execute_script("ketal.chooseEvent(0)")
     assert browser.execute_script("return ketal.played") is None
     assert browser.get_log("browser") == []
 
 
-def test_the_types_are_text_that_can_be_selected(opened: Any) -> None:
+def test_event_types_are_selectable_text(opened_page: Any) -> None:
     from selenium.webdriver.common.by import By
 
-    labels = opened.find_elements(By.CSS_SELECTOR, "#first .labels span")
+    labels = opened_page.find_elements(By.CSS_SELECTOR, "#first .labels span")
     assert sorted(one.text for one in labels if one.is_displayed()) == [
         "read", "read", "write", "write", "write",
     ]  # fmt: skip
@@ -409,9 +409,9 @@ def test_the_types_are_text_that_can_be_selected(opened: Any) -> None:
     script = """
         getSelection().selectAllChildren(arguments[0]);
         return [getSelection().toString(), getComputedStyle(arguments[0]).userSelect];"""
-    assert opened.execute_script(script, label) == ["read", "text"]
+    assert opened_page.execute_script(script, label) == ["read", "text"]
     label.click()
-    assert _chosen(opened) in {"b@1", "c@2"}
-    opened.execute_script("ketal.diagram.zoom(0.1, 0)")
+    assert _chosen(opened_page) in {"b@1", "c@2"}
+    opened_page.execute_script("ketal.diagram.zoom(0.1, 0)")
     time.sleep(0.1)
     assert not any(one.is_displayed() for one in labels)

@@ -57,7 +57,7 @@ COMMON = """
     return commonSubsequence(one.length, other.length, (i, j) => one[i] === other[j]);"""
 
 
-def test_as_many_events_are_paired_as_can_be(page: Any) -> None:
+def test_pairing_of_events_is_a_longest_common_subsequence(page: Any) -> None:
     differing = 0
 
     @drawn(80, 5_000)
@@ -76,7 +76,7 @@ def test_as_many_events_are_paired_as_can_be(page: Any) -> None:
     assert differing > 50
 
 
-def test_beyond_the_most_differences_the_beginning_and_the_end_are_paired(page: Any) -> None:
+def test_with_too_many_differences_only_prefix_and_suffix_are_paired(page: Any) -> None:
     one, other = "s" + "a" * 1_500 + "e", "s" + "b" * 1_500 + "e"
     pairs, whole = page.execute_script(COMMON, one, other)
     assert (sorted(pairs), whole) == ([[0, 0], [1_501, 1_501]], False)
@@ -97,7 +97,7 @@ def _alone(browser: Any, side: str) -> set[str]:
     return set(browser.execute_script(script, side))
 
 
-def test_the_other_run_stands_beside_with_what_only_one_of_them_has(
+def test_compared_run_is_shown_beside_with_unpaired_events_marked(
     browser: Any, tmp_path: Path
 ) -> None:
     one, other = _run(n="abc", m="bb", only="x"), _run(n="abdc", m="bb")
@@ -131,7 +131,7 @@ def test_the_other_run_stands_beside_with_what_only_one_of_them_has(
     assert browser.get_log("browser") == []
 
 
-def test_each_run_has_its_own_verdicts_and_the_keyboard_goes_to_the_other(
+def test_each_run_has_its_own_verdicts_and_a_key_switches_runs(
     browser: Any, tmp_path: Path
 ) -> None:
     from selenium.webdriver.common.by import By
@@ -149,7 +149,7 @@ def test_each_run_has_its_own_verdicts_and_the_keyboard_goes_to_the_other(
     assert browser.get_log("browser") == []
 
 
-def test_an_execution_of_one_log_is_compared_with_another_of_it(tmp_path: Path) -> None:
+def test_view_compares_two_logs(tmp_path: Path) -> None:
     view = ketal.view(_run(n="ab"), compare=_run(n="a"))
     data = view.html.partition('id="data">')[2].partition("</script>")[0]
     page = json.loads(data.replace("\\u003c", "<"))

@@ -1,4 +1,4 @@
-"""The search of the page by guards, in a real browser, against the definition of the language."""
+"""The page's search by guards, in a real browser, against the language's definition."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _answers(page: Any, drawn: SpaceTime, declared: dict[str, str], asked: list[
     return list(page.execute_script(EVALUATE, *given))
 
 
-def test_a_guard_is_true_false_or_unknown_as_in_the_language(page: Any) -> None:
+def test_random_guards_have_the_truth_values_of_the_language(page: Any) -> None:
     met: dict[Truth, int] = {True: 0, False: 0, None: 0}
 
     @drawn(40, 1_500)
@@ -74,7 +74,7 @@ def test_a_guard_is_true_false_or_unknown_as_in_the_language(page: Any) -> None:
         asked: list[Any] = []
         expected: list[Truth] = []
         for number, event in enumerate(drawn.events):
-            # Every step is bound: of one that is not the page says so, as a search is no run.
+            # Every step is bound: the page reports an unbound step as an error.
             bound = [(step, rng.randrange(len(events))) for step in rng.sample(steps, len(steps))]
             history: History = tuple((step, drawn.events[one]) for step, one in bound)
             for name, guard in compiled.declared:
@@ -129,7 +129,7 @@ def _declared(guard: str) -> Program:
 
 
 @pytest.mark.parametrize("guard", GUARDS)
-def test_a_guard_of_values_is_evaluated_as_in_the_language(
+def test_guard_of_values_is_evaluated_as_in_the_language(
     page: Any, pictures: list[SpaceTime], guard: str
 ) -> None:
     try:
@@ -146,7 +146,7 @@ def test_a_guard_of_values_is_evaluated_as_in_the_language(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "reason"),
     [
         ("x ==", "a value or a guard is wanted at the end"),
         ("x == 3 y", "an operator is wanted at `y`"),
@@ -165,10 +165,10 @@ def test_a_guard_of_values_is_evaluated_as_in_the_language(
         ("Loop", "guards are named within guards too deeply"),
     ],
 )
-def test_what_is_no_guard_is_said(page: Any, text: str, message: str) -> None:
+def test_invalid_guard_is_reported(page: Any, text: str, reason: str) -> None:
     (drawn,) = space_times(ViewedLog(EVENTS[1:2], DEFAULT), None, DEFAULT)
     declared: Any = {"W": None, "Loop": "Loop"}
-    assert _answers(page, drawn, declared, [[text, 0, []]]) == [f"error: {message}"]
+    assert _answers(page, drawn, declared, [[text, 0, []]]) == [f"error: {reason}"]
 
 
 LOG = [
@@ -198,7 +198,7 @@ def _found(page: Any, text: str) -> tuple[set[str], str]:
     return set(found), message
 
 
-def test_the_search_is_by_a_guard_or_by_text_and_says_which(browser: Any, tmp_path: Path) -> None:
+def test_search_is_by_guard_or_text_and_reports_which(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "run.html"
     ketal.view(LOG, ketal.compile(CONFLICT)).write(path)
     browser.get(path.as_uri())

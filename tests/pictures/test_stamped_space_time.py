@@ -1,4 +1,4 @@
-"""Space-time diagrams with stamps: all events and messages, to the right, band after band."""
+"""Space-time diagrams with stamps: all events and messages, left to right, in bands."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_each_event_has_its_stamp_and_each_message_an_arrow(run: SampleRun) -> N
 
 @examples(60, 500)
 @given(sample_runs(nodes_max=6, steps_max=60))
-def test_a_message_goes_on_in_the_next_band_where_it_left(run: SampleRun) -> None:
+def test_message_continues_in_the_next_band(run: SampleRun) -> None:
     nodes = sorted(set(run.nodes))
     rows = [nodes.index(node) for node in run.nodes]
     messages = [(send, to) for to, sends in enumerate(run.causes) for send in sends]
@@ -101,7 +101,7 @@ def test_a_message_goes_on_in_the_next_band_where_it_left(run: SampleRun) -> Non
             assert two.start[0] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_message_keeps_clear_of_the_dots_between() -> None:
+def test_message_avoids_the_dots_between_its_ends() -> None:
     # The straight line from a's first to c's third event would pass through b's second.
     run = SampleRun([*"abbcc", "c"], [(), (), (), (), (), (0,)])
     svg = drawn(run)
@@ -128,7 +128,7 @@ def test_two_hundred_events_are_drawn_in_bands() -> None:
     assert any(len(pieces) > 1 for pieces in curves(svg))
 
 
-def test_stamps_of_any_text_are_drawn_and_cut_where_they_are_long() -> None:
+def test_stamps_of_any_text_are_drawn_and_long_ones_truncated() -> None:
     scheme = IntervalTreeClocks()
     (stamp,) = scheme.stamped([Happening(node="a")])
     events = [
@@ -148,7 +148,7 @@ def test_stamps_of_any_text_are_drawn_and_cut_where_they_are_long() -> None:
     assert forms == ["event", "open", "open", "event"]
 
 
-def test_an_empty_run_is_a_picture_of_its_nodes() -> None:
+def test_empty_run_is_a_picture_of_its_nodes() -> None:
     svg = stamped_space_time_svg("nothing", ["a", "b"], [], [])
     check_layout(svg)
     assert texts(svg) == ["a", "b"]
@@ -166,7 +166,7 @@ def test_too_many_events_name_the_limit(limit: int) -> None:
     ("dark", "ground", "message"),
     [(False, "#ffffff", "#0550ae"), (True, "#15191f", "#79b8ff")],
 )
-def test_a_renderer_without_css_variables_shows_ground_and_messages(
+def test_renderer_without_css_variables_shows_ground_and_messages(
     dark: bool, ground: str, message: str
 ) -> None:
     svg = drawn(SampleRun([*"aabb"], [(), (), (), (1,)]))

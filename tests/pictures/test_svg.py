@@ -43,7 +43,7 @@ from ketal.programs.compiling import build
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def made(count: int, pairs: list[tuple[int, int]], guard: str = "k == 1") -> Picture:
+def picture_of(count: int, pairs: list[tuple[int, int]], guard: str = "k == 1") -> Picture:
     states = tuple(GraphState(n, f"q{n}", n == 0, n == count - 1) for n in range(count))
     edges = tuple(GraphEdge(s, t, (Way((f"S{s}",), (), guard),)) for s, t in sorted(set(pairs)))
     return Picture("P", "check", "0" * 32, states, edges)
@@ -53,7 +53,7 @@ def everywhere(count: int) -> list[tuple[int, int]]:
     return list(itertools.product(range(count), range(count)))
 
 
-PROTOCOL = made(
+PROTOCOL = picture_of(
     8,
     [
         *[(0, 1), (1, 0), (1, 1), (1, 2), (2, 2), (2, 0), (2, 3), (3, 4), (3, 5), (2, 5)],
@@ -73,13 +73,13 @@ NAMED = Picture(
     ),
 )
 GRAPHS = {
-    "one state": made(1, []),
-    "one loop": made(1, [(0, 0)]),
-    "chain": made(3, [(0, 1), (1, 2)]),
-    "two ways": made(2, [(0, 1), (1, 0), (1, 1)]),
+    "one state": picture_of(1, []),
+    "one loop": picture_of(1, [(0, 0)]),
+    "chain": picture_of(3, [(0, 1), (1, 2)]),
+    "two ways": picture_of(2, [(0, 1), (1, 0), (1, 1)]),
     "protocol": PROTOCOL,
     "names": NAMED,
-    "complete": made(5, everywhere(5)),
+    "complete": picture_of(5, everywhere(5)),
 }
 
 
@@ -115,7 +115,7 @@ def overlap(one: tuple[float, float, float, float], two: tuple[float, float, flo
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_it_is_well_formed_and_says_everything(name: str, engine: str) -> None:
+def test_svg_is_well_formed_and_complete(name: str, engine: str) -> None:
     graph = GRAPHS[name]
     root = ElementTree.fromstring(graph.to_svg())
     assert root.findtext(f"{SVG}title") == graph.title
@@ -137,7 +137,7 @@ def test_it_is_well_formed_and_says_everything(name: str, engine: str) -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_nothing_lies_over_a_state_and_no_label_over_a_label(name: str, engine: str) -> None:
+def test_states_and_labels_do_not_overlap(name: str, engine: str) -> None:
     scene = scene_of(GRAPHS[name])
     layout = lay_out(scene)
     assert layout.engine == engine
@@ -147,7 +147,7 @@ def test_nothing_lies_over_a_state_and_no_label_over_a_label(name: str, engine: 
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_an_arrow_ends_at_its_state(name: str, engine: str) -> None:
+def test_arrow_ends_at_its_state(name: str, engine: str) -> None:
     scene = scene_of(GRAPHS[name])
     layout = lay_out(scene)
     for link, route in zip(scene.links, layout.routes, strict=True):
@@ -158,7 +158,7 @@ def test_an_arrow_ends_at_its_state(name: str, engine: str) -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_view_box_holds_everything(name: str, engine: str) -> None:
+def test_view_box_contains_everything(name: str, engine: str) -> None:
     graph = GRAPHS[name]
     root = ElementTree.fromstring(graph.to_svg())
     left, top, width, height = map(float, (root.get("viewBox") or "").split())
@@ -170,7 +170,7 @@ def test_the_view_box_holds_everything(name: str, engine: str) -> None:
         assert top < y0 <= y1 < top + height
 
 
-def test_no_line_of_the_layered_layout_crosses_a_label_or_a_foreign_state(
+def test_no_line_of_the_layered_layout_crosses_a_label_or_other_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -230,18 +230,18 @@ def colours(svg: str) -> Counter[str]:
     ("dark", "ground", "fill", "line"),
     [(False, "#ffffff", "#f6f8fa", "#57606a"), (True, "#1c2128", "#2d333b", "#909dab")],
 )
-def test_a_renderer_without_css_variables_shows_ground_states_and_lines(
+def test_renderer_without_css_variables_shows_ground_states_and_lines(
     name: str, dark: bool, ground: str, fill: str, line: str
 ) -> None:
     svg = GRAPHS[name].to_svg()
-    # CairoSVG, which needs a library of the system, draws nothing of this height.
+    # CairoSVG, which needs a system library, draws nothing of this height.
     assert "height:auto" not in re.sub("@media all[{].*?[}]{2}", "", svg)
     if dark:
-        # resvg, as librsvg and cairo, leaves out what is in @media.
+        # resvg, like librsvg and cairo, ignores @media blocks.
         svg = re.sub(r"@media[^{]*[{]((?:[^{}]*[{][^{}]*[}])*)\s*[}]", r"\1", svg)
     shown = colours(svg)
     assert shown.most_common(1)[0][0] == ground
-    # A circle of radius 18 is of 1,000 pixels, a line 40 pixels long has 40 of its colour alone.
+    # A circle of radius 18 has 1,000 pixels; a line 40 pixels long has 40 in its pure colour.
     assert shown[fill] >= 600 * len(GRAPHS[name].states)
     assert shown[line] >= 40
 
@@ -249,7 +249,7 @@ def test_a_renderer_without_css_variables_shows_ground_states_and_lines(
 # --- labels -------------------------------------------------------------------
 
 
-def test_a_long_guard_breaks_before_its_operators() -> None:
+def test_long_guard_breaks_before_its_operators() -> None:
     assert wrapped(['A: kind == "open && shut" && size > 100 || Causal(Push, A)']) == (
         'A: kind == "open && shut"',
         "  && size > 100 || Causal(Push, A)",
@@ -271,7 +271,7 @@ def test_lines_are_bounded_in_width_and_number(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "reason"),
+    ("script", "message"),
     [
         ("echo 'broken plugin' >&2; exit 3", "status 3: broken plugin"),
         ("echo '{}'", "cannot be read"),
@@ -279,21 +279,21 @@ def test_lines_are_bounded_in_width_and_number(text: str) -> None:
         ("while :; do :; done", "longer than"),
     ],
 )
-def test_a_graphviz_that_fails_is_named_and_replaced(
-    script: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_failing_graphviz_is_reported_and_replaced(
+    script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "dot"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path) + os.pathsep + "")
-    timeout_s = 1 if reason == "longer than" else 60
+    timeout_s = 1 if message == "longer than" else 60
     monkeypatch.setattr("ketal.pictures.graphs.graphviz.DOT_TIMEOUT_S", timeout_s)
-    with pytest.warns(LayoutWarning, match=reason):
+    with pytest.warns(LayoutWarning, match=message):
         drawn = PROTOCOL.to_svg()
     assert "Laid out by layers." in drawn
 
 
-def test_graphviz_may_lay_out_a_box_without_a_link(
+def test_graphviz_layout_of_a_box_without_links_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = '{"bb": "0,0,9,9", "objects": [{"name": "n0", "pos": "4,4"}]}'
@@ -308,18 +308,18 @@ def test_graphviz_may_lay_out_a_box_without_a_link(
 
 
 def test_too_many_states_or_edges_name_the_limit() -> None:
-    chain = made(500, [(n, n + 1) for n in range(499)])
+    chain = picture_of(500, [(n, n + 1) for n in range(499)])
     with pytest.raises(SettingError, match=f"500 states.*SVG_STATES_MAX is {SVG_STATES_MAX}"):
         chain.to_svg()
     assert chain._repr_svg_() is None
-    dense = made(30, everywhere(30))
+    dense = picture_of(30, everywhere(30))
     with pytest.raises(SettingError, match=f"900 edges.*SVG_EDGES_MAX is {SVG_EDGES_MAX}"):
         dense.to_svg()
     for text in (chain.to_dot(), chain.to_mermaid(), chain.to_json()):
         assert len(text.splitlines()) > 999
 
 
-def test_a_notebook_shows_the_text_of_a_program_too_large_to_draw() -> None:
+def test_notebook_shows_the_text_of_a_program_too_large_to_draw() -> None:
     states = [f"q{n}" for n in range(SVG_STATES_MAX + 1)]
     moves = [(one, "E", two) for one, two in itertools.pairwise(states)]
     program = build(
@@ -328,15 +328,13 @@ def test_a_notebook_shows_the_text_of_a_program_too_large_to_draw() -> None:
     assert program._repr_svg_() is None
 
 
-def test_the_largest_picture_is_drawn_in_seconds(
-    engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_largest_picture_is_drawn_in_seconds(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     back = [(n, 0) for n in range(1, SVG_STATES_MAX)]
-    graph = made(SVG_STATES_MAX, [(n, n + 1) for n in range(SVG_STATES_MAX - 1)] + back)
+    graph = picture_of(SVG_STATES_MAX, [(n, n + 1) for n in range(SVG_STATES_MAX - 1)] + back)
     monkeypatch.setattr("ketal.pictures.graphs.graphviz.DOT_TIMEOUT_S", 1)
     begin = time.process_time()
     with warnings.catch_warnings():
-        # Graphviz may take too long; the picture is then laid out in layers.
+        # If Graphviz takes too long, the layered layout is used.
         warnings.simplefilter("ignore", LayoutWarning)
         ElementTree.fromstring(graph.to_svg())
     assert time.process_time() - begin < 30

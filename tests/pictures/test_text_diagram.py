@@ -8,7 +8,7 @@ from ketal.pictures.text_diagram import DiagramRow, text_diagram
 from tests.sampling import drawn
 
 
-def test_a_message_leads_from_its_sender_to_its_receiver() -> None:
+def test_message_leads_from_its_sender_to_its_receiver() -> None:
     rows = [
         DiagramRow("a", "a@1 write  First", marked=True),
         DiagramRow("b", "b@1 read", ("a",)),
@@ -22,7 +22,7 @@ def test_a_message_leads_from_its_sender_to_its_receiver() -> None:
     ]
 
 
-def test_messages_cross_the_lines_between_and_come_from_both_sides() -> None:
+def test_messages_cross_other_lines_and_come_from_both_sides() -> None:
     rows = [
         DiagramRow("a", "a@1"),
         DiagramRow("d", "d@1"),
@@ -42,12 +42,12 @@ def test_messages_cross_the_lines_between_and_come_from_both_sides() -> None:
     ]
 
 
-def test_a_long_name_is_cut() -> None:
+def test_long_name_is_truncated() -> None:
     (head, _) = text_diagram([DiagramRow("a-node-with-a-long-name", "x")])
     assert head == "a-nod…ng-name"
 
 
-def test_a_wide_character_takes_two_columns() -> None:
+def test_wide_character_takes_two_columns() -> None:
     rows = [DiagramRow("b", "b@1"), DiagramRow("時計台", "t@1", ("b",))]
     assert text_diagram(rows) == ["b    時計台", "●    ┊       b@1", "├───▶●       t@1"]
     (head, _) = text_diagram([DiagramRow("時計" * 5, "x")])

@@ -1,4 +1,4 @@
-"""Small cases that the engine and the oracle are both asked about, in every order they allow."""
+"""Small cases for comparing the engine with the oracle, in every admissible order of events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITS = Limits(matches_per_event_max=500, visits_max=10_000)
 
 
 class SmallCase(NamedTuple):
-    """A file whose one pattern is P, an execution as it arrives, and what the oracle says."""
+    """A file whose only pattern is P, an execution in arrival order, and the oracle's facts."""
 
     file: File
     compiled: CompiledPattern
@@ -36,7 +36,7 @@ class SmallCase(NamedTuple):
 def small_case(
     rng: random.Random, strategy: Literal["any"] | None = None, *, events_max: int = 10
 ) -> SmallCase | None:
-    """Return a case of a strategy or any; None for one that is refused, or not small."""
+    """Return a case of the given or any strategy; None if it is refused or not small."""
     file = pattern_file(rng, strategy=strategy)
     events = execution(rng, events_max=events_max)
     compiled = compiled_of(file)
@@ -44,10 +44,10 @@ def small_case(
 
 
 def compiled_of(file: File) -> tuple[File, CompiledPattern] | None:
-    """Return a file, which lists what it counted, and its pattern; None for one that is refused."""
+    """Return a file (without `return count`) and its compiled pattern; None if it is refused."""
     pattern = file.patterns[0]
     if pattern.returns is not None and pattern.returns.count:
-        # The oracle lists what `return count` only counts.
+        # The oracle lists matches, which `return count` only counts.
         file = replace(file, patterns=(replace(pattern, returns=None),))
     try:
         return file, compile_pattern(file, file.patterns[0])
@@ -58,10 +58,10 @@ def compiled_of(file: File) -> tuple[File, CompiledPattern] | None:
 
 
 def judged(pattern: tuple[File, CompiledPattern], events: list[Event]) -> SmallCase | None:
-    """Return the case of a pattern and an execution; None for what is not small."""
+    """Return the case of a pattern and an execution; None if it is not small."""
     file, compiled = pattern
     try:
-        # Where brute force takes long the engine has many matches.
+        # If brute force takes long, the engine has many matches and raises first.
         outcome_of(compiled, canonical(events) if compiled.causal else events, LIMITS)
         return SmallCase(file, compiled, events, facts(semantics.judge(file, "P", events)))
     except (TooManyError, semantics.TooManyProbesError):
@@ -69,12 +69,12 @@ def judged(pattern: tuple[File, CompiledPattern], events: list[Event]) -> SmallC
 
 
 def differing_orders(case: SmallCase, rng: random.Random) -> list[str]:
-    """Return the orders in which the engine finds something else than the oracle.
+    """Return the orders in which the engine and the oracle differ.
 
     Raises
     ------
     TooManyError
-        If a search looks at more events than a test needs.
+        If a search visits more events than a test needs.
     """
     return [
         name
@@ -84,7 +84,7 @@ def differing_orders(case: SmallCase, rng: random.Random) -> list[str]:
 
 
 def _orders(case: SmallCase, rng: random.Random) -> Iterator[tuple[str, list[Event]]]:
-    """Yield the orders over which the oracle's answer holds."""
+    """Yield the orders for which the oracle's answer is valid."""
     compiled = case.compiled
     for number, order in enumerate(modes.orders(compiled, case.events, rng)):
         # Runs of `next` and `strict`, and a window of events, depend on the order offered.

@@ -1,10 +1,10 @@
-"""Random files of patterns, right by names and kinds: `files()`.
+"""Random pattern files with correct names and kinds: `files()`.
 
 Every node of `ketal.model.syntax` can come out, with names that are hard to write
 (reserved words as attributes, odd strings as keys, attributes called as a step or
-nearly so). What comes out has no error for `ketal.analysis.name_resolution`; warnings it may have.
-What only the compiler knows (a reference unbound on some path, a step that no event
-satisfies) is not looked at.
+nearly so). `ketal.analysis.name_resolution` finds no errors in a drawn file, but perhaps warnings.
+Faults that only the compiler finds (a reference unbound on some path, a step that no event
+satisfies) may occur.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ketal.model.values import base_node
 Kind = Literal["number", "string", "boolean"]
 
 _cached = functools.lru_cache(maxsize=512)
-"""Of a strategy that is made once, Hypothesis looks once whether it is a good one."""
+"""Hypothesis validates a strategy once per object, so each strategy is made once."""
 
 EVENTS = ("Push", "Pop", "On", "accept")
 STEPS = ("A", "First", "Second", "b2")
@@ -40,7 +40,7 @@ GLOBS = ("*", "..", "void", "Stack.push", "com..Bar*.m?", "int[]", "T$1")
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is declared where an expression stands."""
+    """The declarations in scope of an expression."""
 
     events: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def _leaves(kind: Kind, known: Known) -> st.SearchStrategy[Any]:
 @_cached
 @st.composite
 def values(draw: st.DrawFn, kind: Kind, known: Known, depth: int = 2) -> ast.Value:
-    """Draw a value of a kind, or an attribute, which may be of any."""
+    """Draw a value of a kind, or an attribute, which may be of any kind."""
     if depth == 0 or kind != "number" or draw(st.booleans()):
         value: ast.Value = draw(_leaves(kind, known))
         return value
@@ -201,7 +201,7 @@ def _atoms_of(kind: Kind, known: Known) -> st.SearchStrategy[Any]:
 @_cached
 @st.composite
 def _comparisons(draw: st.DrawFn, kind: Kind, known: Known) -> ast.Comparison:
-    # An attribute on the left may be of the kind of the right; a boolean has no order.
+    # An attribute takes the kind of the other operand; booleans have no order.
     ops = ("==", "!=") if kind == "boolean" else ("==", "!=", "<", "<=", ">", ">=")
     return ast.Comparison(
         draw(st.sampled_from(ops)),
@@ -223,7 +223,7 @@ def _subjects(known: Known) -> st.SearchStrategy[Any]:
 
 @st.composite
 def bodies(draw: st.DrawFn, kind: str, known: Known, depth: int = 2) -> ast.Body:
-    """Draw a body; that of a find does not accept the empty word."""
+    """Draw a body; the body of a find does not accept the empty word."""
     if draw(st.integers(0, 5)) == 0:
         return draw(_automata(kind, known))
     body: ast.Body = draw(_blocks(known, depth))
@@ -261,7 +261,7 @@ def _sequences(draw: st.DrawFn, known: Known, depth: int) -> tuple[Any, ...]:
     items: list[Any] = []
     for item in draw(st.lists(_blocks(known, depth), min_size=2, max_size=3)):
         if items and not nullable(items[-1]) and not nullable(item) and draw(st.booleans()):
-            # A group stays one beside a `not`.
+            # A group beside a `not` is not flattened.
             items += (ast.Absent(draw(guards(known, 1))), item)
         else:
             items += item.items if isinstance(item, ast.Sequence) else (item,)
@@ -358,7 +358,7 @@ def patterns(draw: st.DrawFn, shared: Known, name: str = "P") -> ast.Pattern:
     named = draw(st.lists(st.sampled_from(STEPS), min_size=1, unique=True))
     events = (*shared.events, *own)
     known = replace(alone, events=events, steps=(*named, *events), relational=True)
-    # An event names events that are declared before it only, so that none is its own.
+    # An event refers to earlier events only, so that there is no cycle.
     declarations: list[ast.EventDecl | ast.StepDecl] = [
         ast.EventDecl(event, draw(guards(replace(alone, events=(*shared.events, *own[:i])), 2)))
         for i, event in enumerate(own)
@@ -368,7 +368,7 @@ def patterns(draw: st.DrawFn, shared: Known, name: str = "P") -> ast.Pattern:
     order = draw(_orders(known))
     plain = order.kind == "causal" and order.frontier is None and not order.total
     topology = draw(st.none() | _topologies()) if plain else None
-    # A mode asks for every order; what says how a stream waits has no meaning beside it.
+    # A mode considers every order, so options for how a stream waits do not apply.
     waits = order.total or order.frontier or order.idle or order.overflow
     modes: tuple[str | None, ...] = (None, "possibly", "definitely")
     if order.kind == "causal" and (waits or (topology is not None and topology.open)):
@@ -408,7 +408,7 @@ def _key(key: ast.Attribute | ast.Field) -> str:
 
 @st.composite
 def files(draw: st.DrawFn, *, patterns_max: int = 2) -> ast.File:
-    """Draw a file that `ketal.analysis.name_resolution` finds no error in."""
+    """Draw a file in which `ketal.analysis.name_resolution` finds no error."""
     params = draw(_params(PARAMS))
     known = Known(params={p.name: p.value for p in params})
     names = draw(st.lists(st.sampled_from(EVENTS), max_size=2, unique=True))

@@ -1,4 +1,4 @@
-"""Random executions with valid vector clocks, made by simulating message passing.
+"""Random executions with valid vector clocks, from a simulation of message passing.
 
 `execution` takes a `random.Random`: one of a seed, or `tests.sampling.Chances`, which shrink.
 Values come from small domains, so that guards are often true and often unknown.
@@ -72,11 +72,11 @@ def execution(
         clock[node] = clock.get(node, 0) + 1
         events.append(_event(rng, node, clock, moment, types, untimed, receives))
         if rng.random() < chatter:
-            # Of a call it names, within which it was sent, it may name an earlier event too.
+            # A message sent within a call may also refer to an earlier event of that call.
             counters = {clock[node], rng.randint(1, clock[node])}
             sent.append((dict(clock), [f"{node}@{counter}" for counter in sorted(counters)]))
         if unborn and rng.random() < 0.3:
-            # A fork: the child's first event comes after all that its parent has seen.
+            # A fork: the child's first event is after all events known to its parent.
             clocks[unborn.pop()] = dict(clock)
     if linear is None:
         linear = rng.random() < 0.5
@@ -93,7 +93,7 @@ def _event(
     receives: list[str],
 ) -> Event:
     data = attributes(rng)
-    # Local clocks are skewed: times need not respect happened-before.
+    # Local clocks are skewed, so times need not respect happened-before.
     time = None if rng.random() < untimed else moment + rng.choice((-1.5, 0.0, 0.0, 0.5))
     return Event(
         node=node,
@@ -128,7 +128,7 @@ def executions(**knobs: Any) -> st.SearchStrategy[list[Event]]:
 
 
 def with_watermarks(events: Sequence[Event], rng: random.Random) -> Iterator[Any]:
-    """Yield events, and after some the watermark: the latest time so far less a lateness."""
+    """Yield events, some followed by a watermark: the latest time so far minus a lateness."""
     latest_s, lateness_s = 0.0, rng.choice((0, 1, 4))
     for event in events:
         yield event

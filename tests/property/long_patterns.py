@@ -1,7 +1,7 @@
 """Random `find any` patterns for executions of 60 events, as text.
 
-Where those of `patterns.pattern_file` accept most events, a step of these accepts one in four or
-six, and repetitions are short: an execution has matches, but not as many as it has words.
+Steps of `patterns.pattern_file` accept most events; these steps accept one event in four or
+six, and repetitions are short, so an execution has some matches but not very many.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 
 TYPES = ("S.a", "S.b", "S.c", "S.d", "S.e", "S.f")
 EVENTS = "ABCD"
-"""The events that steps are made of, one for each of the first types."""
+"""The events that steps use, one per type for the first types."""
 _WITHIN = (2, 5, 10, 15, 20, 30, 40)
 
 
@@ -58,7 +58,7 @@ class _Maker:
         return " ".join(items)
 
     def _item(self, bound: list[str]) -> tuple[str, list[str], bool]:
-        """Return a part of a body, the steps that it binds, and whether it may be empty."""
+        """Return a part of a body, the steps it binds, and whether it may be empty."""
         rng = self.rng
         one, binds = self._step(bound)
         shape = rng.choice(("step",) * 8 + ("or", "or", "group", "both", "some"))
@@ -77,7 +77,7 @@ class _Maker:
         return f"{one}{count}", [] if count in "*?" else binds, count in "*?"
 
     def _step(self, bound: list[str]) -> tuple[str, list[str]]:
-        """Return a step, an event or one declared here or before, and what it binds."""
+        """Return a step (an event, or a new or earlier declared step), and what it binds."""
         rng = self.rng
         kind = rng.random()
         if kind < 0.2:

@@ -1,11 +1,11 @@
-"""Random cases of the engine against the oracle, as many as one has the time for.
+"""Compares the engine with the oracle over a given number of random cases.
 
     .venv/bin/python -m tests.property.many_cases --cases 1000000 --processes 2
 
-Half are patterns of every kind, half are `find any`, each in every order in which the oracle's
-answer holds. A pattern is compiled once and judged over eight executions, which are eight cases.
-Chunks of some 1,000 cases have a seed each, their number, so that a chunk can be run again
-(`--first N --cases 1000`); a case that differs is shrunk, and printed with its chunk, which ends
+Half the patterns are of every kind, half are `find any`, each in every order for which the oracle's
+answer is valid. A pattern is compiled once and run over eight executions, which are eight cases.
+Each chunk of about 1,000 cases has its number as seed, so that a chunk can be run again
+(`--first N --cases 1000`). A case that differs is shrunk and printed with its chunk, which ends
 there.
 """
 
@@ -28,11 +28,11 @@ from tests.sampling import chances
 
 CHUNK = 1_000
 EXECUTIONS = 8
-"""Of each pattern."""
+"""Number of executions per pattern."""
 
 
 def chunk(number: int) -> tuple[int, str | None]:
-    """Try the cases of a chunk; return how many there were, and the smallest that differs."""
+    """Run a chunk; return its number of cases, and the smallest case that differs."""
     tried = 0
 
     @seed(number)

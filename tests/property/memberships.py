@@ -1,7 +1,7 @@
-"""Random executions with nodes that join, leave, drop entries and start again.
+"""Random executions with nodes that join, leave, drop clock entries and restart.
 
-`simulate` plays the processes: what each knows (the true clock), and what the clock
-that it writes still says (`stamped`), with one counter for each name.
+`simulate` simulates the processes: what each knows (its true clock), and the clock
+that it writes (`stamped`), with one counter per name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Clock = dict[str, int]
 
 @dataclass
 class Process:
-    """A process of the simulation: what it knows, and what its clock still says of it."""
+    """A process of the simulation: its true clock, and the clock that it shows."""
 
     name: str
     true: Clock = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Process:
 
 @dataclass
 class Run:
-    """An execution: each event as its program stamped it, and as it truly was."""
+    """An execution: each event with the stamped clock and with the true clock."""
 
     stamped: list[Event] = field(default_factory=list)
     true: list[Event] = field(default_factory=list)
@@ -63,7 +63,7 @@ def simulate(
     node's entry back; an entry that comes back may be old.
     """
     run = Run()
-    # With restarts, an entry that comes back old would look like one of a new incarnation.
+    # With restarts, an old entry that returns would look like that of a new incarnation.
     returning = not restarts and rng.random() < 0.5
     chatter, churn = rng.choice((0.2, 0.5, 0.8)), rng.choice(churns)
     names = [f"n{i}" for i in range(1, rng.randint(2, 6) + 1)]
@@ -102,7 +102,7 @@ def _leave(rng: random.Random, run: Run, live: dict[str, Process], restarts: boo
     if restarts and rng.random() < 0.7:
         again = name_of(base(name), number(name) + 1)
         live[again] = Process(again)
-        # It is up before anyone can hear of it.
+        # It has started before any other process can know it.
         live[again].true[again] = live[again].shown[again] = 1
         _happen(run, live[again])
 
@@ -119,7 +119,7 @@ def _receive(process: Process, message: tuple[str, Clock, Clock], returning: boo
     known = {n: max(process.true.get(n, 0), true.get(n, 0)) for n in {*process.true, *true}}
     before, latest = _latest(process.true), _latest(known)
     if latest[base(sender)] != sender:
-        # Its entry has no room beside the later incarnation's.
+        # The later incarnation's entry has replaced its entry.
         return
     for b, name in latest.items():
         if b in before and before[b] != name and process.stamp.get(b) == known[name]:
@@ -148,7 +148,7 @@ def runs(**knobs: Any) -> st.SearchStrategy[tuple[Run, random.Random]]:
 
 
 def dressed(rng: random.Random, run: Run) -> Run:
-    """Give the events of a run types and data that patterns speak of, and ids of their own."""
+    """Give the events of a run types and data that patterns use, and unique ids."""
     for place, (stamped, true) in enumerate(zip(run.stamped, run.true, strict=True)):
         kind, data, name = rng.choice(TYPES), attributes(rng), f"e{place}"
         run.true[place] = msgspec.structs.replace(true, type=kind, data=data, id=name)
@@ -157,11 +157,11 @@ def dressed(rng: random.Random, run: Run) -> Run:
 
 
 def arrival(rng: random.Random, run: Run, *, anywhere: bool = False) -> list[int | str]:
-    """Return the places of the events, and the names of who leaves, as they may arrive.
+    """Return a possible arrival order: places of events, and names of nodes that leave.
 
     A node's leave comes after its events, and before clocks that lack its entry or have
     it too low; `anywhere`, it comes at any place. An incarnation comes after the one
-    before it, and before who knows of it.
+    before it, and before events that know it.
     """
     items: list[int | str] = [*range(len(run.true)), *sorted(run.left)]
     needed: dict[int | str, set[int | str]] = {item: set() for item in items}

@@ -1,7 +1,7 @@
-"""The modes in which the engine can find the matches of a `find any`: all must find the same.
+"""The search modes of the engine for `find any`: all must find the same matches.
 
-By itself the engine takes one mode, as the pattern and the order of the events allow. Here it is
-made to take each, so that a fault of one shows over executions that are too long for the oracle.
+The engine chooses one mode by the pattern and the order of events. These helpers force
+each mode, so that a fault of one shows over executions that are too long for the oracle.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ Answer = list[tuple[str, Any, Any]]
 
 @dataclass(frozen=True)
 class Mode:
-    """How the engine is driven, and what it is made to do.
+    """How the engine is driven, and which behaviour is forced.
 
     Attributes
     ----------
     name : str
-        What a failure calls it.
+        Its name in failure reports.
     applies : callable
         Whether the mode can find the matches of a pattern.
     roles : tuple of (str, Any)
-        What is set of the pattern's `Roles`, before an event comes.
+        Attributes set on the pattern's `Roles` before the first event.
     unbounded : bool
-        Whether a forward search knows no start of what comes to an event but its own.
+        Whether a forward search may use only an event's own start as its bound.
     small : bool
-        Whether blocks have two events, and all that is swept now and then is swept at once.
+        Whether blocks have two events, and periodic sweeps happen every time.
     batched : bool
-        Whether all events are one batch.
+        Whether all events are processed as one batch.
     watermarks : bool
-        Whether time is advanced after each event, as far as the times of later ones allow.
+        Whether time is advanced after each event as far as later events' times allow.
     restored : bool
-        Whether the state is saved, and loaded into a fresh run, in the middle.
+        Whether the state is saved in the middle and loaded into a fresh run.
     counting : bool
-        Whether matches are counted where they can be.
+        Whether matches are only counted where possible.
     """
 
     name: str
@@ -99,7 +99,7 @@ MODES = (
 def compared(
     compiled: CompiledPattern, events: Sequence[Event], rng: random.Random, *, drawn: int = 4
 ) -> tuple[list[str], int]:
-    """Return the modes that find something else, with the order, and how many matches there are.
+    """Return the modes that differ (with the order), and the number of matches.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def compared(
     for name, order in orders(compiled, events, rng):
         plain = answer(compiled, order, PLAIN)
         if expected is None or compiled.window_events is not None:
-            # A window of events counts places, which are those of the order offered.
+            # A window of events counts places in the order offered.
             expected = plain
         elif plain != expected:
             differ.append(name)
@@ -136,7 +136,7 @@ def compared(
 def orders(
     compiled: CompiledPattern, events: Sequence[Event], rng: random.Random
 ) -> Iterator[tuple[str, list[Event]]]:
-    """Yield the orders in which a pattern may be offered some events, by what they are."""
+    """Yield the orders in which events may be offered to a pattern, with their names."""
     if not compiled.causal:
         yield "arrival", list(events)
         return
@@ -147,7 +147,7 @@ def orders(
 
 
 def agrees(compiled: CompiledPattern, order: list[Event], mode: Mode, expected: Answer) -> bool:
-    """Return whether a mode finds what is expected; where it counts, as many matches."""
+    """Return whether a mode finds the expected matches, or counts as many."""
     if not mode.counting:
         return answer(compiled, order, mode) == expected
     with _made(mode):
@@ -156,7 +156,7 @@ def agrees(compiled: CompiledPattern, order: list[Event], mode: Mode, expected: 
 
 
 def answer(compiled: CompiledPattern, order: list[Event], mode: Mode) -> Answer:
-    """Return what a mode finds, each match once and with the last of its events.
+    """Return the verdicts of a mode, and assert that each match comes once, with its last event.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def _matches(answer: Answer) -> int:
 
 @contextmanager
 def _made(mode: Mode) -> Iterator[None]:
-    """Have the engine do what a mode makes it do."""
+    """Force the engine into a mode."""
     with pytest.MonkeyPatch.context() as patch:
         if mode.small:
             patch.setattr(columns, "BLOCK", 2)
@@ -206,7 +206,7 @@ def _own_start(search: Any, role: StepRole, seen: Seen, at: int) -> float:
 def _run(
     compiled: CompiledPattern, order: list[Event], mode: Mode
 ) -> tuple[PatternRun, list[tuple[int, RunVerdict]]]:
-    """Return a run that was offered the events, and its verdicts, each with its event's place."""
+    """Return a run after all events, and its verdicts with the places of their events."""
     run = _fresh(compiled, mode)
     if mode.batched:
         return run, [(n, v) for n, verdicts in run.process(order) for v in verdicts]
@@ -247,7 +247,7 @@ def _fresh(compiled: CompiledPattern, mode: Mode) -> PatternRun:
 
 
 def _watermarks(order: Sequence[Event]) -> list[int]:
-    """Return, after each event, the least time of a later one; after the last, the greatest."""
+    """Return per event the least time of all later events; for the last, the greatest time."""
     times = [event.time_us for event in order if event.time_us is not None]
     least = max(times, default=0)
     marks = []

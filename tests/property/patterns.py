@@ -1,9 +1,9 @@
-"""Random valid pattern files: one pattern named P, perhaps a shared event and parameter.
+"""Random valid pattern files: one pattern named P, perhaps a shared event and a parameter.
 
-`pattern_file` takes a `random.Random`, as `executions.execution` does. What it
-makes keeps the rules of names and kinds: a reference speaks only of steps that
+`pattern_file` takes a `random.Random`, as `executions.execution` does. Its files
+follow the rules of names and kinds: a reference names only steps that
 are bound on every path, found here by a walk over the body that assumes
-nothing but the language's rules. Words are short, so that brute force is quick.
+nothing but the language's rules. Words are short, so that brute force is fast.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ FEATURES = frozenset(
         "together", "window",
     }
 )  # fmt: skip
-"""What `without` may name."""
+"""The names that `without` may have."""
 
 REFUSED = frozenset({"K203", "K204", "K206", "K212"})
-"""The errors of what is made now and then: contradictions, a copy's `node` beside a partition, more
-states than there may be."""
+"""Errors that a drawn file may have: contradictions, a copy's `node` beside a partition, more
+states than allowed."""
 
 _STEPS = ("P1", "Q1", "R1", "T1")
 _X = ast.Attribute(("x",))
@@ -65,14 +65,14 @@ def _one(rng: random.Random, *choices: Any) -> Any:
 
 
 class Bound:
-    """Which steps are bound on every path before each step and each `not`.
+    """The steps that are bound on every path before each step and each `not`.
 
     Attributes
     ----------
     before : dict of str to frozenset of str
-        By the name of a step, or of the placeholder that a `not` has for guard.
+        By the name of a step, or of the placeholder guard of a `not`.
     after : frozenset of str
-        What every word of the body binds.
+        The steps that every word of the body binds.
     """
 
     def __init__(self, body: ast.Body) -> None:
@@ -141,7 +141,7 @@ class _Maker:
         self.kind = kind
         self.without = without
         self.nots = 0
-        # Few steps, so that one often stands twice in a word.
+        # Few steps, so that a step often occurs twice in a word.
         self.pool = rng.sample(_STEPS, rng.choice((1, 2, 2, 3, 3, 4)))
         self.deployment = self._deployment()
         self.params = self._maybe("params", 0.2, ast.ParamDecl("k", ast.Literal(2)))
@@ -157,7 +157,7 @@ class _Maker:
             self.names.append(self.shared.name)
 
     def may(self, feature: str, chance: float) -> bool:
-        """Toss for a feature that is allowed."""
+        """Decide at random whether to use a feature that is allowed."""
         return feature not in self.without and self.rng.random() < chance
 
     def _maybe(self, feature: str, chance: float, thing: Any) -> tuple[Any, ...]:
@@ -183,7 +183,7 @@ class _Maker:
         used = list(dict.fromkeys(n for n in bound.before if n in _STEPS))
         self.rng.shuffle(used)
         self.steps = [n for n in bound.before if not n.startswith("not_")]
-        # A step that the body never takes: an anchor to it never has an event.
+        # A step that the body never uses: an anchor to it never has an event.
         untaken = self._maybe("relational", 0.5, "Untaken")
         self.steps += untaken * 2
         steps = tuple(ast.StepDecl(n, self._step_guard(bound.before[n])) for n in used)
@@ -293,7 +293,7 @@ class _Maker:
         parts = self._parts(depth, ast.Sequence, self.rng.choice((2, 2, 3)))
         items: list[ast.Body | ast.Absent] = [parts[0]]
         for right in parts[1:]:
-            # A `not` changes nothing in a check, which lint says.
+            # A `not` has no effect in a check; lint warns about it.
             if self.kind == "find" and self.may("absent", 0.35):
                 self.nots += 1
                 items[-1] = self._neighbour(items[-1])

@@ -1,4 +1,4 @@
-"""A batch of several patterns is what its items are one by one (`Execution.process`)."""
+"""A batch gives the verdicts of its items one by one, for several patterns."""
 
 from __future__ import annotations
 
@@ -51,18 +51,20 @@ watermarks = st.builds(
 items = st.one_of(events, events, events, watermarks)
 
 
-def said(pairs: Any) -> list[tuple[int, list[Any]]]:
+def nonempty_verdicts(pairs: Any) -> list[tuple[int, list[Any]]]:
     return [(number, [v.to_dict() for v in verdicts]) for number, verdicts in pairs if verdicts]
 
 
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
 @examples(20, 1_500)
 @given(stream=st.lists(items, max_size=40), cut=st.integers(0, 40))
-def test_a_batch_is_its_items(text: str, stream: list[Any], cut: int) -> None:
+def test_batch_equals_its_items_one_by_one(text: str, stream: list[Any], cut: int) -> None:
     program = ketal.compile(text)
     batch, single = Driven(program), Driven(program)
     for some in (stream[:cut], stream[cut:]):
-        assert said(batch.process(some)) == said((n, single.feed(x)) for n, x in enumerate(some))
+        assert nonempty_verdicts(batch.process(some)) == nonempty_verdicts(
+            (n, single.feed(x)) for n, x in enumerate(some)
+        )
         assert batch.summary == single.summary
         assert batch.state.changes() == single.state.changes()
     assert batch.snapshot() == single.snapshot()
@@ -82,7 +84,7 @@ QUEUED = {
 
 
 @pytest.mark.parametrize("orders", [*([name] for name in QUEUED), ["gap", "eager, a window"]])
-def test_a_batch_that_a_queue_orders_is_its_items(orders: list[str]) -> None:
+def test_batch_ordered_by_a_queue_equals_its_items_one_by_one(orders: list[str]) -> None:
     bodies = {
         "find": f"{KINDS} find next A B;",
         "check": f"{KINDS} check (A B | C)*; on violation skip;",
@@ -110,19 +112,19 @@ def test_a_batch_that_a_queue_orders_is_its_items(orders: list[str]) -> None:
         while stream:
             cut = rng.choice((1, 3, 25))
             some, stream = stream[:cut], stream[cut:]
-            assert said(batch.process(some)) == said(
+            assert nonempty_verdicts(batch.process(some)) == nonempty_verdicts(
                 (n, single.feed(x)) for n, x in enumerate(some)
             )
             assert batch.summary == single.summary
             assert batch.state.changes() == single.state.changes()
             released_together += len(some) > 3
         assert batch.snapshot() == single.snapshot()
-        assert said([(0, batch.close())]) == said([(0, single.close())])
+        assert nonempty_verdicts([(0, batch.close())]) == nonempty_verdicts([(0, single.close())])
 
     assert released_together
 
 
-def test_verdicts_come_in_the_order_of_events_then_of_patterns() -> None:
+def test_verdicts_are_ordered_by_event_then_by_pattern() -> None:
     patterns = [CHECK.replace("Turns", name).replace("partition", "order arrival; partition")
                 for name in ("Second", "First")]  # fmt: skip
     monitor = Driven(ketal.compile("".join(patterns)))
@@ -131,7 +133,7 @@ def test_verdicts_come_in_the_order_of_events_then_of_patterns() -> None:
     assert found == [(0, ["Second", "First"]), (1, ["Second", "First"])]
 
 
-def test_of_a_batch_a_rejection_has_its_own_place() -> None:
+def test_rejection_within_a_batch_has_its_own_place() -> None:
     monitor = Driven(ketal.compile(CHECK))
     batch = [Event("A", "o", {"A": n}, data={"k": n}) for n in (1, 2)]
     batch.append(Event("A", "w", {"A": 2}, data={"k": 2}))

@@ -1,4 +1,4 @@
-"""Another program under an execution that goes on: `Execution.restored`."""
+"""An execution continues under another program: `Execution.restored`."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def cut_at(case: Case, rng: random.Random) -> tuple[list[Record], list[Record]]:
 
 
 @STREAMS
-def test_with_the_same_program_nothing_changes(restarts: bool, losses: bool) -> None:
-    """Whoever left, started again or was lost before: it is known as it was."""
+def test_restoring_with_the_same_program_changes_nothing(restarts: bool, losses: bool) -> None:
+    """Whether nodes left, restarted or lost events before, the restored state is the same."""
 
     @drawn(17, 1_000)
     def holds(rng: random.Random) -> None:
@@ -73,19 +73,19 @@ def queues_of(monitor: Driven) -> Queues:
 
 
 def facts(verdicts: Sequence[Verdict], windows: bool) -> list[str]:
-    """Return matches, and with `windows` time-outs, without what they say of lost events."""
+    """Return matches (with `windows` also time-outs) without their lost events."""
     wanted: Any = ketal.Match | ketal.TimedOut if windows else ketal.Match
     return sorted(f"{v.kind} {v.scope} {v.steps}" for v in verdicts if isinstance(v, wanted))
 
 
 @STREAMS
-def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
+def test_added_pattern_reports_the_matches_of_events_after_the_change(
     restarts: bool, losses: bool
 ) -> None:
-    """By definition: of what it would have said from the beginning, that with no event before.
+    """By definition: the verdicts from a full run, less those with an event before the change.
 
-    The pattern has another name, and so no run. The first events of `find any` time out
-    where they are in no match of their own, so of that the matches alone are compared.
+    The pattern has another name, and so no saved run. The first events of `find any` time out
+    if they are in no match, so for `find any` only matches are compared.
     """
     matched = 0
 
@@ -120,8 +120,8 @@ def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
 
 
 @STREAMS
-def test_no_change_of_the_order_leaves_an_event_waiting(restarts: bool, losses: bool) -> None:
-    """From each policy to each, again and again: where nothing is lost, nothing stays held."""
+def test_changes_of_the_order_policy_leave_no_event_held(restarts: bool, losses: bool) -> None:
+    """Repeated changes from each policy to each: without losses no event stays held."""
 
     @drawn(17, 1_000)
     def holds(rng: random.Random) -> None:
@@ -134,7 +134,7 @@ def test_no_change_of_the_order_leaves_an_event_waiting(restarts: bool, losses: 
                 changed = replace(pattern, order=rng.choice(ORDERS))
                 try:
                     new = program_of(replace(case.program.file, patterns=(changed,)))
-                except PatternError:  # an option that the rest of the pattern does not go with
+                except PatternError:  # an option that conflicts with the rest of the pattern
                     continue
                 monitor = Driven.restored(new, monitor.snapshot(), changed=True, limits=LIMITS)
         monitor.close()
@@ -155,7 +155,7 @@ def test_no_change_of_the_order_leaves_an_event_waiting(restarts: bool, losses: 
         ('"x"', 'a "quoted" \\ word'),
     ],
 )
-def test_a_program_is_compiled_again_from_its_state(declared: str, value: Any) -> None:
+def test_program_is_compiled_again_from_its_saved_state(declared: str, value: Any) -> None:
     within = "within w;" if declared == "1 s" else ""
     guard = 'type == "a"' if within else "x == w"
     text = f"param w = {declared}; pattern P {{ event A = {guard}; find next A; {within} }}"
@@ -166,7 +166,7 @@ def test_a_program_is_compiled_again_from_its_state(declared: str, value: Any) -
     assert name == "P"
 
 
-def test_before_is_what_was_seen_and_is_not_pending() -> None:
+def test_before_contains_seen_events_that_are_not_pending() -> None:
     dot = ketal.Dot
     before = Before.of({"n": (3, [5]), "m": (0, [2])}, [dot("n", 2)])
     for restored in (before, Before.load(before.save())):

@@ -46,7 +46,7 @@ def case(
 
 
 def judged(file: File, name: str, events: list[Event]) -> semantics.Outcome:
-    """Return what the oracle says, if it can tell which guards are equal."""
+    """Return the oracle's outcome; reject the case if it cannot tell which guards are equal."""
     try:
         return semantics.judge(file, name, events)
     except semantics.TooManyProbesError:
@@ -64,8 +64,8 @@ def test_engine_equals_oracle(rng: random.Random) -> None:
 
 @examples(27, 2_000)
 @given(chances())
-def test_what_is_written_out_and_compiled_is_the_same_pattern(rng: random.Random) -> None:
-    """Lint refuses none of these patterns, and the parser reads in the text what was meant."""
+def test_rendered_pattern_compiles_to_the_same_pattern(rng: random.Random) -> None:
+    """Lint refuses none of these patterns, and the parser restores the file from its text."""
     file, _ = case(rng, events_max=0)
     program = ketal.compile(render(file))
     assert program.file == file
@@ -75,7 +75,7 @@ def test_what_is_written_out_and_compiled_is_the_same_pattern(rng: random.Random
 @examples(40, 5_000)
 @given(chances())
 def test_find_any_equals_oracle_in_every_order(rng: random.Random) -> None:
-    """In canonical order, in another linear extension and, where that is allowed, shuffled."""
+    """In canonical order, in another linear extension and, if allowed, shuffled."""
     small = small_case(rng, "any")
     if small is None:
         reject()
@@ -99,7 +99,7 @@ KINDS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("knobs", KINDS, ids=lambda k: "-".join(k.values()))
 def test_each_kind_equals_oracle(knobs: dict[str, Any]) -> None:
-    """Each `on violation` and each strategy has its share of cases."""
+    """Each `on violation` and each strategy has its own cases."""
     few = sample(18, 2_000)
     matched = 0
 
@@ -127,20 +127,20 @@ EXTENSIONS_MAX = 40
 
 
 def extensions(events: list[Event]) -> list[list[Event]] | None:
-    """Return all linear extensions, None where there are more than EXTENSIONS_MAX."""
+    """Return all linear extensions, or None if there are more than EXTENSIONS_MAX."""
     found = list(itertools.islice(semantics.linear_extensions(events), EXTENSIONS_MAX + 1))
     return found if len(found) <= EXTENSIONS_MAX else None
 
 
 def verdicts_of(compiled: Any, order: list[Event]) -> list[tuple[Any, ...]]:
-    """Return (id, return, time) of each match, sorted; each comes with its last event."""
+    """Return (id, return, time) of each match, sorted; assert each comes with its last event."""
     run = PatternRun(compiled, LIMITS)
     found = []
     for place, verdicts in run.process(order):
         for verdict in verdicts:
             assert isinstance(verdict, ketal.Match)
             last = max(order.index(e) for e in order if e.dot in verdict.events)
-            # A copy of `at every node` learns of an event after it happened.
+            # A copy of `at every node` receives an event after it happened.
             if compiled.pattern.deployment is None:
                 assert last == place, "reported when the last of its events is offered"
             found.append((verdict.id, repr(verdict.returns), verdict.time))
@@ -148,10 +148,10 @@ def verdicts_of(compiled: Any, order: list[Event]) -> list[tuple[Any, ...]]:
     return sorted(found)
 
 
-def test_find_any_is_the_same_for_every_linear_extension() -> None:
+def test_find_any_is_equal_over_all_linear_extensions() -> None:
     """In `make long` 20,000 pairs of pattern and execution, all linear extensions of each.
 
-    Without `not`, any order at all gives the same.
+    Without `not`, any order of arrival gives the same.
     """
     pairs = 0
 
@@ -161,7 +161,7 @@ def test_find_any_is_the_same_for_every_linear_extension() -> None:
         file = pattern_file(rng, strategy="any", order="causal")
         pattern = file.patterns[0]
         if pattern.window is not None and isinstance(pattern.window.length, int):
-            reject()  # positions are those of the order offered: order-sensitive, says lint
+            reject()  # positions depend on the order offered; lint calls this order-sensitive
         if pattern.returns is not None and pattern.returns.count:
             file = replace(file, patterns=(replace(pattern, returns=None),))
         try:
@@ -184,8 +184,8 @@ def test_find_any_is_the_same_for_every_linear_extension() -> None:
     assert pairs >= sample(150, 20_000)
 
 
-def test_patterns_called_order_independent_are() -> None:
-    """What lint calls order-independent gives each scope the same kinds of verdict."""
+def test_order_independent_patterns_do_not_depend_on_the_order() -> None:
+    """Patterns that lint calls order-independent give each scope the same kinds of verdict."""
     proven = 0
 
     @drawn(60, 4_000)
@@ -203,13 +203,13 @@ def test_patterns_called_order_independent_are() -> None:
     assert proven > sample(1, 40)
 
 
-def _kinds(said: semantics.Outcome) -> Any:
-    """Return an outcome without what differs by arrival: of a check, a kind of verdict a scope."""
+def _kinds(outcome: semantics.Outcome) -> Any:
+    """Return an outcome without its arrival-dependent parts; of a check, kinds per scope."""
     return (
-        sorted(map(repr, said.matches)),
-        sorted(map(repr, said.timed_out)),
-        sorted({repr(scope) for scope, *_ in said.violations}),
-        sorted({repr(scope) for scope, *_ in said.incomplete}),
+        sorted(map(repr, outcome.matches)),
+        sorted(map(repr, outcome.timed_out)),
+        sorted({repr(scope) for scope, *_ in outcome.violations}),
+        sorted({repr(scope) for scope, *_ in outcome.incomplete}),
     )
 
 
@@ -217,7 +217,7 @@ def _kinds(said: semantics.Outcome) -> Any:
 
 
 def program_of(file: File) -> Program:
-    """Return the file as a program; `return count` lists here as well."""
+    """Return the file as a program; `return count` is replaced by listing."""
     pattern = file.patterns[0]
     if pattern.returns is not None and pattern.returns.count:
         return Program(
@@ -231,7 +231,7 @@ def program_of(file: File) -> Program:
 @examples(27, 2_000)
 @given(rng=chances())
 def test_monitor_equals_oracle(restoring: bool, rng: random.Random) -> None:
-    """A Monitor, with snapshot and restore after every event, says what the oracle says."""
+    """A Monitor, also with snapshot and restore after every event, equals the oracle."""
     file, events = case(rng)
     program = program_of(file)
     monitor = Driven(program)
@@ -250,8 +250,8 @@ def test_monitor_equals_oracle(restoring: bool, rng: random.Random) -> None:
 
 @examples(27, 2_000)
 @given(chances())
-def test_monitor_orders_what_arrives_shuffled(rng: random.Random) -> None:
-    """Under CausalOrder a Monitor releases a linear extension, whatever arrives."""
+def test_monitor_orders_shuffled_arrivals(rng: random.Random) -> None:
+    """Under CausalOrder a Monitor releases a linear extension for any arrival order."""
     file, events = case(rng, order="causal", linear=False, without=("window",))
     program = program_of(file)
     if program.compiled[0].order_free:

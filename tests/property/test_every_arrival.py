@@ -1,7 +1,7 @@
 """Small executions whose clocks shrink and whose nodes restart, in every order of arrival.
 
-What a Monitor reports is compared with the finite log, and that with the oracle on the
-clocks as they truly were. A difference must be counted, or marked `certain: false`.
+The verdicts of a Monitor are compared with those over the finite log, and these with the oracle on
+the true clocks. A difference must be counted, or marked `certain: false`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PROGRAMS = {
 
 @dataclass
 class Small:
-    """A small execution: each event as its program stamped it, and as it truly was."""
+    """A small execution: each event with the stamped clock and with the true clock."""
 
     stamped: list[Event] = field(default_factory=list)
     true: list[Event] = field(default_factory=list)
@@ -58,14 +58,14 @@ class Small:
 
     @property
     def records(self) -> list[Record]:
-        """What a program reads."""
+        """The records that a program reads."""
         return [*self.stamped, *(Control("leave", node=node) for node in self.left)]
 
 
 def _happen(
     run: Small, type: str, name: str, true: Clock, shown: Clock, named: bool
 ) -> tuple[Clock, Clock]:
-    """Add the next event of a node; return what the node knows, and what its clock shows."""
+    """Add the next event of a node; return the node's true clock and its shown clock."""
     counter = true.get(name, 0) + 1
     true, shown = {**true, name: counter}, {**shown, name: counter}
     id = f"e{len(run.true)}"
@@ -133,7 +133,7 @@ Pairs = frozenset[frozenset[str]]
 
 
 def pairs(steps: Any) -> frozenset[str]:
-    """Return the events of a match; which of two mirror images is reported is left open."""
+    """Return the events of a match, without roles: either mirror image may be reported."""
     return frozenset(str(dot) for _, dot in steps)
 
 
@@ -158,13 +158,13 @@ def oracle(made: Program, run: Small) -> Pairs:
 
 
 def counted(summary: ketal.Summary) -> bool:
-    """Return whether the summary counts what a difference may come from."""
+    """Return whether the summary counts a possible cause of a difference."""
     events = summary["events"]
     return bool(summary.get("doubtful") or summary["gaps"] or events["late"] or events["rejected"])
 
 
 def differences(made: Program, records: list[Record], expected: Pairs) -> list[tuple[Any, ...]]:
-    """Return the orders of arrival in which a Monitor reports others matches in silence."""
+    """Return the arrival orders in which a Monitor's matches differ without being counted."""
     out = []
     for arrival in itertools.permutations(records):
         certain, found, summary = live(made, arrival)
@@ -188,7 +188,7 @@ def check(made: Program, run: Small) -> None:
 
 
 def check_numbered(made: Program, run: Small) -> None:
-    """The same of numbered incarnations, each of which arrives before who knows of it."""
+    """The same for numbered incarnations; each arrives before events that know it."""
     expected = oracle(made, run)
     for order in itertools.permutations(range(len(run.true))):
         if not _incarnations_first(run, order):
@@ -202,7 +202,7 @@ def check_numbered(made: Program, run: Small) -> None:
 
 
 def _incarnations_first(run: Small, order: tuple[int, ...]) -> bool:
-    """Return whether no event arrives that knows of a later incarnation which has not."""
+    """Return whether each incarnation arrives before the events that know it."""
     there: set[str] = set()
     for place in order:
         event = run.true[place]
@@ -214,7 +214,9 @@ def _incarnations_first(run: Small, order: tuple[int, ...]) -> bool:
 
 @pytest.mark.parametrize("relation", sorted(PROGRAMS))
 @pytest.mark.parametrize("restarts", [False, True], ids=["shrinking", "restarting"])
-def test_clocks_that_name_incarnations(relation: str, restarts: bool) -> None:
+def test_every_arrival_order_with_clocks_that_name_incarnations(
+    relation: str, restarts: bool
+) -> None:
     @examples(10, 750)
     @given(executions(named=True, restarts=restarts))
     def holds(run: Small) -> None:
@@ -224,7 +226,7 @@ def test_clocks_that_name_incarnations(relation: str, restarts: bool) -> None:
 
 
 @pytest.mark.parametrize("relation", sorted(PROGRAMS))
-def test_events_that_number_incarnations(relation: str) -> None:
+def test_every_arrival_order_with_events_that_number_incarnations(relation: str) -> None:
     @examples(30, 750)
     @given(executions(named=False, restarts=True))
     def holds(run: Small) -> None:

@@ -1,4 +1,4 @@
-"""`possibly` and `definitely` against every linear extension, one by one."""
+"""`possibly` and `definitely` against the enumeration of all linear extensions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.property.test_engine import case, extensions, program_of
 from tests.sampling import drawn
 
 
-def test_modal_answers_are_those_of_all_linear_extensions() -> None:
+def test_modal_answers_equal_enumeration_of_all_linear_extensions() -> None:
     """Some linear extension, every linear extension: by the lattice and by enumeration."""
     open_cases = 0
     kinds = ({"kind": "check"}, *({"strategy": name} for name in ("next", "strict", "any")))
@@ -63,15 +63,15 @@ def test_concurrent_events_violate_possibly_not_definitely() -> None:
     assert not ketal.possibly(program, ordered)
 
 
-def test_the_limit_is_named() -> None:
-    """More cuts than `cuts_max` is an error that names it."""
+def test_exceeded_cuts_max_is_named() -> None:
+    """More cuts than `cuts_max` is an error that names the limit."""
     events = [e(f"n{i}@1", "a") for i in range(8)]
     program = ketal.compile(CHECK.replace("A B", "(A | B)* A B"))
     with pytest.raises(SettingError, match="cuts_max"):
         ketal.possibly(program, events, limits=Limits(cuts_max=10))
 
 
-def test_the_limit_counts_cuts() -> None:
+def test_cuts_max_counts_cuts_and_not_steps() -> None:
     """Eight independent events have 256 cuts; the 1,024 steps between these are not counted."""
     events = [e(f"n{i}@1", "a") for i in range(8)]
     program = ketal.compile(CHECK.replace("A B", "A* | A A B A"))
@@ -102,11 +102,11 @@ def scopes_of(verdicts: Iterable[ketal.Verdict]) -> list[dict[str, Any]]:
     return found
 
 
-def judged_scopes(said: semantics.Outcome) -> set[str]:
-    return {repr(scope) for scope, *_ in (*said.matches, *said.violations)}
+def judged_scopes(outcome: semantics.Outcome) -> set[str]:
+    return {repr(scope) for scope, *_ in (*outcome.matches, *outcome.violations)}
 
 
-def test_a_mode_answers_scope_by_scope_what_all_linear_extensions_say() -> None:
+def test_modal_verdicts_per_scope_equal_all_linear_extensions() -> None:
     """A scope has a verdict if some, or every, linear extension gives it one."""
     open_cases = scopes = 0
     kinds = ({"kind": "check"}, {"strategy": "next"}, {"strategy": "strict"})
@@ -145,7 +145,7 @@ def mode(text: str, *statements: str) -> Program:
     )
 
 
-def test_a_verdict_in_a_mode_is_one_that_a_linear_extension_gives() -> None:
+def test_modal_verdict_is_a_verdict_of_some_linear_extension() -> None:
     both = [e("n1@1", "a", k=1), e("n2@1", "b", k=1), e("n3@1", "b", k=2), e("n3@2", "b", k=2)]
     check = ("partition by k", "check A B")
     (every,) = ketal.run(mode("definitely", *check), both)
@@ -161,12 +161,12 @@ def test_a_verdict_in_a_mode_is_one_that_a_linear_extension_gives() -> None:
         ]
 
 
-def test_a_mode_in_a_pattern_under_arrival_asks_for_every_order_too() -> None:
+def test_mode_with_order_arrival_considers_every_order() -> None:
     text = 'pattern P { mode possibly; event A = type == "a"; event B = type == "b"; check A B; }'
     assert len(list(ketal.run(ketal.compile(text), [e("n1@1", "a"), e("n2@1", "b")]))) == 1
 
 
-def test_scopes_are_explored_apart_and_one_too_many_says_so() -> None:
+def test_scopes_are_explored_separately_and_exceeding_cuts_max_is_reported() -> None:
     """Eight concurrent events of one key are 256 cuts; of eight keys they are eight times two."""
     events = [e(f"n{i}@1", "a", k=1) for i in range(8)]
     apart = [e(f"n{i}@1", "a", k=i) for i in range(8)]
@@ -181,8 +181,8 @@ def test_scopes_are_explored_apart_and_one_too_many_says_so() -> None:
 
 @pytest.mark.parametrize("text", ["possibly", "definitely"])
 @pytest.mark.parametrize("one", [1, 1.0])
-def test_a_scope_has_no_verdict_of_a_scope_that_is_equal_to_python(text: str, one: float) -> None:
-    """1 and 1.0 are a number, true is none: three equal values of Python, two scopes."""
+def test_scopes_that_are_equal_in_python_only_have_separate_verdicts(text: str, one: float) -> None:
+    """1 and 1.0 are numbers, true is not: three equal Python values, two scopes."""
     events = [e("m@1", "a", x=one), e("m@2", "b", x=True)]
     made = mode(text, "at every node", "partition by x", "check B")
     ran = ketal.run(made, events)
@@ -190,8 +190,8 @@ def test_a_scope_has_no_verdict_of_a_scope_that_is_equal_to_python(text: str, on
     assert ran.summary["patterns"]["P"]["violations"] == 1
 
 
-def test_each_node_has_its_copy_in_a_mode_as_well() -> None:
-    """n3 learns of a and b at once, in whatever order they happened; n1 made a before it knew b."""
+def test_each_node_has_its_copy_in_a_mode() -> None:
+    """n3 receives a and b together, in either order; n1 sent a before it knew b."""
     events = [
         e("n1@1", "a"),
         e("n2@1", "b"),
@@ -230,14 +230,16 @@ LETTERS = "".join(f'event {letter.upper()} = type == "{letter}"; ' for letter in
         ("topology { n1 -> n2; }; find any A B", OUTSIDE, False),
     ],
 )
-def test_events_are_those_of_a_run(mode: str, body: str, log: list[Any], expected: bool) -> None:
+def test_modal_answers_use_the_events_of_a_run(
+    mode: str, body: str, log: list[Any], expected: bool
+) -> None:
     program = ketal.compile(f"pattern P {{ order CausalOrder; {LETTERS} {body}; }}")
     modal = ketal.compile(f"pattern P {{ order CausalOrder; {LETTERS} mode {mode}; {body}; }}")
     assert bool(ketal.run(modal, log).matches) is expected
     assert getattr(ketal, mode)(program, log) is expected
 
 
-def test_a_log_of_several_executions_has_no_one_answer() -> None:
+def test_log_of_several_executions_is_an_error() -> None:
     program = ketal.compile(CHECK)
     log = ketal.Log(lambda: iter([(name, e("n1@1", "b"), "", 0) for name in ("one", "two")]))
     with pytest.raises(SettingError, match=r"several executions \(one, two\)"):

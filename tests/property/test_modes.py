@@ -1,4 +1,4 @@
-"""The modes of the engine find the same over executions that are too long for the oracle."""
+"""All search modes of the engine agree over executions that are too long for the oracle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVENTS = 60
 
 
 def long_case(rng: random.Random) -> tuple[CompiledPattern, list[Event]] | None:
-    """Return a `find any` and an execution of 60 events; None for a contradiction."""
+    """Return a `find any` and an execution of 60 events; None if the pattern is refused."""
     try:
         if rng.random() < 0.7:
             compiled = ketal.compile(long_pattern(rng)).compiled[0]
@@ -38,7 +38,7 @@ def long_case(rng: random.Random) -> tuple[CompiledPattern, list[Event]] | None:
     return compiled, execution(rng, events_min=EVENTS, events_max=EVENTS, types=TYPES, untimed=0.05)
 
 
-def test_every_mode_finds_the_same() -> None:
+def test_all_search_modes_find_the_same_matches() -> None:
     """The orders of an execution, one batch or many, with bounds and without, saved and not."""
     few = sample(27, 5_000)
     matched = 0

@@ -1,6 +1,6 @@
-"""A Monitor that goes on from its records is the one that was never stopped.
+"""A Monitor restored from its changelog records equals one that was never stopped.
 
-Chunks are made small and limits low, so that a few events fill, evict and remove them.
+Chunks are small and limits low, so that a few events fill, evict and remove chunks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ORDERS = (
     ),
 )
 ROOMY = Limits(matches_per_event_max=300, configurations_max=300, runs_max=300)
-"""No memory of this is full; a pattern that has a match for each set of events has an end."""
+"""No memory limit is reached, but patterns with exponentially many matches end."""
 LIMITS = (
     ROOMY,
     Limits(dots_max=4, counters_max=3, held_back_max=3, lost_max=2, unlearned_max=4),
@@ -60,7 +60,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Changelog:
-    """An execution beside the records that it gave, which are all that a restart has."""
+    """An execution and its committed records, from which alone it is restarted."""
 
     def __init__(self, program: Program, limits: Limits | None) -> None:
         self.program, self.limits = program, limits
@@ -85,24 +85,24 @@ class Changelog:
 
 
 def state(monitor: Driven) -> dict[bytes, Any]:
-    """Return what a snapshot holds, readable."""
+    """Return the decoded records of a snapshot."""
     records = decode_snapshot(monitor.snapshot())
     readable = {key: msgspec.msgpack.decode(value) for key, value in records.items()}
     for key, (_, body) in readable.items():
         if key.startswith(b"seen/") and body[-1]:
-            body[-1] = msgspec.msgpack.decode(body[-1])  # Clocks are equal in any order.
+            body[-1] = msgspec.msgpack.decode(body[-1])  # The order of clock entries is ignored.
     return readable
 
 
 def kinds(records: Iterable[bytes]) -> Counter[str]:
-    """Return how many records there are of each kind."""
+    """Return the number of records of each kind."""
     return Counter(key.decode().split("/")[0] for key in records)
 
 
 def step(monitor: Driven, item: Any) -> list[dict[str, Any]]:
-    said = monitor.advance_time(item) if isinstance(item, float) else monitor.feed(item)
+    verdicts = monitor.advance_time(item) if isinstance(item, float) else monitor.feed(item)
     validate(monitor)
-    return [verdict.to_dict() for verdict in said]
+    return [verdict.to_dict() for verdict in verdicts]
 
 
 def compare(
@@ -115,11 +115,11 @@ def compare(
 ) -> int:
     """Hold a Monitor and one that restarts now and then equal; return how much was said."""
     plain, other = Driven(program, limits=limits), Changelog(program, limits)
-    said = 0
+    verdict_count = 0
     for item in items:
         verdicts = step(plain, item)
         assert step(other.monitor, item) == verdicts
-        said += len(verdicts)
+        verdict_count += len(verdicts)
         choice = rng.random()
         if choice < 0.25:
             other.commit()
@@ -135,14 +135,14 @@ def compare(
     assert not exactly or state(other.monitor) == state(plain)
     there, whole = kinds(other.records), kinds(state(other.monitor))
     for kind in there | whole:
-        # A chunk may be half gone; nothing else is left behind.
+        # A chunk may be partly removed; no other records remain.
         chunked = kind in ("seen", "beyond", "clocks")
         assert whole[kind] <= there[kind] <= (2 * whole[kind] + 5 if chunked else whole[kind])
-    return said + len(last)
+    return verdict_count + len(last)
 
 
 def mixed(rng: random.Random, events: list[Event]) -> list[Any]:
-    """Return events with duplicates, losses and watermarks among them."""
+    """Return events mixed with duplicates, losses and watermarks."""
     items: list[Any] = []
     for event in events:
         if rng.random() > 0.1:
@@ -155,7 +155,7 @@ def mixed(rng: random.Random, events: list[Event]) -> list[Any]:
 
 
 def ordered(rng: random.Random, program: Program) -> Program | None:
-    """Return a program with another order, where its pattern can have one."""
+    """Return the program with another random order, if its pattern allows one."""
     order = rng.choice(ORDERS)
     file = program.file
     (pattern,) = file.patterns
@@ -167,7 +167,7 @@ def ordered(rng: random.Random, program: Program) -> Program | None:
         return None
 
 
-def test_from_records_at_random_points_changes_nothing() -> None:
+def test_restart_from_records_at_random_points_changes_nothing() -> None:
     said = 0
 
     @drawn(27, 3_000)
@@ -181,7 +181,7 @@ def test_from_records_at_random_points_changes_nothing() -> None:
     assert said > 100, "the cases must not be empty ones"
 
 
-def test_several_patterns_and_their_copies_go_on_from_records() -> None:
+def test_several_patterns_and_their_copies_resume_from_records() -> None:
     program = ketal.compile(EVERYTHING)
 
     @drawn(10, 300)
@@ -200,7 +200,7 @@ def members(rng: random.Random, restarts: bool) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["leaves", "restarts"])
-def test_a_membership_goes_on_from_records(restarts: bool) -> None:
+def test_membership_resumes_from_records(restarts: bool) -> None:
     compared = 0
 
     @drawn(35, 1_500)
@@ -218,17 +218,17 @@ def test_a_membership_goes_on_from_records(restarts: bool) -> None:
             at = rng.randrange(len(items))
             items[at:] = rng.sample(items[at:], len(items) - at)
         limits = rng.choice(LIMITS)
-        # Which clock of a held event is given up first depends on when it was put back.
+        # Which held event's clock is dropped first depends on when it was restored.
         compare(rng, program, items, limits, exactly=limits is ROOMY)
         compared += 1
 
     assert compared > 30
 
 
-def test_what_a_commit_writes_does_not_depend_on_what_was_before(
+def test_size_of_a_commit_does_not_depend_on_earlier_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Few events, few bytes: however many contents, counters, scopes and held events there are."""
+    """Few events write few bytes, however many contents, counters, scopes and held events exist."""
     monkeypatch.undo()
     text = (
         'event A = type == "a";\npattern P { order arrival; check A*; partition by k; }\n'
@@ -238,19 +238,19 @@ def test_what_a_commit_writes_does_not_depend_on_what_was_before(
     monitor.state.changes()
     sizes = []
     for number in range(6_250):
-        # Each counter leaves a hole, so that all but the first wait in the queue.
+        # Each counter leaves a hole, so all events but the first wait in the queue.
         monitor.feed(Event("n", "a", {"n": 2 * number + 1}, data={"k": f"key {number}"}))
         if number % 10 == 9:
             out = monitor.state.changes()
             sizes.append(sum(len(key) + len(value or b"") for key, value in out.items()))
     whole = sum(map(len, monitor.state.records().values()))
     assert whole > 300_000
-    # The queue's own record has a number for each event that it holds.
+    # The queue's own record has one number per held event.
     assert max(sizes) < 14_000 + 4 * 6_000
 
 
-def test_a_search_that_met_events_out_of_order_goes_on_as_it_did() -> None:
-    """What came out of order is evicted; the order of one event's matches stays as it was."""
+def test_search_that_received_unordered_events_resumes_unchanged() -> None:
+    """Unordered events are evicted; the order of one event's matches does not change."""
     program = ketal.compile(
         'pattern P { order CausalOrder; event A = type == "a"; find any A A?; within 3 s; }'
     )

@@ -1,4 +1,4 @@
-"""What is written reads back the same; laying a text out keeps what it says."""
+"""Rendered files parse to the same syntax; formatting a text keeps its meaning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ketal.model.syntax_walks import walk
 from tests.property.asts import files
 from tests.sampling import examples
 
-# Longer than any text that is drawn, so that it is found only where it was put.
+# Longer than any drawn text, so that it occurs only where it was inserted.
 MARK = "comment"
 COMMENTS = (f"// {MARK}N ", f"/* {MARK}N */", f"/* {MARK}N\n     // ; }} */", f"/** {MARK}N **/")
 
@@ -23,9 +23,9 @@ COMMENTS = (f"// {MARK}N ", f"/* {MARK}N */", f"/* {MARK}N\n     // ; }} */", f"
 @examples(17, 500)
 @given(files(), st.data())
 def test_parse_of_render_is_the_same_file(file: ast.File, data: st.DataObject) -> None:
-    """And a file that was drawn has no errors; a guard or a body alone is one line.
+    """A drawn file has no errors; a guard or a body alone is rendered on one line.
 
-    Layout keeps the syntax and every comment.
+    Formatting keeps the syntax and every comment.
     """
     assert [d for d in resolve(file) if d.severity == "error"] == []
     text = render(file)

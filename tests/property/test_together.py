@@ -1,4 +1,4 @@
-"""Events taken many at once are judged as events taken one by one (`Execution.process`)."""
+"""Events processed in batches give the verdicts of single events (`Execution.process`)."""
 
 from __future__ import annotations
 
@@ -64,16 +64,18 @@ def monitors(body: str, limits: Limits | None, declared: str = EVENTS) -> tuple[
     return Driven(program, limits=limits), Driven(program, limits=limits)
 
 
-def said(pairs: Any) -> list[tuple[int, list[Any]]]:
+def nonempty_verdicts(pairs: Any) -> list[tuple[int, list[Any]]]:
     return [(number, [v.to_dict() for v in verdicts]) for number, verdicts in pairs if verdicts]
 
 
 def check_together(body: str, limits: Limits | None, stream: list[Any], cut: int) -> None:
-    """Hold two parts of a stream, each processed together, equal to its events one by one."""
+    """Assert that processing a stream in two batches equals processing its events singly."""
     together, one_by_one = monitors(body, limits)
     for some in (stream[:cut], stream[cut:]):
-        found = said(together.process(some))
-        assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(some))
+        found = nonempty_verdicts(together.process(some))
+        assert found == nonempty_verdicts(
+            (n, one_by_one.feed(event)) for n, event in enumerate(some)
+        )
         assert together.summary == one_by_one.summary
         assert together.state.changes() == one_by_one.state.changes()
     assert together.snapshot() == one_by_one.snapshot()
@@ -83,7 +85,7 @@ def check_together(body: str, limits: Limits | None, stream: list[Any], cut: int
 @pytest.mark.parametrize("body", PATTERNS.values(), ids=PATTERNS)
 @examples(18, 1_500)
 @given(stream=streams, end=st.integers(0, 60), cut=st.integers(0, 40))
-def test_together_as_one_by_one(
+def test_joint_processing_equals_single_events(
     body: str, limits: Limits | None, stream: list[Any], end: int, cut: int
 ) -> None:
     if end < len(stream):
@@ -97,7 +99,7 @@ def test_together_as_one_by_one(
     swapped=st.sets(st.integers(0, 40), max_size=4),
     cut=st.integers(0, 40),
 )
-def test_entries_that_clocks_lose_together_as_one_by_one(
+def test_joint_processing_of_shrinking_clocks_equals_single_events(
     steps: list[tuple[str, str]], swapped: set[int], cut: int
 ) -> None:
     counters = dict.fromkeys("AB", 0)
@@ -111,19 +113,19 @@ def test_entries_that_clocks_lose_together_as_one_by_one(
     check_together(PATTERNS["clocks"], None, stream, cut)
 
 
-def test_many_events_are_taken_together() -> None:
+def test_many_events_are_processed_together() -> None:
     together, one_by_one = monitors(PATTERNS["repeated"], None)
     stream = [
         Event("A", "owc"[n % 3], {"A": n + 1}, data={"k": n % 7, "x": 1}) for n in range(5_000)
     ]
     stream[1_500:1_500] = stream[:20]  # duplicates
-    found = said(together.process(stream))
-    assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(stream))
+    found = nonempty_verdicts(together.process(stream))
+    assert found == nonempty_verdicts((n, one_by_one.feed(event)) for n, event in enumerate(stream))
     assert found
     assert together.snapshot() == one_by_one.snapshot()
 
 
-def test_a_handler_is_called_before_the_next_event_is_taken() -> None:
+def test_handler_is_called_before_the_next_event_is_processed() -> None:
     program = compiled(PATTERNS["whole"])
     accepted: list[int] = []
     monitor = Monitor(
@@ -133,7 +135,7 @@ def test_a_handler_is_called_before_the_next_event_is_taken() -> None:
     assert accepted == [1, 2, 3]
 
 
-def test_a_registered_guard_is_called_once_for_each_event() -> None:
+def test_registered_guard_is_called_once_per_event() -> None:
     calls = 0
 
     def heavy(x: Any) -> bool:
@@ -144,14 +146,14 @@ def test_a_registered_guard_is_called_once_for_each_event() -> None:
     ketal.register_guard("heavy_for_tests", heavy, version="1")
     together, one_by_one = monitors(PATTERNS["skip"], None, EVENTS.replace("x >= 0", HEAVY))
     stream = [Event("A", "owwc"[n % 4], {"A": n + 1}, data={"k": n % 3, "x": 1}) for n in range(40)]
-    found = said(together.process(stream))
+    found = nonempty_verdicts(together.process(stream))
     called, calls = calls, 0
-    assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(stream))
+    assert found == nonempty_verdicts((n, one_by_one.feed(event)) for n, event in enumerate(stream))
     assert called == calls > 0
     assert together.summary == one_by_one.summary
 
 
-def test_of_a_stream_that_is_alive_each_event_is_taken_as_it_comes() -> None:
+def test_live_stream_is_processed_event_by_event() -> None:
     monitor, _ = monitors(PATTERNS["whole"], None)
     accepted = []
 
@@ -193,14 +195,14 @@ CLASSES: dict[str, Any] = {
 
 
 @given(st.lists(texts, max_size=3))
-def test_events_decoded_together_are_those_that_the_constructor_makes(records: list[Any]) -> None:
+def test_jointly_decoded_events_equal_constructed_events(records: list[Any]) -> None:
     together = decode_events([json.dumps(record).encode() for record in records])
     for record, decoded in zip(records, together, strict=True):
         made = None
         if all(isinstance(value, CLASSES.get(name, ())) for name, value in record.items()):
             with suppress(EventError):
                 made = Event(**record)
-        # The sign of a zero shows in what is written of it.
+        # The sign of a zero is visible in its text.
         assert repr(decoded) == repr(made)
         assert decoded == made
         assert type(decoded) is type(made)
@@ -218,7 +220,7 @@ def test_plain_events_are_decoded_together() -> None:
 
 
 @pytest.mark.parametrize("counter", [b"1", b'1,"B":0'], ids=["plain", "with a zero"])
-def test_data_that_nest_too_deeply_are_decoded_by_nobody(counter: bytes) -> None:
+def test_too_deeply_nested_data_are_refused_by_every_decoder(counter: bytes) -> None:
     def text(depth: int) -> bytes:
         x = b"[" * depth + b"]" * depth
         return b'{"node":"A","type":"o","clock":{"A":%s},"data":{"x":%s}}' % (counter, x)

@@ -1,4 +1,4 @@
-"""Clocks that no execution can have, in a finite log."""
+"""Impossible clocks, which no execution can have, in a finite log."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_a_cycle_is_counted_as_impossible() -> None:
     assert impossible(backwards) == 1
 
 
-def test_holes_are_not_impossible() -> None:
+def test_holes_do_not_count_as_impossible() -> None:
     assert impossible([Event("a", "e", {"a": 3}), Event("b", "e", {"a": 7, "b": 2})]) == 0
     verdicts = ketal.run(pair(), [Event("a", "e", {"a": 1}), Event("b", "e", {"a": 2, "b": 1})])
     assert "impossible" not in verdicts.summary
     assert verdicts.summary["holes"] == 1
 
 
-def test_an_event_that_is_not_judged_contradicts_nothing() -> None:
+def test_late_event_does_not_make_clocks_impossible() -> None:
     timed = PAIR.replace("find any A B;", "find any A B; within 9 s;") % "CausalOrder"
     log: list[Event | ketal.Control] = [
         Event("c", "e", {"c": 1}, time=50),

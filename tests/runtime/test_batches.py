@@ -56,7 +56,7 @@ def text_of(body: str, order: str) -> str:
 @pytest.mark.parametrize("name", PATTERNS)
 @examples(10, 1_000)
 @given(rng=chances())
-def test_batches_of_any_size_are_as_one_event_at_a_time(
+def test_batches_of_any_size_equal_one_event_at_a_time(
     name: str, order: str, rng: random.Random
 ) -> None:
     program = ketal.compile(text_of(PATTERNS[name], ORDERS[order]))

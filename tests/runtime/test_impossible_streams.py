@@ -40,10 +40,10 @@ CIRCLE = [e("n1@1", "a", "n2:1"), e("n2@1", "a", "n1:1")]
 
 @pytest.mark.parametrize("before", [[], [LEFT]], ids=["whole", "shrunk"])
 @pytest.mark.parametrize("order", ["CausalOrder", "CausalOrder(total)"])
-def test_clocks_in_a_circle_are_held_back(order: str, before: list[Record]) -> None:
+def test_events_in_a_cycle_of_clocks_are_held_back(order: str, before: list[Record]) -> None:
     """They wait for each other; `total` once moved each behind the other without end."""
     monitor = Monitor(program(order, "find next X"))
-    after = e("n3@1", "a", "n1:1")  # behind the circle, and no part of it
+    after = e("n3@1", "a", "n1:1")  # depends on the cycle without being a part of it
     assert monitor.feed_many([*before, *CIRCLE, after]) == []
     assert held_back(monitor) == [("n1@1", "None"), ("n2@1", "None"), ("n3@1", "None")]
     assert monitor.close() == []
@@ -68,12 +68,12 @@ def test_the_past_of_a_circle_is_released_and_large_sums_cost_nothing() -> None:
 @pytest.mark.parametrize(
     "order", ["CausalOrder(overflow = lost)", "CausalOrder(total, overflow = lost)"]
 )
-def test_a_full_queue_gives_up_clocks_in_a_circle(order: str, before: list[Record]) -> None:
+def test_full_queue_releases_events_of_a_cycle(order: str, before: list[Record]) -> None:
     """There is no hole to declare lost, so events are released before their turn, each once."""
     monitor = Monitor(program(order, "find next X"), limits=Limits(held_back_max=1))
-    said = [str(v).split(":")[0] for v in monitor.feed_many([*before, *CIRCLE])]
-    said += [str(v).split(":")[0] for v in monitor.close()]
-    assert said.count("match P") == 2
+    verdicts = [str(v).split(":")[0] for v in monitor.feed_many([*before, *CIRCLE])]
+    verdicts += [str(v).split(":")[0] for v in monitor.close()]
+    assert verdicts.count("match P") == 2
     assert monitor.summary["patterns"]["P"]["matches"] == 2
     assert monitor.held_back() == []
     assert monitor.summary["events"]["accepted"] == 2
@@ -81,7 +81,7 @@ def test_a_full_queue_gives_up_clocks_in_a_circle(order: str, before: list[Recor
 
 @pytest.mark.parametrize("bad", ["x", -1, 1.5, True, None, [1]])
 @pytest.mark.parametrize("body", ["find any X Y", "find next X Y"])
-def test_a_malformed_incarnation_leaves_a_state_that_can_be_restored(body: str, bad: Any) -> None:
+def test_malformed_incarnation_number_leaves_a_restorable_state(body: str, bad: Any) -> None:
     made = program("CausalOrder", body)
     monitor = Monitor(made)
     (rejected,) = monitor.feed(e("d@1", "a", incarnation=bad))
@@ -106,7 +106,9 @@ def test_a_late_event_may_move_an_event_whose_place_was_known() -> None:
     ]
     said = [str(v) for v in Monitor(made).feed_many(records) if v.kind == "match"]
     assert said == ["match P: X=d@4", "match P: X=b@2"], "sums of 10 and 13"
-    assert said == [str(v) for v in restored_each_time(made, records)[0] if v.kind == "match"]
+    assert said == [
+        str(v) for v in run_restoring_after_each_record(made, records)[0] if v.kind == "match"
+    ]
 
 
 def test_a_view_includes_nodes_that_only_a_held_event_names() -> None:
@@ -116,7 +118,7 @@ def test_a_view_includes_nodes_that_only_a_held_event_names() -> None:
     records: list[Record] = [e("c@1", "a", "b:1"), e("c@2", "a", "b:1 d:1"), view]
     monitor = Monitor(made)
     said = [str(v) for v in monitor.feed_many(records)]
-    assert said == [str(v) for v in restored_each_time(made, records)[0]]
+    assert said == [str(v) for v in run_restoring_after_each_record(made, records)[0]]
     gaps = ["gap b@1 declared lost", "gap d@1 declared lost"]
     assert said == [*gaps, "match P: X=c@1", "match P: X=c@2"]
     assert held_back(monitor) == []
@@ -134,7 +136,7 @@ NODES = ("a", "b", "c", "d", "a#2")
 
 
 def junk(rng: random.Random) -> list[Record]:
-    """Return records that no execution has."""
+    """Return records that belong to no execution."""
     out: list[Record] = []
     for _ in range(rng.randint(3, 12)):
         kind = rng.random()
@@ -152,16 +154,16 @@ def junk(rng: random.Random) -> list[Record]:
     return out
 
 
-def restored_each_time(
+def run_restoring_after_each_record(
     made: Program, records: list[Record], limits: Limits | None = None
 ) -> tuple[list[Any], ketal.Summary, Any]:
     monitor = Monitor(made, limits=limits)
-    said = []
+    verdicts = []
     for record in records:
-        said += monitor.feed(record)
+        verdicts += monitor.feed(record)
         monitor = Monitor.restore(made, monitor.snapshot(), limits=limits)
-    said += monitor.close()
-    return said, monitor.summary, held_back(monitor)
+    verdicts += monitor.close()
+    return verdicts, monitor.summary, held_back(monitor)
 
 
 def test_a_monitor_survives_any_records_and_a_snapshot_changes_nothing() -> None:
@@ -176,7 +178,7 @@ def test_a_monitor_survives_any_records_and_a_snapshot_changes_nothing() -> None
         records, limits = junk(rng), Limits(held_back_max=rng.choice((2, 4, 1000)))
         monitor = Monitor(made, limits=limits)
         said = [*monitor.feed_many(records), *monitor.close()]
-        again, summary, waiting = restored_each_time(made, records, limits)
+        again, summary, waiting = run_restoring_after_each_record(made, records, limits)
         assert list(map(str, again)) == list(map(str, said))
         assert (summary, waiting) == (monitor.summary, held_back(monitor))
         events = dict(summary["events"])

@@ -68,7 +68,7 @@ def adds_up(summary: Mapping[str, Any]) -> bool:
 
 @dataclass
 class Case:
-    """A pattern, an execution, and the records of it as they arrive."""
+    """A pattern, an execution, and its records in order of arrival."""
 
     program: Program
     run: Run
@@ -111,7 +111,7 @@ def membership_case(
         reject()
     lost = {i for i in range(len(run.true)) if losses and rng.random() < 0.2}
     if restarts and not anywhere:
-        # Two first events with different content tell that a node has started again.
+        # Two first events with different content show that a node has restarted.
         lost -= {i for i, x in enumerate(run.true) if x.counter == 1}
     records: list[Record] = []
     for item in arrival(rng, run, anywhere=anywhere):
@@ -120,7 +120,7 @@ def membership_case(
         elif item not in lost:
             records.append(run.stamped[item])
         if rng.random() < 0.2:
-            # A duplicate: of an event that was ambiguous, it may be told by now.
+            # A duplicate of an ambiguous event may be unambiguous by now.
             again = [r for r in records if isinstance(r, Event)]
             records += rng.sample(again, min(1, len(again)))
     unknown = any(run.true[i].node in run.left for i in lost)
@@ -206,7 +206,7 @@ def monitor_facts(case: Case) -> dict[str, Any]:
     return facts(collected(monitor.runs[0], verdicts))
 
 
-def test_shrunk_clocks_give_the_verdicts_of_whole_ones() -> None:
+def test_shrunk_clocks_give_the_verdicts_of_whole_clocks() -> None:
     """A Monitor over shrunk clocks gives the oracle's verdicts on the whole clocks."""
     seen: Counter[str] = Counter()
 
@@ -237,7 +237,7 @@ def test_shrunk_clocks_give_the_verdicts_of_whole_ones() -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["leaves", "restarts"])
-def test_a_stream_with_losses_restarts_and_duplicates_is_judged_as_the_finite_log(
+def test_stream_with_losses_restarts_and_duplicates_equals_the_finite_log(
     restarts: bool,
 ) -> None:
     """The same verdicts, marks and gaps, and the same events rejected as ambiguous."""
@@ -316,7 +316,7 @@ def test_an_event_offered_with_a_shrunk_clock_is_counted_when_that_is_detected()
         ), order
         missed += early
     assert missed == 8
-    # Whoever left before, or said nothing less than its causes, is not counted.
+    # An event after the leave, or whose clock lacks no cause, is not counted.
     whole: list[Record] = [first, then, e("n2@2", "b", "n1:1"), leave]
     for order in itertools.permutations(whole):
         assert "doubtful" not in monitored(compiled, order)[1], order
@@ -334,7 +334,7 @@ def test_an_event_offered_with_a_shrunk_clock_is_also_detected_at_the_end() -> N
     assert monitor.summary["doubtful"] == 1
 
 
-def test_of_a_late_event_the_clock_is_restored_even_if_no_other_clock_shrank() -> None:
+def test_clock_of_a_late_event_is_restored_even_if_no_other_clock_shrank() -> None:
     """If n1@5 is in the past of n2@1, it is in that of n2@2, whose place is after the match."""
     compiled = program("find next A B", "within 1 h", order="CausalOrder(total)")
     for known, depends_on in (("n1:5", ()), ("", (ketal.Dot("n2", 2),))):
@@ -379,7 +379,7 @@ def test_shrunk_clocks_within_one_domain_of_all_nodes_are_restored_as_without_a_
 
 
 def assert_lost_matches_are_counted(events: list[Event]) -> None:
-    """Assert that no two events are concurrent; in other orders that a match is counted."""
+    """Assert that no two events are concurrent; a match in another order must be counted."""
     assert texts(ketal.run(conc(), events)) == []
     for order in itertools.permutations(events):
         found, summary = monitored(conc(), order, random.Random(1))
@@ -391,7 +391,7 @@ def assert_lost_matches_are_counted(events: list[Event]) -> None:
 # --- nodes that start again ----------------------------------------------------------------
 
 
-def test_a_node_that_starts_again_is_a_node_of_its_own_for_every_order() -> None:
+def test_incarnations_are_distinct_nodes_under_every_order() -> None:
     events = [e("n@1", "a"), e("n@2", "b"), e("n@1", "a", run=2), e("n@2", "b", run=2)]
     again = ["match P (node=n): A=n@1, B=n@2", "match P (node=n#2): A=n#2@1, B=n#2@2"]
     total = 'CausalOrder(total, nodes = ["n", "n#2"])'
@@ -405,7 +405,7 @@ def test_a_node_that_starts_again_is_a_node_of_its_own_for_every_order() -> None
 
 
 @pytest.mark.parametrize("order", [CAUSAL, "arrival"])
-def test_duplicates_of_both_incarnations_are_known_after_a_snapshot(order: str) -> None:
+def test_duplicates_of_both_incarnations_are_recognised_after_a_restore(order: str) -> None:
     m = Monitor(program("find next A B", order=order))
     events = [e("n@1", "a"), e("n@2", "b"), e("n@1", "b"), e("n@2", "b", "m:1")]
     for number, event in enumerate(events):
@@ -419,7 +419,7 @@ def test_duplicates_of_both_incarnations_are_known_after_a_snapshot(order: str) 
     assert "n#2@2 was read before with other content" in contradiction.reason
 
 
-def test_the_content_of_first_events_is_kept_for_good() -> None:
+def test_content_of_first_events_is_never_evicted() -> None:
     limits = Limits(dots_max=2)
     m = Monitor(program("find next A B", order="arrival"), limits=limits)
     m.feed_many([e(f"n@{c}", "a") for c in range(1, 9)])
@@ -443,8 +443,8 @@ def test_no_event_waits_for_an_incarnation_that_has_ended() -> None:
     assert late.kind == "late"
 
 
-def test_an_incarnation_that_the_program_names_ends_the_one_before() -> None:
-    """p2 knew p0@2, and then shows p0: 1 for it."""
+def test_named_incarnation_ends_the_previous_one() -> None:
+    """p2 knew p0@2, and its next clock has p0: 1, which means p0#2."""
     events = [
         e("p0@1", "c"),
         e("p0@2", "a"),
@@ -460,7 +460,7 @@ def test_an_incarnation_that_the_program_names_ends_the_one_before() -> None:
     assert m.held_back() == []
 
 
-def test_a_program_that_reads_clocks_later_knows_the_incarnations_before() -> None:
+def test_changed_program_that_reads_clocks_knows_earlier_incarnations() -> None:
     before = ketal.compile('pattern P { event A = type == "a"; find next A; }')
     m = Monitor(before)
     m.feed_many([e("p0@1", "c"), e("p0@2", "c"), e("p0#2@1", "c"), e("p2@1", "c", "p0:2")])
@@ -497,7 +497,7 @@ def test_an_entry_of_an_ambiguous_incarnation_is_counted(events: list[Record]) -
     assert verdicts.summary["doubtful"] == 1
 
 
-def test_a_leave_means_whichever_incarnation_is_live() -> None:
+def test_leave_ends_the_live_incarnation() -> None:
     m = Monitor(program("find next A B", order="CausalOrder(total)"))
     m.feed_many([e("n@1", "a"), e("m@1", "a"), e("n@1", "a", "m:1", run=2)])
     assert [str(x.dot) for x, _ in m.held_back()] == ["n#2@1"], "m can still send something"
@@ -510,14 +510,14 @@ def test_a_leave_means_whichever_incarnation_is_live() -> None:
     assert lines == [f"match P: A={node}@1, B=z@1" for node in ("n", "n#2")]
 
 
-def test_events_that_number_their_incarnations_arrive_in_any_order() -> None:
+def test_numbered_incarnations_give_the_same_matches_in_every_arrival_order() -> None:
     events = [
         e("n@1", "a", incarnation=1),
         e("n@2", "b", incarnation=1),
         e("n@1", "a", incarnation=7),
         e("n@2", "b", incarnation=7),
     ]
-    found = ["match P (node=n#7): A=n#7@1, B=n#7@2", "match P (node=n): A=n@1, B=n@2"]
+    expected = ["match P (node=n#7): A=n#7@1, B=n#7@2", "match P (node=n): A=n@1, B=n@2"]
     for order in itertools.permutations(events):
         free, strict = program("find any A B", "partition by node"), program("find next A B")
         m = Monitor(free)
@@ -525,8 +525,8 @@ def test_events_that_number_their_incarnations_arrive_in_any_order() -> None:
         for event in order:
             lines += m.feed(event)
             m = Monitor.restore(free, m.snapshot())
-        assert sorted(texts(lines)) == sorted(found)
-        assert sorted(texts(ketal.run(free, order))) == sorted(found)
+        assert sorted(texts(lines)) == sorted(expected)
+        assert sorted(texts(ketal.run(free, order))) == sorted(expected)
         gaps = [v for v in Monitor(strict).feed_many(order) if isinstance(v, Gap)]
         first, second, *later = [order.index(x) for x in events]
         assert bool(gaps) == (first > max(second, min(later))), "n is over when n#7 appears"
@@ -563,7 +563,7 @@ def test_total_sorts_by_restored_clocks() -> None:
 
 
 def test_a_dropped_entry_is_detected_without_a_control_event() -> None:
-    """From the event on that lacks it, entries of the node are restored."""
+    """Entries of the node are restored from the first event that lacks the entry."""
     text = "find any A Second"
     compiled = ketal.compile(
         'pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";'
@@ -580,13 +580,13 @@ def test_a_dropped_entry_is_detected_without_a_control_event() -> None:
 
 @pytest.mark.parametrize("back", ["", "p2:1"], ids=["vanished", "vanished and back"])
 def test_a_dropped_entry_is_detected_by_counters_not_by_arrival(back: str) -> None:
-    """p0@3 lacks the entry of p0@2, whichever of p0's events arrived last."""
+    """p0@3 lacks an entry of p0@2, whichever of p0's events arrived last."""
     events = [e("p0@1", "c"), e("p0@2", "c", "p2:1"), e("p0@3", "a"), e("p2@1", "b")]
     events += [e("p0@4", "c", back)] if back else []
     assert_lost_matches_are_counted(events)
 
 
-def test_a_node_whose_event_was_given_up_is_found_to_have_dropped_an_entry() -> None:
+def test_late_event_of_a_node_shows_that_the_node_dropped_an_entry() -> None:
     """n2 leaves, so n2@1 is lost; when it arrives, its clock has n1, and that of n2@2 does not."""
     compiled = conc()
     m = Monitor(compiled)
@@ -605,7 +605,7 @@ def conc(order: str = CAUSAL) -> Program:
     )
 
 
-def test_a_pattern_that_needs_no_order_waits_for_whole_clocks_only() -> None:
+def test_order_free_pattern_waits_for_whole_clocks_only() -> None:
     m = Monitor(conc())
     (match,) = m.feed_many([e("n1@1", "a"), e("n3@2", "b", "n2:1")])
     assert str(match) == "match P: A=n1@1, Second=n3@2", "whatever is missing, clocks are whole"
@@ -614,7 +614,7 @@ def test_a_pattern_that_needs_no_order_waits_for_whole_clocks_only() -> None:
     # n2 may have known n1@1, and n3@3 through it.
     assert m.feed(e("n3@3", "b", "n2:2")) == []
     assert [(str(x.dot), str(d)) for x, d in m.held_back()] == [("n3@3", "n3@1")]
-    # Whoever shows that it knows all of n1 has a whole clock.
+    # A clock with the last event of n1 is whole.
     assert m.feed(e("n4@2", "b", "n1:2")) == []
     assert len(m.held_back()) == 1
     m = Monitor.restore(m.program, m.snapshot())
@@ -644,7 +644,7 @@ def conc_of(first: str, second: str) -> ketal.Program:
     )
 
 
-def test_at_the_end_clocks_are_restored_from_what_is_there_as_in_a_finite_log() -> None:
+def test_clocks_are_restored_at_the_end_as_in_a_finite_log() -> None:
     events: list[Record] = [
         e("n1@1", "a"),
         Control("leave", node="n1"),
@@ -663,7 +663,7 @@ def test_at_the_end_clocks_are_restored_from_what_is_there_as_in_a_finite_log() 
     assert adds_up(m.summary)
 
 
-def test_a_pattern_that_needs_no_order_is_never_late_and_nothing_is_refused() -> None:
+def test_order_free_pattern_has_no_late_or_refused_events() -> None:
     m = Monitor(conc("CausalOrder(gap = 5 s)"), limits=Limits(held_back_max=1))
     m.feed_many([e("n1@1", "a", time=0), Control("leave", node="n1")])
     assert m.feed(e("n3@2", "b", "n2:2", time=1)) == []
@@ -683,7 +683,7 @@ def test_a_pattern_that_needs_no_order_is_never_late_and_nothing_is_refused() ->
     assert adds_up(m.summary)
 
 
-def test_under_order_arrival_clocks_are_restored_as_far_as_is_known() -> None:
+def test_clocks_under_arrival_are_restored_as_far_as_known() -> None:
     compiled = ketal.compile(
         'pattern P { event A = type == "a"; event B = type == "b";'
         " Second = Causal(B); find next A Second; }"
@@ -697,7 +697,7 @@ def test_under_order_arrival_clocks_are_restored_as_far_as_is_known() -> None:
     ]
     assert texts(ketal.run(compiled, events)) == ["match P: A=n1@1, Second=n3@1"]
     assert texts(Monitor(compiled).feed_many(events)) == ["match P: A=n1@1, Second=n3@1"]
-    # What n3 knew it by comes later.
+    # The event through which n3 knew n1@1 arrives later.
     early = [events[0], events[2], events[4], events[1], events[3]]
     assert texts(Monitor(compiled).feed_many(early)) == []
 

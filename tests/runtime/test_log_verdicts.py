@@ -43,7 +43,7 @@ def program(order: str = "arrival", **knobs: Any) -> ketal.Program:
 
 
 def log(types: str) -> list[Event]:
-    """One node's events: t takes, f frees."""
+    """Return one node's events: `t` takes the lock, `f` frees it."""
     words = {"t": "take", "f": "free"}
     return [Event("n", words[t], {"n": at}) for at, t in enumerate(types, 1)]
 
@@ -61,7 +61,7 @@ MATCH = "match Takes: Take=n@1+n@2"
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("most", [1, 2, 100])
-def test_an_iteration_begins_anew_each_time(order: str, most: int) -> None:
+def test_verdicts_can_be_iterated_repeatedly(order: str, most: int) -> None:
     verdicts = ketal.run(program(order), log("ttf"), limits=Limits(verdicts_max=most))
     for _ in range(3):
         assert texts(verdicts) == [VIOLATION, MATCH]
@@ -150,7 +150,7 @@ def test_an_iterator_as_log_is_read_once_and_later_queries_use_the_cache() -> No
         assert texts(verdicts.violations) == [VIOLATION]
 
 
-def test_an_iterator_that_was_left_early_raises() -> None:
+def test_iterator_that_was_not_exhausted_raises_on_a_second_query() -> None:
     verdicts = ketal.run(program(), (event for event in log("ttf")))
     next(iter(verdicts))
     asks: list[Callable[[ketal.Verdicts], object]] = [
@@ -161,7 +161,7 @@ def test_an_iterator_that_was_left_early_raises() -> None:
             ask(verdicts)
 
 
-def test_an_iterator_with_more_verdicts_than_are_kept_raises() -> None:
+def test_iterator_with_more_verdicts_than_kept_raises_on_a_second_query() -> None:
     verdicts = ketal.run(program(), iter(log("ttf")), limits=Limits(verdicts_max=1))
     assert verdicts.summary["patterns"]["Takes"]["matches"] == 1
     with pytest.raises(SettingError, match=r"it has 2 verdicts, more .* \(limit verdicts_max\)"):
@@ -184,7 +184,7 @@ def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- listing=False -----------------------------------------------------------------------------
 
 
-def test_a_run_that_lists_nothing_has_a_summary_and_no_empty_answers() -> None:
+def test_run_without_listing_has_a_summary_and_raises_on_other_queries() -> None:
     verdicts = ketal.run(program(), log("ttf"), listing=False)
     assert verdicts.summary["patterns"]["Lock"]["violations"] == 1
     for ask in ("violations", "matches"):
@@ -201,12 +201,12 @@ def test_a_run_that_lists_nothing_has_a_summary_and_no_empty_answers() -> None:
 # --- raise_on_violation ------------------------------------------------------------------------
 
 
-def test_a_log_that_holds_returns_its_verdicts() -> None:
+def test_raise_on_violation_returns_the_verdicts_if_all_checks_hold() -> None:
     verdicts = ketal.run(program(), log("tftf"))
     assert verdicts.raise_on_violation() is verdicts
 
 
-def test_the_error_names_the_first_violations_and_has_them_all() -> None:
+def test_violation_error_names_the_first_violations_and_has_all() -> None:
     many = ketal.compile('pattern Few { event E = type == "take"; check E; on violation skip; }')
     with pytest.raises(ViolationError) as caught:
         ketal.run(many, log("t" * 10)).raise_on_violation()
@@ -228,11 +228,11 @@ def reasons(verdicts: ketal.Verdicts, **options: bool) -> list[str]:
     return list(caught.value.reasons)
 
 
-def test_no_event_holds_nothing() -> None:
+def test_empty_log_is_not_shown_to_hold() -> None:
     assert reasons(ketal.run(program(), [])) == ["no event was read"]
 
 
-def test_only_rejected_records_hold_nothing(tmp_path: Any) -> None:
+def test_log_of_rejected_records_is_not_shown_to_hold(tmp_path: Any) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("no\n{}\n")
     first, second = reasons(ketal.run(program(), ketal.read_log(path)))
@@ -241,7 +241,7 @@ def test_only_rejected_records_hold_nothing(tmp_path: Any) -> None:
     assert "run.jsonl:1" in second
 
 
-def test_a_damaged_log_does_not_hold() -> None:
+def test_log_with_a_rejected_record_is_not_shown_to_hold() -> None:
     damaged: list[Any] = [*log("tf"), ketal.Rejected(place="x:3", reason="cut off")]
     for listing in (True, False):
         assert reasons(ketal.run(program(), damaged, listing=listing)) == [
@@ -249,14 +249,14 @@ def test_a_damaged_log_does_not_hold() -> None:
         ]
 
 
-def test_impossible_clocks_do_not_hold() -> None:
+def test_log_with_impossible_clocks_is_not_shown_to_hold() -> None:
     cycle = [Event("a", "take", {"a": 1, "b": 1}), Event("b", "free", {"a": 1, "b": 1})]
     assert reasons(ketal.run(program("CausalOrder"), cycle)) == [
         "1 event with an impossible clock; ketal.audit(log) names the fault"
     ]
 
 
-def test_a_check_that_reached_a_limit_does_not_hold() -> None:
+def test_check_that_reached_a_limit_is_not_shown_to_hold() -> None:
     text = 'pattern Keyed { partition by k; event E = type == "e"; check E E; }'
     events = [Event("n", "e", {"n": n}, data={"k": n}) for n in (1, 2, 3)]
     (reason,) = reasons(ketal.run(ketal.compile(text), events, limits=Limits(scopes_max=2)))
@@ -278,7 +278,7 @@ def test_events_that_a_find_could_not_judge_do_not_affect_a_check() -> None:
     assert verdicts.raise_on_violation() is verdicts
 
 
-def test_a_check_whose_alphabet_met_nothing_does_not_hold() -> None:
+def test_check_with_a_vacuous_alphabet_is_not_shown_to_hold() -> None:
     """The summary is one with counts of the events that satisfy each declaration."""
 
     class Vacuous(LogPass):
@@ -299,7 +299,7 @@ def test_a_check_whose_alphabet_met_nothing_does_not_hold() -> None:
     verdicts().raise_on_violation(allow_vacuous=True)
 
 
-def test_a_program_without_a_check_can_hold_nothing() -> None:
+def test_raise_on_violation_needs_a_check() -> None:
     with pytest.raises(SettingError, match="no pattern of the program is a `check`"):
         ketal.run(program()["Takes"], log("tt")).raise_on_violation()
 
@@ -307,7 +307,7 @@ def test_a_program_without_a_check_can_hold_nothing() -> None:
 # --- shown -------------------------------------------------------------------------------------
 
 
-def test_repr_judges_nothing() -> None:
+def test_repr_reads_no_event() -> None:
     events = iter(log("ttf"))
     verdicts = ketal.run(program(), events)
     assert repr(verdicts) == "<ketal.Verdicts of Lock, Takes: not all judged yet>"
@@ -319,7 +319,7 @@ def test_repr_judges_nothing() -> None:
 
 
 def rows(html: str) -> list[list[str]]:
-    """The cells of a table, heads first."""
+    """Return the rows of cells of a table, the header first."""
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in html.split("<tr>")[1:]]
 
 
@@ -334,20 +334,20 @@ def test_a_notebook_shows_a_table_of_verdicts() -> None:
     assert dict(zip(heads, match, strict=True))["events"] == "[&quot;n@1&quot;,&quot;n@2&quot;]"
 
 
-def test_the_table_is_bounded_and_says_how_many_more() -> None:
+def test_notebook_table_is_bounded_and_counts_the_rest() -> None:
     find = ketal.compile('pattern All { event E = type == "take"; find any E; }')
     html = ketal.run(find, log("t" * 7), limits=Limits(shown_max=3))._repr_html_()
     assert len(rows(html)) == 1 + 3 + 1
     assert rows(html)[-1] == ["and 4 more (limit shown_max)"]
     assert "more" not in ketal.run(find, log("ttt"), limits=Limits(shown_max=3))._repr_html_()
-    # Nor is a cell longer than a person reads.
+    # The length of a cell is bounded, too.
     kleene = ketal.compile('pattern Run { event E = type == "take"; find next E{90}; }')
     bindings = rows(ketal.run(kleene, log("t" * 90))._repr_html_())[1][-1]
     assert bindings.endswith("…")
     assert len(bindings.replace("&quot;", '"')) == CELL_CHARACTERS + 1
 
 
-def test_a_table_escapes_what_it_shows() -> None:
+def test_notebook_table_escapes_html() -> None:
     find = ketal.compile('pattern All { partition by k; event E = type == "e"; find any E; }')
     html = ketal.run(find, [Event("<b>", "e", {"<b>": 1}, data={"k": "<i>"})])._repr_html_()
     assert "<b>" not in html
@@ -355,14 +355,16 @@ def test_a_table_escapes_what_it_shows() -> None:
     assert "&lt;b&gt;@1" in html
 
 
-def test_an_empty_table_says_that_nothing_was_read() -> None:
+def test_notebook_table_of_an_empty_log_says_that_no_event_was_read() -> None:
     html = ketal.run(program(), [])._repr_html_()
     assert "events: 0 read" in html
     assert "not shown to hold: no event was read" in html
     assert rows(html) == []
 
 
-def test_without_pandas_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_pandas_without_pandas_names_the_missing_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(SettingError, match="to_pandas needs pandas, which is not installed"):
         ketal.run(program(), log("t")).to_pandas()
@@ -396,7 +398,7 @@ def test_a_summary_has_the_keys_of_its_type() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["next", "strict", "any"])
-def test_events_of_which_none_can_be_first_have_been_judged(strategy: str) -> None:
+def test_events_that_cannot_be_a_first_step_count_as_judged(strategy: str) -> None:
     """No scope is created for such events, but the reason is not a missing partition key."""
     text = """pattern Pairs {
         partition by k;
@@ -408,7 +410,7 @@ def test_events_of_which_none_can_be_first_have_been_judged(strategy: str) -> No
     assert (finding["what"], finding["name"]) == ("type", "o")
 
 
-def test_possibly_and_definitely_take_the_items_of_a_log() -> None:
+def test_possibly_and_definitely_accept_the_items_of_a_log() -> None:
     """A rejected record is skipped, as in a file; an item of another class is a TypeError."""
     program = ketal.compile('pattern P { event A = type == "a"; find any A; }')
     event = ketal.Event(node="n", type="a", clock={"n": 1})
@@ -426,7 +428,7 @@ def test_a_table_of_no_verdicts_has_columns() -> None:
     assert frame[frame["verdict"] == "match"].empty
 
 
-def test_late_events_do_not_hold() -> None:
+def test_log_with_late_events_is_not_shown_to_hold() -> None:
     text = TEXT % ORDERS + "pattern Timed { find any Take; within 5 s; }"
     log: list[Event | Control] = [
         Event("a", "take", {"a": 1}, time=1), Control("watermark", time=10),

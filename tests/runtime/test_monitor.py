@@ -1,4 +1,4 @@
-"""Monitor and run: what a user of the Python interface relies on."""
+"""Monitor and run: the guarantees of the Python interface."""
 
 from __future__ import annotations
 
@@ -74,23 +74,23 @@ def adds_up(summary: Mapping[str, Any]) -> bool:
 # --- feeding and closing ------------------------------------------------------------------
 
 
-def test_feed_returns_a_list_whose_work_is_done() -> None:
+def test_feed_judges_before_it_returns_a_list() -> None:
     m = monitor("find next A B")
     assert m.feed(e("n@1", "a")) == []
-    found = m.feed(e("n@2", "b"))
-    assert isinstance(found, list)
-    assert texts(found) == ["match P: A=n@1, B=n@2"]
+    verdicts = m.feed(e("n@2", "b"))
+    assert isinstance(verdicts, list)
+    assert texts(verdicts) == ["match P: A=n@1, B=n@2"]
     assert m.summary["patterns"]["P"]["matches"] == 1
 
 
-def test_feed_many_is_feed_in_turn() -> None:
-    one, other = monitor("find any A B"), monitor("find any A B")
+def test_feed_many_equals_feed_of_each_event() -> None:
+    batched, single = monitor("find any A B"), monitor("find any A B")
     events = line("a b a b")
-    assert one.feed_many(iter(events)) == [v for event in events for v in other.feed(event)]
-    assert one.summary == other.summary
+    assert batched.feed_many(iter(events)) == [v for event in events for v in single.feed(event)]
+    assert batched.summary == single.summary
 
 
-def test_a_log_is_fed_with_all_of_its_records() -> None:
+def test_feed_many_accepts_all_records_of_a_log() -> None:
     records: list[Event | Control | Rejected] = [
         e("n1@1", "a", "n2:1"),
         Control("leave", node="n2"),
@@ -105,13 +105,13 @@ def test_a_log_is_fed_with_all_of_its_records() -> None:
         assert m.summary["events"]["rejected"] == 1
 
 
-def test_a_rejection_in_a_log_that_is_fed_has_its_place(tmp_path: Path) -> None:
+def test_rejection_in_a_log_that_is_fed_has_its_place(tmp_path: Path) -> None:
     ketal.write_jsonl([e("n@2", "a"), e("n@2", "b")], tmp_path / "run.jsonl")
     (rejected,) = monitor("find any B").feed_many(ketal.read_log(tmp_path / "run.jsonl"))
     assert str(rejected).startswith(f"rejected {tmp_path / 'run.jsonl'}:2: ")
 
 
-def test_feed_takes_events_only() -> None:
+def test_feed_accepts_events_only() -> None:
     with pytest.raises(TypeError, match=r"must be a ketal\.Event .*, not dict"):
         monitor("find next A").feed({"node": "n"})  # type: ignore[arg-type]
 
@@ -130,20 +130,20 @@ def test_close_ends_runs_and_windows_once() -> None:
     assert adds_up(m.summary)
 
 
-def test_the_end_in_a_stream_is_close() -> None:
+def test_end_event_in_a_stream_closes_the_monitor() -> None:
     m = monitor("check (A B)*")
     m.feed(e("n@1", "a"))
     assert [v.kind for v in m.feed(Control("end"))] == ["incomplete"]
     assert m.close() == []
 
 
-def test_a_with_block_closes_unless_by_an_exception() -> None:
-    said: list[Any] = []
-    with monitor("check (A B)*", on={"incomplete": said.append}) as m:
+def test_with_block_closes_unless_an_exception_leaves_it() -> None:
+    verdicts: list[Any] = []
+    with monitor("check (A B)*", on={"incomplete": verdicts.append}) as m:
         m.feed(e("n@1", "a"))
-    assert texts(said) == ["incomplete P: ended in q1, expected B"]
-    said.clear()
-    m = monitor("check (A B)*", on={"incomplete": said.append})
+    assert texts(verdicts) == ["incomplete P: ended in q1, expected B"]
+    verdicts.clear()
+    m = monitor("check (A B)*", on={"incomplete": verdicts.append})
 
     def fails() -> None:
         with m:
@@ -152,7 +152,7 @@ def test_a_with_block_closes_unless_by_an_exception() -> None:
 
     with pytest.raises(RuntimeError):
         fails()
-    assert said == []
+    assert verdicts == []
     assert [v.kind for v in m.close()] == ["incomplete"], "it can still be closed"
 
 
@@ -176,7 +176,7 @@ def test_a_monitor_may_run_several_patterns_under_different_orders() -> None:
     assert adds_up(m.summary)
 
 
-def test_a_find_any_without_not_waits_for_nothing() -> None:
+def test_find_any_without_not_holds_no_event_back() -> None:
     m = monitor("find any A B", order=CAUSAL)
     a, b, _ = FORK
     far = e("n2@9", "b", "n1:7")
@@ -211,7 +211,7 @@ def test_a_duplicate_is_counted_and_dropped() -> None:
     ],
 )
 def test_the_same_dot_with_other_content_is_rejected(other: Event) -> None:
-    """At counter 1 it would be a restart: tests/runtime/test_live_membership.py."""
+    """At counter 1 this would be a restart: see tests/runtime/test_live_membership.py."""
     m = monitor("find any A B")
     m.feed_many([e("n@1", "a"), e("n@2", "a", x=1)])
     (verdict,) = m.feed(other, place="log:7")
@@ -226,7 +226,7 @@ def test_the_same_dot_with_other_content_is_rejected(other: Event) -> None:
     assert restored.feed(e("n@2", "a", x=1)) == []
 
 
-def test_after_a_leave_nothing_waits_for_the_node() -> None:
+def test_no_event_waits_for_a_node_that_left() -> None:
     leaves: list[Callable[[Monitor], list[ketal.Verdict]]] = [
         lambda m: m.leave("n"),
         lambda m: m.feed(Control("leave", node="n")),
@@ -245,7 +245,7 @@ def test_after_a_leave_nothing_waits_for_the_node() -> None:
         assert m.feed(Control("join", node="n")) == []
 
 
-def test_holes_are_counters_below_what_was_seen() -> None:
+def test_holes_are_missing_counters_below_known_ones() -> None:
     m = monitor("find any A B")
     m.feed_many([e("n@1", "a"), e("n@4", "a"), e("m@2", "b")])
     assert m.summary["holes"] == 3
@@ -257,7 +257,7 @@ def test_holes_are_counters_below_what_was_seen() -> None:
 # --- time ----------------------------------------------------------------------------------
 
 
-def test_an_event_before_the_watermark_is_late_where_a_window_reads_time() -> None:
+def test_event_before_the_watermark_is_late_under_a_window() -> None:
     m = monitor("find next A B", "within 5 s")
     m.feed(e("n@1", "a", time=10))
     m.advance_time(12)
@@ -288,33 +288,35 @@ def test_windows_end_by_the_watermark_in_event_time_order(strategy: str, order: 
     m = monitor(f"find {strategy} A B", "within 5 s", order=order)
     # Of three nodes, so that no order is offended; times are not those of arrival.
     for node, time in (("n1", 30), ("n2", 10), ("n3", 20)):
-        # `strict` keeps one run alive only.
+        # `strict` keeps only one run alive.
         m.feed(e(f"{node}@1", "a", time=time))
     assert m.advance_time(14) == []
-    said = m.advance_time(100)
-    assert all(isinstance(v, TimedOut) for v in said)
+    verdicts = m.advance_time(100)
+    assert all(isinstance(v, TimedOut) for v in verdicts)
     expected = (
         [("n3", 20.0)] if strategy == "strict" else [("n2", 10.0), ("n3", 20.0), ("n1", 30.0)]
     )
-    assert [(v.bindings["A"][0].node, v.time) for v in said if isinstance(v, TimedOut)] == expected
+    assert [
+        (v.bindings["A"][0].node, v.time) for v in verdicts if isinstance(v, TimedOut)
+    ] == expected
     assert m.close() == []
 
 
-def test_a_window_ends_exactly_when_nothing_fits_any_more() -> None:
+def test_window_ends_exactly_when_no_event_fits_any_more() -> None:
     m = monitor("find next A B", "within 5 s")
     m.feed(e("n@1", "a", time=10))
     assert m.advance_time(14.999999) == []
     assert texts(m.advance_time(15)) == ["timed_out P: A=n@1"]
 
 
-def test_closing_is_a_watermark_of_infinity() -> None:
+def test_close_is_a_watermark_of_infinity() -> None:
     m = monitor("find next A B", "within 5 s")
     m.feed(e("n@1", "a", time=10))
     assert texts(m.close()) == ["timed_out P: A=n@1"]
     assert m.summary["patterns"]["P"]["timed_out"] == 1
 
 
-def test_times_are_read_as_an_events_are() -> None:
+def test_watermark_times_are_read_like_event_times() -> None:
     m = monitor("find next A B", "within 5 s")
     m.feed(e("n@1", "a", time=0))
     assert texts(m.advance_time("1970-01-01T00:00:05Z")) == ["timed_out P: A=n@1"]
@@ -341,7 +343,7 @@ EVERYTHING = (
 
 
 def stream(rng: random.Random) -> list[Event]:
-    """Return three nodes' events, shuffled, with a duplicate and a contradiction."""
+    """Return shuffled events of three nodes, with a duplicate and a contradiction."""
     events = []
     clocks: dict[str, dict[str, int]] = {n: {} for n in ("n1", "n2", "n3")}
     for moment in range(14):
@@ -356,7 +358,7 @@ def stream(rng: random.Random) -> list[Event]:
     return [*events, events[3], Event("n1", "zz", {"n1": 1})]
 
 
-def test_a_monitor_has_these_methods_and_no_others() -> None:
+def test_monitor_has_exactly_the_documented_methods() -> None:
     public = {name for name in dir(Monitor(ketal.compile(EVERYTHING))) if name[0] != "_"}
     assert public - {"program"} == {
         "feed", "feed_many", "advance_time", "leave", "close", "held_back", "summary", "snapshot",
@@ -364,11 +366,11 @@ def test_a_monitor_has_these_methods_and_no_others() -> None:
     }  # fmt: skip
 
 
-def test_a_record_that_is_no_event_is_counted_and_told() -> None:
-    said: list[ketal.Verdict] = []
-    m = Monitor(ketal.compile(EVERYTHING), on={"rejected": said.append})
+def test_rejected_record_is_counted_and_passed_to_its_handler() -> None:
+    handled: list[ketal.Verdict] = []
+    m = Monitor(ketal.compile(EVERYTHING), on={"rejected": handled.append})
     rejected = Rejected(place="shop.log:12", reason="no JSON")
-    assert m.feed_many([e("n@1", "a"), rejected]) == said == [rejected]
+    assert m.feed_many([e("n@1", "a"), rejected]) == handled == [rejected]
     assert m.summary["events"]["rejected"] == 1
     assert adds_up(m.summary)
 
@@ -394,7 +396,7 @@ def test_snapshot_and_restore_after_every_event_change_nothing() -> None:
         assert Monitor.restore(both, other.snapshot()).close() == []
 
 
-def test_a_snapshot_is_the_same_in_every_process() -> None:
+def test_snapshot_is_the_same_in_every_process() -> None:
     code = (
         "import hashlib, random, ketal, tests.runtime.test_monitor as t\n"
         "m = ketal.Monitor(ketal.compile(t.EVERYTHING))\n"
@@ -403,7 +405,7 @@ def test_a_snapshot_is_the_same_in_every_process() -> None:
         "ids = [x.id for x in v if hasattr(x, 'id')]\n"
         "print(hashlib.sha256(m.snapshot()).hexdigest(), len(ids), *ids)\n"
     )
-    said = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
@@ -414,8 +416,8 @@ def test_a_snapshot_is_the_same_in_every_process() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(said) == 1
-    _, count, *ids = said.pop().split()
+    assert len(outputs) == 1
+    _, count, *ids = outputs.pop().split()
     assert int(count) == len(ids) > 5
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch("[0-9a-f]{32}", i) for i in ids)
@@ -428,7 +430,7 @@ BASE = (
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "change"),
     [
         ("S = B", "T = B", "steps, body"),
         ("x == 1", "x == 2", "events"),
@@ -442,7 +444,7 @@ BASE = (
         ("order arrival", "order arrival; at every node", "deployment"),
     ],
 )
-def test_restoring_under_another_pattern_says_what_changed(old: str, new: str, said: str) -> None:
+def test_restore_under_another_pattern_names_the_change(old: str, new: str, change: str) -> None:
     text = f"pattern P {{ {'; '.join(BASE)}; }}"
     m = Monitor(ketal.compile(text))
     m.feed(e("n@1", "a", time=1, x=1))
@@ -452,12 +454,12 @@ def test_restoring_under_another_pattern_says_what_changed(old: str, new: str, s
     assert changed != text
     with pytest.raises(StateError, match="another program") as caught:
         Monitor.restore(ketal.compile(changed), m.snapshot())
-    assert f"pattern P changed: {said}" in str(caught.value)
-    # Layout and comments are no change.
+    assert f"pattern P changed: {change}" in str(caught.value)
+    # Layout and comments do not count as a change.
     Monitor.restore(ketal.compile(text.replace(";", " ;  // so\n")), m.snapshot())
 
 
-def test_restoring_says_which_patterns_are_gone_and_new() -> None:
+def test_restore_names_removed_and_added_patterns() -> None:
     two = ketal.compile(p("find next A") + p("find next B").replace("pattern P", "pattern Q"))
     with pytest.raises(StateError, match="pattern Q is gone"):
         Monitor.restore(two["P"], Monitor(two).snapshot())
@@ -480,27 +482,27 @@ def test_damaged_bytes_are_a_state_error() -> None:
         Monitor.restore(m.program, other_format)
 
 
-def test_restore_takes_the_options_of_a_monitor() -> None:
+def test_restore_accepts_the_options_of_a_monitor() -> None:
     m = monitor("find next A B", execution="one")
     m.feed(e("n@1", "a"))
-    said: list[Any] = []
-    restored = Monitor.restore(m.program, m.snapshot(), on={"match": said.append})
+    handled: list[Any] = []
+    restored = Monitor.restore(m.program, m.snapshot(), on={"match": handled.append})
     (match,) = restored.feed(e("n@2", "b"))
     assert isinstance(match, Match)
     assert match.execution == "one"
-    assert said == [match]
+    assert handled == [match]
     with pytest.raises(TypeError):
         Monitor.restore(m.program, m.snapshot(), nonsense=1)  # type: ignore[call-arg]
 
 
-def test_restore_under_a_limit_that_is_too_small_loses_nothing_in_silence() -> None:
+def test_restore_under_a_too_small_limit_is_an_error() -> None:
     m = monitor("find next A B", order=CAUSAL)
     m.feed_many([e("n@3", "a"), e("n@2", "a")])
     with pytest.raises(StateError, match="held_back_max is 1"):
         Monitor.restore(m.program, m.snapshot(), limits=Limits(held_back_max=1))
 
 
-def test_queues_that_each_hold_what_the_limit_allows_are_restored() -> None:
+def test_several_full_queues_are_restored() -> None:
     rows = (("P", "a -> b"), ("Q", "c -> d"))
     text = "".join(
         named(name, "check A*", f"topology {{ {edge}; }}", order=CAUSAL) for name, edge in rows
@@ -536,11 +538,11 @@ def test_values_of_any_size_survive_a_snapshot() -> None:
 # --- handlers --------------------------------------------------------------------------------
 
 
-def test_handlers_by_kind() -> None:
-    said: list[str] = []
+def test_handlers_are_called_by_kind_of_verdict() -> None:
+    calls: list[str] = []
 
     def note(what: str) -> Callable[[Any], None]:
-        return lambda verdict: said.append(f"{what}: {verdict}")
+        return lambda verdict: calls.append(f"{what}: {verdict}")
 
     m = monitor(
         "check (A B)*",
@@ -549,41 +551,41 @@ def test_handlers_by_kind() -> None:
     )
     m.feed_many(line("a a"))
     m.close()
-    assert said == [
+    assert calls == [
         "v: violation P: n@2 a: expected B",
         "i: incomplete P: ended in q1, expected B",
     ]
 
 
-def test_handlers_for_entering_a_state() -> None:
-    said: list[str] = []
+def test_handlers_are_called_on_entering_a_state() -> None:
+    calls: list[str] = []
     m = Monitor(
         program(
             "check automaton { initial idle; final idle; idle -> busy on A; busy -> busy on B; "
             "busy -> idle on C; }"
         ),
         on={
-            "P.busy": lambda v: said.append(f"busy {v.event}"),
-            "P.idle": lambda v: said.append(f"idle {v.event}"),
+            "P.busy": lambda v: calls.append(f"busy {v.event}"),
+            "P.idle": lambda v: calls.append(f"idle {v.event}"),
         },
     )
     assert m.feed_many(line("a b b c a")) == [], "transitions were not asked for"
-    assert said == ["busy n@1", "idle n@4", "busy n@5"], "staying is not entering"
+    assert calls == ["busy n@1", "idle n@4", "busy n@5"], "staying is not entering"
 
 
-def test_a_failing_handler_is_reported_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_handler_is_logged_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:
     def fails(verdict: Any) -> None:
         raise ZeroDivisionError("mine")
 
-    said: list[Any] = []
-    m = monitor("find next A", on={"match": fails, "P.q1": said.append})
+    calls: list[Any] = []
+    m = monitor("find next A", on={"match": fails, "P.q1": calls.append})
     with caplog.at_level(logging.ERROR, logger="ketal"):
         assert len(m.feed(e("n@1", "a"))) == 1
         assert len(m.feed(e("n@2", "a"))) == 1
     assert m.summary["handler_failures"] == 2
     assert "a handler failed on: match P: A=n@1" in caplog.text
     assert "ZeroDivisionError: mine" in caplog.text
-    assert len(said) == 2, "the others are called"
+    assert len(calls) == 2, "the others are called"
     assert "handler_failures" not in monitor("find next A").summary
 
 
@@ -603,32 +605,32 @@ def moves(verdicts: Sequence[Any]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def test_trace_says_every_transition_of_a_check() -> None:
+def test_trace_reports_every_transition_of_a_check() -> None:
     m = monitor("check (A B)*", "on violation resume", trace=True)
-    said = m.feed_many(line("a b b a a x"))
-    assert moves(said) == [
+    verdicts = m.feed_many(line("a b b a a x"))
+    assert moves(verdicts) == [
         ("n@1", "q0", "A", "q1"),
         ("n@2", "q1", "B", "q0"),
         ("n@4", "q0", "A", "q1"),
         ("n@5", "q0", "A", "q1"),
     ], "the fresh run takes the event that was refused"
-    assert [v.kind for v in said if not isinstance(v, Transition)] == ["violation"] * 2
+    assert [v.kind for v in verdicts if not isinstance(v, Transition)] == ["violation"] * 2
 
 
 @pytest.mark.parametrize("strategy", ["next", "any"])
 @pytest.mark.parametrize("order", ["arrival", CAUSAL])
-def test_trace_says_every_transition_of_a_find(strategy: str, order: str) -> None:
+def test_trace_reports_every_transition_of_a_find(strategy: str, order: str) -> None:
     m = monitor(f"find {strategy} A B C", order=order, trace=True)
-    said = m.feed_many(line("a b c"))
-    assert moves(said) == [
+    verdicts = m.feed_many(line("a b c"))
+    assert moves(verdicts) == [
         ("n@1", "q0", "A", "q1"),
         ("n@2", "q1", "B", "q2"),
         ("n@3", "q2", "C", "q3"),
     ]
-    assert [v.kind for v in said][-1] == "match"
+    assert [v.kind for v in verdicts][-1] == "match"
 
 
-def test_trace_of_a_join_says_what_was_taken_out_of_order() -> None:
+def test_trace_of_a_join_reports_events_taken_out_of_order() -> None:
     m = monitor("find any A B", order=CAUSAL, trace=True)
     a, b, _ = FORK
     assert moves(m.feed(b)) == []
@@ -652,15 +654,15 @@ def overflows(verdicts: Sequence[Any], limit: str) -> list[str]:
             assert limit in str(v)
             assert v.to_dict()["limit"] == limit
             assert v.to_dict()["event"] == str(v.event)
-    said = [v for v in verdicts if isinstance(v, Overflow)]
-    assert len({v.id for v in said}) == len(said), "ids tell them apart"
-    return [str(v.event) for v in said]
+    reported = [v for v in verdicts if isinstance(v, Overflow)]
+    assert len({v.id for v in reported}) == len(reported), "ids tell them apart"
+    return [str(v.event) for v in reported]
 
 
 def test_held_back_max() -> None:
     m = monitor("check A*", order=CAUSAL, limits=Limits(held_back_max=1))
-    said = m.feed_many(e(f"n@{i}", "a") for i in (3, 4, 1))
-    assert overflows(said, "held_back_max") == ["n@4"]
+    verdicts = m.feed_many(e(f"n@{i}", "a") for i in (3, 4, 1))
+    assert overflows(verdicts, "held_back_max") == ["n@4"]
     events = m.summary["events"]
     assert (events["overflow"], events["held_back"], events["accepted"]) == (1, 1, 1)
     assert adds_up(m.summary)
@@ -669,77 +671,77 @@ def test_held_back_max() -> None:
 def test_runs_max() -> None:
     for order, strategy in (("arrival", "next"), ("arrival", "any"), (CAUSAL, "any")):
         m = monitor(f"find {strategy} A B", order=order, limits=Limits(runs_max=2))
-        said = m.feed_many(line("a a a a b"))
-        assert overflows(said, "runs_max") == ["n@3"], "told once in a scope"
-        # Under CausalOrder an A may yet come for the B, which is to be kept too.
+        verdicts = m.feed_many(line("a a a a b"))
+        assert overflows(verdicts, "runs_max") == ["n@3"], "told once in a scope"
+        # Under CausalOrder an A may still arrive for the B, so the B is kept too.
         assert m.summary["patterns"]["P"]["overflows"] == (3 if order == CAUSAL else 2)
-        assert texts(v for v in said if isinstance(v, Match)) == [
+        assert texts(v for v in verdicts if isinstance(v, Match)) == [
             "match P: A=n@1, B=n@5",
             "match P: A=n@2, B=n@5",
         ]
 
 
-def test_a_run_that_goes_on_does_not_count_against_itself() -> None:
+def test_continued_run_does_not_count_twice_towards_runs_max() -> None:
     m = monitor("find next A B+", limits=Limits(runs_max=1))
     assert overflows(m.feed_many(line("a b b b b")), "runs_max") == []
 
 
-def test_candidates_max_bounds_what_runs_have_taken() -> None:
-    """Each `a` can be read as A and as S: it is kept twice, however many runs go on there."""
+def test_candidates_max_bounds_the_events_that_runs_took() -> None:
+    """Each `a` can be A or S, so it is kept twice, however many runs continue with it."""
     reads_s = ("S = A && x == 1", "find next (A | S)+ B")
     m = monitor(*reads_s, limits=Limits(candidates_max=4))
-    said = m.feed_many(line("a a a", x=1))
-    assert overflows(said, "candidates_max") == ["n@2"]
+    verdicts = m.feed_many(line("a a a", x=1))
+    assert overflows(verdicts, "candidates_max") == ["n@2"]
     m = monitor(*reads_s, limits=Limits(candidates_max=12))
     assert overflows(m.feed_many(line("a a a", x=1)), "candidates_max") == []
 
 
-def test_configurations_max_of_a_check_accuses_nobody() -> None:
-    """Without all of its readings the run would call allowed events violations."""
+def test_check_beyond_configurations_max_reports_no_violation() -> None:
+    """Without all configurations the run would report allowed events as violations."""
     reads_s = ("S = A && x == 1", "T = A && y == 1", "U = Causal(B, S)", "check (S | T)* U")
     events = [*line("a a a a", x=1, y=1), e("n@5", "b")]
     m = monitor(*reads_s, limits=Limits(configurations_max=3))
-    said = m.feed_many(events) + m.close()
-    assert overflows(said, "configurations_max") == ["n@3"]
-    assert len(said) == 1, "no violation, nor is it incomplete"
+    verdicts = m.feed_many(events) + m.close()
+    assert overflows(verdicts, "configurations_max") == ["n@3"]
+    assert len(verdicts) == 1, "no violation, nor is it incomplete"
     assert m.summary["patterns"]["P"]["halted"] == 2
     assert monitor(*reads_s).feed_many(events) == []
 
 
 def test_scopes_max() -> None:
     m = monitor("check A A*", "partition by x", limits=Limits(scopes_max=2))
-    said = m.feed_many(e(f"n@{i}", "a", x=x) for i, x in enumerate((1, 2, 3, 1, 4), 1))
-    assert overflows(said, "scopes_max") == ["n@3", "n@5"]
-    assert [v.scope for v in said if isinstance(v, Overflow)] == [{"x": 3}, {"x": 4}]
+    verdicts = m.feed_many(e(f"n@{i}", "a", x=x) for i, x in enumerate((1, 2, 3, 1, 4), 1))
+    assert overflows(verdicts, "scopes_max") == ["n@3", "n@5"]
+    assert [v.scope for v in verdicts if isinstance(v, Overflow)] == [{"x": 3}, {"x": 4}]
 
 
 def test_candidates_max() -> None:
     m = monitor("find any A B", order=CAUSAL, limits=Limits(candidates_max=1))
-    said = m.feed_many([e("n1@1", "b"), e("n2@1", "b"), e("n3@1", "a")])
-    assert overflows(said, "candidates_max") == ["n2@1"]
-    assert texts(v for v in said if isinstance(v, Match)) == ["match P: A=n3@1, B=n1@1"]
+    verdicts = m.feed_many([e("n1@1", "b"), e("n2@1", "b"), e("n3@1", "a")])
+    assert overflows(verdicts, "candidates_max") == ["n2@1"]
+    assert texts(v for v in verdicts if isinstance(v, Match)) == ["match P: A=n3@1, B=n1@1"]
 
 
 def test_unlearned_max() -> None:
     m = monitor("at every node", "check A*", limits=Limits(unlearned_max=2))
-    said = m.feed_many(e(f"n@{i}", "a") for i in range(1, 4))
-    assert overflows(said, "unlearned_max") == ["n@3"]
-    assert "n@1 for nodes that have not learned of it" in str(said[0])
+    verdicts = m.feed_many(e(f"n@{i}", "a") for i in range(1, 4))
+    assert overflows(verdicts, "unlearned_max") == ["n@3"]
+    assert "n@1 for nodes that have not learned of it" in str(verdicts[0])
 
 
 def test_matches_per_event_max() -> None:
     for order in ("arrival", CAUSAL):
         m = monitor("find any A B", order=order, limits=Limits(matches_per_event_max=2))
-        said = m.feed_many(line("a a a a b"))
-        assert overflows(said, "matches_per_event_max") == ["n@5"]
-        assert sum(isinstance(v, Match) for v in said) == 2
+        verdicts = m.feed_many(line("a a a a b"))
+        assert overflows(verdicts, "matches_per_event_max") == ["n@5"]
+        assert sum(isinstance(v, Match) for v in verdicts) == 2
         assert m.summary["patterns"]["P"]["matches"] == 2
 
 
 def test_counters_max() -> None:
     m = monitor("find any A B", limits=Limits(counters_max=2))
-    said = m.feed_many(e(f"n@{i}", "a") for i in (2, 4, 6, 1, 6, 7))
-    assert overflows(said, "counters_max") == ["n@1"]
+    verdicts = m.feed_many(e(f"n@{i}", "a") for i in (2, 4, 6, 1, 6, 7))
+    assert overflows(verdicts, "counters_max") == ["n@1"]
     assert m.summary["events"]["duplicates"] == 1
     assert m.summary["events"]["overflow"] == 1
     assert adds_up(m.summary)
@@ -753,12 +755,12 @@ def test_events_max() -> None:
         "read": 4, "accepted": 2, "duplicates": 0, "rejected": 0, "late": 0, "held_back": 0,
         "overflow": 2,
     }  # fmt: skip
-    # Under order arrival no event is kept, so the limit says nothing.
+    # Under order arrival no event is kept, so the limit does not apply.
     arrival = ketal.run(program("check A*"), line("a a a a"), limits=Limits(events_max=2))
     assert list(arrival) == []
 
 
-def test_dots_max_forgets_contents_and_no_dots() -> None:
+def test_dots_max_evicts_contents_but_no_dots() -> None:
     m = monitor("find any A B", limits=Limits(dots_max=2))
     m.feed_many(line("a a a a"))
     assert m.feed(e("n@2", "other")) == [], "its content is forgotten: it counts as a duplicate"
@@ -801,7 +803,7 @@ def test_without_listing_there_are_counts_only() -> None:
 
 
 def samples() -> dict[str, Any]:
-    """Return a verdict of each kind, as the engine makes it where it does."""
+    """Return a verdict of each kind, made by the engine where possible."""
     events = [e("n1@1", "a", time=1.5, k=17), e("n2@1", "b", time=2, k=17)]
     find = program("find any A B", "within 5 s", "partition by k", "return k = A.k", order=CAUSAL)
     (match,) = ketal.run(find, events)
@@ -842,16 +844,18 @@ KEYS_OF_VERDICTS = {
 
 
 @pytest.mark.parametrize("kind", KEYS_OF_VERDICTS)
-def test_every_kind_of_verdict_has_its_keys_and_no_others(kind: str) -> None:
+def test_every_kind_of_verdict_has_exactly_its_keys(kind: str) -> None:
     verdict = samples()[kind]
-    said = verdict.to_dict()
-    assert said["verdict"] == kind == verdict.kind
-    assert next(iter(said)) == "verdict"
-    assert set(said) == {"verdict", *KEYS_OF_VERDICTS[kind]}
-    assert json.loads(json.dumps(said)) == said == msgspec.json.decode(msgspec.json.encode(said))
-    if "id" in said:
-        assert re.fullmatch("[0-9a-f]{32}", said["id"])
-    # One line, which begins with its kind.
+    fields = verdict.to_dict()
+    assert fields["verdict"] == kind == verdict.kind
+    assert next(iter(fields)) == "verdict"
+    assert set(fields) == {"verdict", *KEYS_OF_VERDICTS[kind]}
+    assert (
+        json.loads(json.dumps(fields)) == fields == msgspec.json.decode(msgspec.json.encode(fields))
+    )
+    if "id" in fields:
+        assert re.fullmatch("[0-9a-f]{32}", fields["id"])
+    # The text is one line that begins with the kind.
     assert str(verdict).startswith(kind)
     assert "\n" not in str(verdict)
     # Frozen.
@@ -891,7 +895,7 @@ def test_a_violation_in_json() -> None:
     assert isinstance(violation, Violation)
 
 
-def test_the_scope_is_empty_where_there_is_none_and_the_execution_named_where_several() -> None:
+def test_json_has_an_empty_scope_by_default_and_names_one_of_several_executions() -> None:
     (plain,) = ketal.run(program("find next A"), line("a"))
     assert isinstance(plain, Match)
     assert plain.to_dict()["scope"] == {}
@@ -906,7 +910,7 @@ def test_the_scope_is_empty_where_there_is_none_and_the_execution_named_where_se
     assert named.id != Match(pattern="P", fingerprint=named.fingerprint, steps=named.steps).id
 
 
-def test_ids_depend_on_all_but_time_and_return() -> None:
+def test_ids_depend_on_all_fields_but_time_and_return() -> None:
     steps = (("A", Dot("n", 1)), ("B", Dot("m", 2)))
     base = Match(pattern="P", fingerprint="f", steps=steps)
     replaced = msgspec.structs.replace
@@ -927,12 +931,12 @@ def test_ids_depend_on_all_but_time_and_return() -> None:
 
 
 def test_ids_do_not_depend_on_which_of_equal_keys_came_first() -> None:
-    """1 and 1.0 are one scope, whichever the order offers first."""
-    found = program("find any A B", "partition by k", order=CAUSAL)
+    """1 and 1.0 are the same scope, whichever is offered first."""
+    find = program("find any A B", "partition by k", order=CAUSAL)
     events = [e("n1@1", "a", k=1.0), e("n2@1", "b", k=1)]
-    ids = [Monitor(found).feed_many(order)[0].id for order in (events, events[::-1])]  # type: ignore[union-attr]
+    ids = [Monitor(find).feed_many(order)[0].id for order in (events, events[::-1])]  # type: ignore[union-attr]
     assert ids[0] == ids[1]
-    (match,) = Monitor(found).feed_many(events)
+    (match,) = Monitor(find).feed_many(events)
     assert json.dumps(match.to_dict()["scope"]) == '{"k": 1}'
 
 
@@ -940,7 +944,7 @@ def test_ids_do_not_depend_on_which_of_equal_keys_came_first() -> None:
 
 
 def two_executions() -> Iterator[Record]:
-    """The records of a log of two executions."""
+    """Yield the records of a log of two executions."""
     for number, event in enumerate(line("a b"), 1):
         for name in ("one", "two"):
             yield name, event, "shop.log", number
@@ -948,44 +952,44 @@ def two_executions() -> Iterator[Record]:
 
 
 @pytest.mark.parametrize("order", ["arrival", CAUSAL])
-def test_several_executions_are_judged_apart(order: str) -> None:
+def test_several_executions_are_judged_separately(order: str) -> None:
     verdicts = ketal.run(program("find any A B", order=order), Log(two_executions))
-    said = list(verdicts)
-    assert sorted((v.execution, v.kind) for v in said) == [
+    listed = list(verdicts)
+    assert sorted((v.execution, v.kind) for v in listed) == [
         ("one", "match"),
         ("two", "match"),
         ("two", "rejected"),
     ]
-    assert len({v.id for v in said if isinstance(v, Match)}) == 2
+    assert len({v.id for v in listed if isinstance(v, Match)}) == 2
     assert verdicts.summary["events"]["read"] == 5
     assert verdicts.summary["patterns"]["P"]["matches"] == 2
     assert adds_up(verdicts.summary)
 
 
-def test_a_finite_logs_verdicts_come_in_canonical_order_of_the_completing_event() -> None:
+def test_verdicts_of_a_finite_log_are_in_canonical_order_of_the_completing_event() -> None:
     a, b, c = FORK
     events = [c, b, a, e("n1@2", "b")]
-    said = ketal.run(program("find any B | C", order=CAUSAL), events)
-    assert [str(v.events[-1]) for v in said] == ["n2@1", "n1@2", "n3@1"]  # type: ignore[union-attr]
+    verdicts = ketal.run(program("find any B | C", order=CAUSAL), events)
+    assert [str(v.events[-1]) for v in verdicts] == ["n2@1", "n1@2", "n3@1"]  # type: ignore[union-attr]
 
 
 # --- not available on a stream -------------------------------------------------------------------
 
 
-def test_a_mode_is_refused_with_a_hint() -> None:
-    """It speaks of every linear extension of a whole execution: tests/property/test_modal.py."""
+def test_monitor_refuses_a_mode_with_a_hint() -> None:
+    """A mode needs every linear extension of a whole execution: tests/property/test_modal.py."""
     text = "order CausalOrder; mode possibly"
     made = ketal.compile(f'pattern P {{ {text}; event A = type == "a"; check A*; }}')
-    said = "pattern P: `mode possibly` .* ketal.run answers it of a finite log"
-    with pytest.raises(NotAvailableError, match=said):
+    message = "pattern P: `mode possibly` .* ketal.run answers it of a finite log"
+    with pytest.raises(NotAvailableError, match=message):
         Monitor(made)
 
 
 # --- the policies of CausalOrder on a stream ---------------------------------------------------
 
 
-def test_total_on_a_stream_is_the_order_of_the_finite_log() -> None:
-    """With `nodes` declared, the same matches with the same ids, whatever arrives when."""
+def test_total_on_a_stream_gives_the_matches_of_the_finite_log() -> None:
+    """With declared `nodes`, the matches and their ids are the same in every order of arrival."""
     made = program("find next A B", order='CausalOrder(total, nodes = ["n", "m"])')
     events = [
         e("n@1", "a"),
@@ -1013,8 +1017,8 @@ def test_total_on_a_stream_is_the_order_of_the_finite_log() -> None:
     holds()
 
 
-def test_a_gap_names_the_dot_and_marks_what_could_be_otherwise() -> None:
-    """Dependants of a lost dot are released; verdicts that stand on them are not certain."""
+def test_gap_names_its_dot_and_marks_verdicts_that_depend_on_it() -> None:
+    """Dependants of a lost dot are released; verdicts with them are not certain."""
     m = monitor("find next A B", order="CausalOrder(gap = 30 s)")
     assert texts(m.feed(e("n@1", "a", time=1))) == []
     (before,) = m.feed(e("n@2", "b", time=2))
@@ -1039,8 +1043,8 @@ def test_a_gap_names_the_dot_and_marks_what_could_be_otherwise() -> None:
     assert m.summary["events"]["late"] == m.summary["gaps"] == 1
 
 
-def test_a_check_after_a_gap_is_in_doubt() -> None:
-    """The lost event could have been what the run waited for."""
+def test_check_after_a_gap_is_uncertain() -> None:
+    """The lost event could have been the event that the run expected."""
     m = monitor("check A B", order="CausalOrder(gap = 1 s)")
     m.feed(e("n@2", "b", time=1))
     verdicts = m.advance_time(10)
@@ -1048,23 +1052,23 @@ def test_a_check_after_a_gap_is_in_doubt() -> None:
     assert verdicts[1].to_dict()["certain"] is False
 
 
-def test_what_ends_in_vain_after_a_loss_is_in_doubt() -> None:
-    """The lost event might have been the one that was waited for."""
+def test_run_that_ends_without_a_match_after_a_loss_is_uncertain() -> None:
+    """The lost event could have been the event that the run expected."""
     log = [e("n@1", "a", time=0), e("n@3", "unrelated", time=1)]
     for body, kind in (("check A B", "incomplete"), ("find next A B; within 3 s", "timed_out")):
         m = monitor(body, order="CausalOrder(gap = 5 s)")
-        said = m.feed_many(log)
-        said += m.advance_time(20)
+        verdicts = m.feed_many(log)
+        verdicts += m.advance_time(20)
         m = Monitor.restore(m.program, m.snapshot())
-        said += m.close()
-        ended = [v.to_dict() for v in said if v.kind == kind]
+        verdicts += m.close()
+        ended = [v.to_dict() for v in verdicts if v.kind == kind]
         assert ended
         assert all(v["certain"] is False and v["depends_on"] == ["n@2"] for v in ended), ended
-        assert [v.kind for v in said if v.kind == "gap"] == ["gap"]
+        assert [v.kind for v in verdicts if v.kind == "gap"] == ["gap"]
 
 
-def test_what_comes_after_an_event_that_is_late_by_its_time_is_in_doubt() -> None:
-    """It is not offered, and it might have been the `not` that bars a match."""
+def test_match_after_a_late_event_is_uncertain() -> None:
+    """The late event is not offered, and could have been the `not` event that forbids the match."""
     m = monitor("find any A not C B; within 50 s", order=CAUSAL)
     m.feed(e("n@1", "a", time=0))
     m.advance_time(10)
@@ -1074,13 +1078,13 @@ def test_what_comes_after_an_event_that_is_late_by_its_time_is_in_doubt() -> Non
     assert match.to_dict()["depends_on"] == ["n@2"]
 
 
-def test_frontier_delivers_a_filtered_topic() -> None:
-    """With holes everywhere nothing waits for ever, and causes still come first."""
+def test_frontier_releases_a_filtered_stream_in_causal_order() -> None:
+    """Despite many holes no event waits for ever, and causes are still released first."""
     m = monitor("find next A B", order="CausalOrder(frontier = 10 s)")
-    said = m.feed_many(
+    verdicts = m.feed_many(
         [e("n@5", "a", time=1), e("m@9", "b", "n:5", time=0), e("k@7", "c", time=30)]
     )
-    assert texts(said) == ["match P: A=n@5, B=m@9"]
+    assert texts(verdicts) == ["match P: A=n@5, B=m@9"]
     assert texts(m.close()) == []
     assert m.summary["events"]["accepted"] == 3
 
@@ -1098,10 +1102,10 @@ def test_frontier_delivers_a_filtered_topic() -> None:
         ("frontier", "1.4 us", 3),
     ],
 )
-def test_a_wait_that_is_no_whole_number_of_microseconds_is_not_cut_short(
+def test_fractional_microseconds_of_a_wait_are_rounded_up(
     option: str, length: str, by_us: int
 ) -> None:
-    """`b` waits for m@1, or for its time; k's time is all that goes on."""
+    """`b` waits for m@1, or for its own time; only k's events advance the time."""
     nodes = ', nodes = ["k", "m", "n"]' if option == "idle" else ""
     order = f"CausalOrder({option} = {length}{nodes})"
     text = p("find next B", order=order, letters='event B = type == "b";')
@@ -1112,7 +1116,7 @@ def test_a_wait_that_is_no_whole_number_of_microseconds_is_not_cut_short(
         assert bool(verdicts) is (since_us == by_us), f"{since_us} us later"
 
 
-def test_an_event_late_under_a_window_holds_no_dependant_back() -> None:
+def test_late_event_does_not_hold_its_dependants_back() -> None:
     m = monitor("find next A B", "within 5 s", order=CAUSAL)
     m.advance_time(10)
     (late,) = m.feed(e("n@1", "a", time=1))
@@ -1124,7 +1128,7 @@ def test_an_event_late_under_a_window_holds_no_dependant_back() -> None:
     assert adds_up(m.summary)
 
 
-def test_a_silent_node_leaves_and_comes_back_by_speaking() -> None:
+def test_idle_node_leaves_and_rejoins_with_its_next_event() -> None:
     m = monitor("find next A B", order='CausalOrder(idle = 10 s, nodes = ["n", "m"])')
     m.feed(e("n@1", "a", time=0))
     assert m.feed(e("n@2", "b", "m:1", time=5)) == []
@@ -1141,7 +1145,7 @@ def test_a_silent_node_leaves_and_comes_back_by_speaking() -> None:
     assert [str(dot) for _, dot in m.held_back()] == ["m@2"], "m is back, and waited for"
 
 
-def test_after_a_join_a_node_that_left_is_waited_for_again() -> None:
+def test_node_that_rejoins_is_waited_for_again() -> None:
     m = monitor("check B*", order=CAUSAL)
     m.leave("n")
     m.feed(Control("join", node="n"))
@@ -1151,7 +1155,7 @@ def test_after_a_join_a_node_that_left_is_waited_for_again() -> None:
     assert texts(m.feed(Control("view", members=("m",)))) == ["gap n@1 declared lost"]
 
 
-def test_a_full_queue_that_may_gives_up_the_oldest_hole() -> None:
+def test_full_queue_with_overflow_lost_declares_the_oldest_hole_lost() -> None:
     order = "CausalOrder(overflow = lost)"
     m = monitor("find next A B", order=order, limits=Limits(held_back_max=2))
     assert m.feed_many([e("n@2", "a"), e("m@2", "a")]) == []
@@ -1180,7 +1184,7 @@ def far(event: ketal.Event, node: str) -> bool | None:
 def test_registered_guards_are_typed_predicates() -> None:
     ketal.register_guard("big_for_tests", big, version="1")
     ketal.register_guard("far_for_tests", far, version="1")
-    found = program(
+    find = program(
         "S = big_for_tests(x)",
         'T = !far_for_tests("n")',
         "find any S | T",
@@ -1194,10 +1198,10 @@ def test_registered_guards_are_typed_predicates() -> None:
         e("n@5", "t", far=1),
         e("m@1", "t", far=1),
     ]
-    assert texts(ketal.run(found, events)) == ["match P: S=n@1", "match P: T=n@5"]
+    assert texts(ketal.run(find, events)) == ["match P: S=n@1", "match P: T=n@5"]
 
 
-def test_a_registered_guards_version_enters_the_fingerprint() -> None:
+def test_version_of_a_registered_guard_is_part_of_the_fingerprint() -> None:
     prints = []
     programs = []
     for version in ("1", "2", "1"):
@@ -1239,7 +1243,7 @@ def test_an_event_held_in_one_queue_and_late_in_another_is_counted_once() -> Non
     assert adds_up(m.summary)
 
 
-def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
+def test_timers_fire_in_the_same_order_of_scopes_after_a_restore() -> None:
     order = 'CausalOrder(total, nodes = ["n"])'
     program = ketal.compile(p("find next A not N B", "partition by k", "within 4 s", order=order))
     ended = 0
@@ -1269,12 +1273,12 @@ def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_monitor_that_is_copied_or_pickled_says_what_a_snapshot_is_for(copied: Any) -> None:
+def test_copying_or_pickling_a_monitor_points_to_snapshot(copied: Any) -> None:
     with pytest.raises(TypeError, match=r"a Monitor is not copied or pickled; snapshot\(\)"):
         copied(monitor("find A"))
 
 
-def test_a_coroutine_function_is_no_handler() -> None:
+def test_coroutine_function_is_refused_as_a_handler() -> None:
     async def alarm(verdict: object) -> None:
         raise AssertionError
 
@@ -1282,7 +1286,7 @@ def test_a_coroutine_function_is_no_handler() -> None:
         monitor("find next A", on={"match": alarm})
 
 
-def test_a_handler_may_feed_the_monitor() -> None:
+def test_handler_may_feed_the_monitor() -> None:
     def again(match: Match) -> None:
         counter = match.events[0].counter + 1
         if counter < 4:

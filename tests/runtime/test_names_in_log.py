@@ -79,14 +79,16 @@ def test_a_name_that_the_log_has_gives_no_warning() -> None:
         ('A = E && node == "n3";', "K304", "n3", None),
     ],
 )  # fmt: skip
-def test_names_of_guards(statements: str, code: str, name: str, near: str | None) -> None:
+def test_absent_names_in_guards_are_reported(
+    statements: str, code: str, name: str, near: str | None
+) -> None:
     ((found_code, message, hint),) = rows(statements, "check A*;")
     assert (found_code, f"`{name}`" in message) == (code, True)
     assert near is None or hint.startswith(f"did you mean `{near}` (")
     assert near is not None or hint.startswith("the log has `")
 
 
-def test_keys_of_partition_by_and_nodes_of_a_deployment_and_a_topology() -> None:
+def test_absent_partition_keys_and_nodes_are_reported() -> None:
     assert [code for code, _, _ in rows("partition by vlue;")] == ["K303"]
     assert [code for code, _, _ in rows('at host("n9");')] == ["K304"]
     order = 'order CausalOrder(nodes = ["n1", "n8"], total);'
@@ -97,7 +99,7 @@ def test_keys_of_partition_by_and_nodes_of_a_deployment_and_a_topology() -> None
     ]
 
 
-def test_without_a_near_name_the_most_frequent_are_listed() -> None:
+def test_most_frequent_names_are_listed_if_none_is_near() -> None:
     ((_, _, hint),) = rows('A = E || type == "Membership";', "check A*;")
     assert hint == (
         "the log has `ReplicatedStack.push` (2 events), `ReplicatedStack.pop` (1 event); "
@@ -109,7 +111,7 @@ def test_without_a_near_name_the_most_frequent_are_listed() -> None:
     assert hint == "the log has no attributes"
 
 
-def test_a_near_attribute_stands_as_a_pattern_writes_it() -> None:
+def test_near_attribute_is_written_in_pattern_syntax() -> None:
     log = [event("a", "x", 1, **{"http.status": 200, "content-type": "t"})]
     text = 'pattern P {{ event E = type == "x" && {} == 1; check E*; }}'
     (one,) = warnings_of(text.format("http.status"), log)
@@ -120,7 +122,7 @@ def test_a_near_attribute_stands_as_a_pattern_writes_it() -> None:
     assert one.hint == 'did you mean `data["content-type"]` (1 event)?'
 
 
-def test_a_name_of_the_pattern_is_not_meant_by_another() -> None:
+def test_another_name_of_the_pattern_is_not_suggested() -> None:
     """`push2` is not a misspelling of `push1`, since the pattern names `push1` too."""
     log = [event("a", "long_push_one")]
     text = 'event A = type == "long_push_one"; event B = type == "long_push_onf"; '
@@ -135,7 +137,7 @@ def test_a_name_that_several_patterns_share_is_warned_of_once() -> None:
     assert [d.pattern for d in warnings_of(text, LOG)] == ["P", "Q"]
 
 
-def test_an_incarnation_is_of_its_node() -> None:
+def test_incarnation_counts_as_its_node() -> None:
     text = 'pattern P { event E = host("n1"); event F = node == "n1#2"; check (E | F)*; }'
     assert warnings_of(text, LOG) == []
     later = [event("n1#2", "x")]
@@ -164,7 +166,7 @@ def test_no_name_is_reported_absent_from_a_table_that_was_cut() -> None:
 
 
 @pytest.mark.parametrize(("code", "severity", "example"), ROWS)
-def test_a_documented_example_gives_its_code(code: str, severity: str, example: str) -> None:
+def test_documented_example_gives_its_code(code: str, severity: str, example: str) -> None:
     log = [event("a", "e", 1, count=1), event("b", "f", 1, count=2)]
     events = 'event E = type == "e"; event F = type == "f";'
     body = "" if re.search(r"\b(check|find)\b", example) else " check (E | F)*;"

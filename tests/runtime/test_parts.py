@@ -74,7 +74,7 @@ def delayed(rng: random.Random) -> list[Any]:
     return [*(x for x in events[:half] if x not in late), mark, *late, *events[half:]]
 
 
-def test_parts_are_in_doubt_where_the_whole_is() -> None:
+def test_parts_have_the_uncertain_verdicts_of_the_whole() -> None:
     for compiled in PROGRAM.compiled:
         assert compiled.order_independent
         assert unsplittable_reason(compiled) is None
@@ -103,7 +103,7 @@ def test_parts_are_in_doubt_where_the_whole_is() -> None:
     assert min(doubted, certain) > 20, (doubted, certain)
 
 
-def test_a_lost_event_may_have_belonged_to_any_scope_and_a_late_one_to_its_own() -> None:
+def test_lost_event_affects_all_scopes_and_late_event_its_own_scope() -> None:
     """Beyond the limit no uncertain verdict becomes certain."""
     text = (
         "pattern P { order CausalOrder(gap = 5 s); partition by key; "
@@ -129,7 +129,7 @@ def test_a_lost_event_may_have_belonged_to_any_scope_and_a_late_one_to_its_own()
             assert {str(v.steps[0][1]): " ".join(map(str, v.depends_on)) for v in ended} == named
 
 
-def test_beyond_the_limit_the_lowest_that_is_forgotten_stands_for_all_in_every_scope() -> None:
+def test_lowest_evicted_loss_stands_for_all_evicted_losses_of_a_scope() -> None:
     losses = Losses(2)
     one, other = (("number", 1),), (("number", 2),)
     first, second, third, fourth = (e(f"n@{counter}", "a") for counter in range(1, 5))
@@ -223,7 +223,7 @@ def test_losses_that_may_be_between_two_places(
         assert named == between
 
 
-def test_a_verdict_names_a_hundred_of_the_events_that_it_depends_on() -> None:
+def test_verdict_names_at_most_a_hundred_lost_events() -> None:
     made = ketal.compile(
         'pattern P { order CausalOrder(gap = 1 s); event A = type == "a"; find next A; }'
     )

@@ -88,20 +88,20 @@ def violations(run: Execution, seen: str, order: str = "CausalOrder") -> list[st
 
 
 @pytest.mark.parametrize("make", [late_join, come_back, second_hand])
-def test_runs_that_are_correct_by_the_paper_violate_nothing(make: Any) -> None:
+def test_correct_runs_of_the_paper_have_no_violation(make: Any) -> None:
     run = make()
     assert violations(run, "receiving") == []
-    assert violations(run, "") != []  # what is known through a third node
+    assert violations(run, "") != []  # without `receiving`, events known through a third node count
 
 
-def test_a_push_that_is_delivered_before_the_on_is_the_violation_of_figure_1() -> None:
+def test_push_delivered_before_the_on_is_the_violation_of_figure_1() -> None:
     run = come_back()
     run.at("c", "apply", "a@2")
     assert violations(run, "receiving") == ["c: a@2"]
 
 
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
-def test_an_event_that_is_received_twice_is_offered_once(order: str) -> None:
+def test_event_received_twice_is_offered_once(order: str) -> None:
     run = Execution()
     push = run.at("a", "push")
     run.at("b", "apply", push)
@@ -113,7 +113,7 @@ def test_an_event_that_is_received_twice_is_offered_once(order: str) -> None:
     assert [m.scope["node"] for m in ketal.run(program, run.events).matches] == ["a", "b"]
 
 
-def test_under_arrival_an_event_is_offered_at_the_later_of_its_receipt_and_its_arrival() -> None:
+def test_event_is_offered_at_the_later_of_receipt_and_arrival() -> None:
     run = second_hand()
     run.at("b", "off")
     run.at("b", "apply", "a@2")
@@ -127,7 +127,7 @@ def test_under_arrival_an_event_is_offered_at_the_later_of_its_receipt_and_its_a
         assert [v.id for v in live if v.kind == "violation"] == [v.id for v in verdicts.violations]
 
 
-def test_the_answers_are_the_same_in_every_arrival_order_saved_or_not() -> None:
+def test_verdicts_do_not_depend_on_arrival_order_or_restores() -> None:
     run = late_join()
     run.at("d", "apply", "a@2", "a@3")
     run.at("d", "on")
@@ -148,7 +148,7 @@ def test_the_answers_are_the_same_in_every_arrival_order_saved_or_not() -> None:
     assert len(expected["violations"]) == 1
 
 
-def test_no_more_is_kept_than_the_limit() -> None:
+def test_unlearned_max_bounds_the_events_kept_for_receipt() -> None:
     text = 'pattern P { at every node receiving; event E = type == "e"; find any E; }'
     monitor = ketal.Monitor(ketal.compile(text), limits=Limits(unlearned_max=3))
     events = [ketal.Event(node="a", type="e", clock={"a": n}) for n in range(1, 7)]
@@ -163,7 +163,7 @@ def test_no_more_is_kept_than_the_limit() -> None:
     ]
 
 
-def test_not_under_causal_order_asks_for_every_message() -> None:
+def test_not_under_causal_order_is_refused_with_receiving() -> None:
     text = (
         'pattern P { order CausalOrder; at every node receiving; event E = type == "e"; '
         'event F = type == "f"; event G = type == "g"; find any E not F G; }'
@@ -238,7 +238,7 @@ def test_receives_is_text_in_a_table(tmp_path: Path) -> None:
     assert received == [["a@2"], ["a@1", "a@2"], ["a@1"]]
 
 
-def test_one_event_that_receives_other_messages_is_another(tmp_path: Path) -> None:
+def test_event_with_different_receives_is_a_contradiction(tmp_path: Path) -> None:
     clock = {"a": 2, "b": 2}
     one = ketal.Event(node="b", type="r", clock=clock, receives=["a@1"])
     other = ketal.Event(node="b", type="r", clock=clock, receives=["a@2"])
@@ -247,7 +247,7 @@ def test_one_event_that_receives_other_messages_is_another(tmp_path: Path) -> No
     assert ketal.run(program, [one, one]).summary["events"]["duplicates"] == 1
 
 
-def test_messages_are_paired_by_an_id(tmp_path: Path) -> None:
+def test_messages_are_paired_by_their_ids(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     lines: list[dict[str, Any]] = [
         {"node": "b", "type": "r", "clock": {"a": 1, "b": 1}, "msg": {"id": 7}},
@@ -264,7 +264,7 @@ def test_messages_are_paired_by_an_id(tmp_path: Path) -> None:
         Source(fields={"message": "msg.id"}, rebuild="id=msg.id,send=type:s,receive=type:r")
 
 
-def test_clocks_that_are_rebuilt_say_what_was_received(tmp_path: Path) -> None:
+def test_rebuilt_clocks_set_the_receives_field(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     lines: list[dict[str, Any]] = [
         {"node": "b", "type": "r", "msg": 7, "receives": ["z@1"]},
@@ -275,8 +275,8 @@ def test_clocks_that_are_rebuilt_say_what_was_received(tmp_path: Path) -> None:
     assert [[*map(str, e.receives)] for e in events] == [["a@1"], []]
 
 
-def test_an_incarnation_is_named_in_what_is_received() -> None:
-    """b receives from the second run of a."""
+def test_receives_field_names_the_incarnation() -> None:
+    """b receives a message from the second incarnation of a."""
     events = [
         ketal.Event(node="a", type="on", clock={"a": 1}),
         ketal.Event(node="a", type="on", clock={"a": 1}, data={"again": True}),
@@ -284,5 +284,5 @@ def test_an_incarnation_is_named_in_what_is_received() -> None:
         ketal.Event(node="b", type="apply", clock={"a": 2, "b": 1}, receives=["a@2"]),
     ]
     program = ketal.compile(STACK.format(order="CausalOrder", seen="receiving"))
-    found = ketal.run(program, events).violations
-    assert [(v.scope["node"], str(v.event)) for v in found] == [("b", "a#2@2")]
+    violations = ketal.run(program, events).violations
+    assert [(v.scope["node"], str(v.event)) for v in violations] == [("b", "a#2@2")]

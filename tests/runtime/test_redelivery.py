@@ -36,7 +36,7 @@ def feed(monitor: Monitor, *counters: int) -> list[str]:
 
 
 def full_monitor(text: str = SEEN, **more: Any) -> Monitor:
-    """Return a monitor that holds n@3 back and has refused n@5."""
+    """Return a monitor with a full queue that holds n@3 back and has refused n@5."""
     monitor = Monitor(ketal.compile(text), limits=ROOM, **more)
     assert "held_back_max" in feed(monitor, 3, 5)
     assert counts(monitor) == {"held_back": 1, "overflow": 1}
@@ -100,7 +100,7 @@ def test_each_queue_that_refused_an_event_takes_it_and_one_verdict_reports_it() 
 def test_redelivery_under_the_other_policies(order: str) -> None:
     monitor = Monitor(ketal.compile(p("find next A", order=order)), limits=ROOM)
     events = [e(f"{node}@1", "a", time=n) for n, node in enumerate("abc")]
-    # Each waits for the others, or for time.
+    # Each event waits for the others, or for time.
     waits = [e("a@2", "a", "b:1", time=0), *events[2:]]
     said = monitor.feed_many(waits)
     assert outcomes(said) == ["held_back_max"]
@@ -118,7 +118,7 @@ def test_only_the_newest_refused_dots_are_remembered() -> None:
     assert [str(event.dot) for event, _ in monitor.held_back()] == ["n@5"]
 
 
-def test_a_log_delivered_twice_into_a_small_queue_is_judged_whole() -> None:
+def test_redelivered_log_is_judged_completely_with_a_small_queue() -> None:
     """An at-least-once transport redelivers until every event is taken."""
     program = ketal.compile(SEEN)
     chain = [e(f"{'ab'[n % 2]}@{n // 2 + 1}", "a", _other(n)) for n in range(40)]
@@ -135,6 +135,6 @@ def test_a_log_delivered_twice_into_a_small_queue_is_judged_whole() -> None:
 
 
 def _other(n: int) -> str:
-    """Return the entry of the other node: each event knows all that came before it."""
+    """Return the clock entry of the other node: each event knows all earlier events."""
     known = (n + 1) // 2
     return f"{'ba'[n % 2]}:{known}" if known else ""

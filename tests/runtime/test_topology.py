@@ -45,7 +45,7 @@ def shop(*statements: str, order: str = "CausalOrder", opened: str = "") -> Prog
     return program(*statements, topology=f"topology {opened}{{ {SHOP} }}", order=order)
 
 
-def written(topology: Topology) -> str:
+def topology_text(topology: Topology) -> str:
     edges = "".join(
         f"{edge.source} -> {edge.target}{' relaxed' * edge.relaxed}; " for edge in topology.edges
     )
@@ -70,7 +70,7 @@ def typed(rng: random.Random, events: list[Event]) -> list[Event]:
 # --- what waits ----------------------------------------------------------------------------
 
 
-def test_causal_order_does_not_reach_across_a_relaxed_edge() -> None:
+def test_causal_order_does_not_cross_a_relaxed_edge() -> None:
     """The mailer does not wait for events of the shop, billing does."""
     m = Monitor(shop("find next A B"))
     assert m.feed(e("billing@1", "b", "shop:1")) == []
@@ -91,18 +91,18 @@ def test_a_finite_log_is_released_in_canonical_order_with_any_topology() -> None
         events = typed(rng, travelled(rng, where))
         for body in ("check (A B)*", "find next A B", "find any A not B A"):
             expected = texts(ketal.run(program(body), events))
-            within = ketal.run(program(body, topology=written(where)), events)
+            within = ketal.run(program(body, topology=topology_text(where)), events)
             assert texts(within) == expected
 
 
-def test_without_relaxed_edges_a_stream_is_judged_as_without_a_topology() -> None:
+def test_topology_without_relaxed_edges_equals_no_topology() -> None:
     @drawn(20, 500)
     def holds(rng: random.Random) -> None:
         where = random_topology(rng, 5)
         events = typed(rng, travelled(rng, where))
         for body in ("check (A B)*", "find next A B", "find any A not B A"):
             plain = Monitor(program(body))
-            within = Monitor(program(body, topology=written(where)))
+            within = Monitor(program(body, topology=topology_text(where)))
             for event in rng.sample(events, len(events)):
                 assert texts(within.feed(event)) == texts(plain.feed(event))
                 held = {x.dot for x, _ in within.held_back()}
@@ -112,7 +112,7 @@ def test_without_relaxed_edges_a_stream_is_judged_as_without_a_topology() -> Non
 
 
 def test_with_losses_a_stream_with_a_topology_gives_the_same_gaps_and_matches() -> None:
-    """A chain through a lost event is found step by step, so gaps may come in another order."""
+    """A chain through a lost event is followed step by step, so gaps may be in another order."""
     gaps = 0
 
     @drawn(25, 500)
@@ -123,7 +123,7 @@ def test_with_losses_a_stream_with_a_topology_gives_the_same_gaps_and_matches() 
         left = [x for x in events if rng.random() < 0.8]
         body, order = "find any A not B A", "CausalOrder(gap = 5 s)"
         plain = Monitor(program(body, order=order))
-        within = Monitor(program(body, topology=written(where), order=order))
+        within = Monitor(program(body, topology=topology_text(where), order=order))
         said: list[list[Any]] = [[], []]
         for event in rng.sample(left, len(left)):
             said[0] += plain.feed(event)
@@ -138,7 +138,7 @@ def test_with_losses_a_stream_with_a_topology_gives_the_same_gaps_and_matches() 
     assert gaps > 10
 
 
-def test_with_relaxed_edges_less_is_held_back_and_matches_of_any_are_the_same() -> None:
+def test_relaxed_edges_hold_back_fewer_events_and_keep_find_any_matches() -> None:
     less = 0
 
     @drawn(25, 500)
@@ -147,8 +147,8 @@ def test_with_relaxed_edges_less_is_held_back_and_matches_of_any_are_the_same() 
         where = random_topology(rng, 5, relaxed=0.5)
         events = typed(rng, travelled(rng, where))
         plain = Monitor(program("find next A B"))
-        within = Monitor(program("find next A B", topology=written(where)))
-        free = Monitor(program("find any A B", topology=written(where)))
+        within = Monitor(program("find next A B", topology=topology_text(where)))
+        free = Monitor(program("find any A B", topology=topology_text(where)))
         found = []
         for event in rng.sample(events, len(events)):
             plain.feed(event)
@@ -165,7 +165,7 @@ def test_with_relaxed_edges_less_is_held_back_and_matches_of_any_are_the_same() 
     assert less > 10
 
 
-def test_patterns_of_one_program_wait_each_within_its_own_topology() -> None:
+def test_each_pattern_waits_within_its_own_topology() -> None:
     text = "\n".join(
         f"pattern {name} {{ order CausalOrder; {topology} "
         'event A = type == "a"; event B = type == "b"; find next A B; }'
@@ -173,8 +173,8 @@ def test_patterns_of_one_program_wait_each_within_its_own_topology() -> None:
     )
     m = Monitor(ketal.compile(text))
     m.feed(e("mailer@1", "a", "shop:1"))
-    said = m.feed(e("mailer@2", "b", "shop:1"))
-    assert texts(said) == ["match P: A=mailer@1, B=mailer@2"]
+    verdicts = m.feed(e("mailer@2", "b", "shop:1"))
+    assert texts(verdicts) == ["match P: A=mailer@1, B=mailer@2"]
     assert waits(m) == ["mailer@1 shop@1", "mailer@2 shop@1"]
     assert texts(m.feed(e("shop@1", "c"))) == ["match Q: A=mailer@1, B=mailer@2"]
 
@@ -199,7 +199,7 @@ def test_events_that_know_a_lost_event_wait_for_its_past() -> None:
 # --- who belongs there ---------------------------------------------------------------------
 
 
-def test_an_event_of_a_node_outside_a_closed_topology_is_rejected() -> None:
+def test_event_of_a_node_outside_a_closed_topology_is_rejected() -> None:
     made = shop("check A*")
     events = [e("shop@1", "a"), e("spy@1", "a"), e("stock#2@1", "a", "spy:1 shop:1")]
     m = Monitor(made)
@@ -219,7 +219,7 @@ def test_an_event_of_a_node_outside_a_closed_topology_is_rejected() -> None:
     assert (summary["accepted"], summary["rejected"]) == (2, 1)
 
 
-def test_a_node_that_one_pattern_knows_is_no_stranger_to_the_program() -> None:
+def test_node_of_one_patterns_topology_is_accepted_by_the_program() -> None:
     text = "\n".join(
         f'pattern {name} {{ order CausalOrder; {topology} event A = type == "a"; {body}; }}'
         for name, topology, body in (
@@ -249,7 +249,7 @@ def test_an_open_topology_admits_new_nodes() -> None:
     m = Monitor(shop("find next A B", opened="open "))
     assert m.feed(e("mailer@1", "b", "shop:1")) == []
     assert waits(m) == []
-    # Whatever the newcomer told is waited for; between shop and mailer nothing is.
+    # The newcomer's events are waited for; shop's are not waited for by mailer.
     m.feed(e("mailer@2", "b", "shop:1 audit:1"))
     assert waits(m) == ["mailer@2 audit@1"]
     m = Monitor.restore(m.program, m.snapshot())
@@ -297,7 +297,7 @@ def test_domains_beyond_a_limit_are_a_pattern_error() -> None:
         )
 
 
-def test_lint_says_when_a_relaxed_edge_makes_the_answer_depend_on_arrival() -> None:
+def test_lint_warns_of_a_relaxed_edge_that_makes_verdicts_depend_on_arrival() -> None:
     def codes(topology: str, body: str = "check A*") -> list[str]:
         return [d.code for d in program(body, topology=f"topology {{ {topology} }}").warnings]
 
@@ -308,7 +308,7 @@ def test_lint_says_when_a_relaxed_edge_makes_the_answer_depend_on_arrival() -> N
     assert codes("p -> q relaxed;", "find any A not B A") == ["K220"]
 
 
-def test_a_snapshot_of_another_topology_is_refused() -> None:
+def test_snapshot_of_another_topology_is_refused() -> None:
     blob = Monitor(shop("check A*")).snapshot()
     other = program("check A*", topology="topology { shop -> stock; }")
     with pytest.raises(ketal.StateError, match="changed: topology"):

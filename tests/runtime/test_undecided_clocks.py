@@ -40,10 +40,10 @@ def _reread(events: list[Event], scheme: str) -> ketal.Log:
 
 @examples(60, 10_000)
 @given(chances())
-def test_the_engine_answers_as_the_definition(rng: random.Random) -> None:
+def test_engine_equals_the_oracle_under_inexact_clocks(rng: random.Random) -> None:
     """Every kind of pattern, over clocks that order all pairs that may be ordered."""
     file = pattern_file(rng)
-    # The oracle lists what `return count` only counts.
+    # The oracle lists the matches that `return count` only counts.
     pattern = replace(file.patterns[0], deployment=None, mode=None, returns=None)
     file = replace(file, patterns=(pattern,))
     events = list(_reread(execution(rng, events_max=9), rng.choice(INEXACT)))
@@ -110,7 +110,7 @@ def _counts(log: ketal.Log) -> dict[str, int]:
     return {name: counts["matches"] for name, counts in patterns.items()}
 
 
-def test_equal_counters_of_lamport_prove_concurrency_and_lesser_ones_nothing() -> None:
+def test_only_equal_lamport_counters_prove_concurrency() -> None:
     log = _log("lamport", ("a", "write", 1), ("b", "write", 1), ("b", "write", 2))
     assert _counts(log) == {"Concurrent": 1, "After": 1, "NotAfter": 1}
     summary = ketal.run(ketal.compile(PAIRS), log).summary
@@ -118,14 +118,14 @@ def test_equal_counters_of_lamport_prove_concurrency_and_lesser_ones_nothing() -
 
 
 def test_plausible_clocks_prove_concurrency_between_entries() -> None:
-    """a and b have entries of their own, c shares that of a."""
+    """a and b have their own entries, c shares a's entry."""
     stamps = {"a": [0, 1, 0], "b": [1, 0, 1], "c": [0, 2, 0]}
     log = _log("plausible:2", *((node, "write", stamp) for node, stamp in stamps.items()))
     assert _counts(log) == {"Concurrent": 2, "After": 0, "NotAfter": 2}
     assert log.undecided == UndecidedPairs("plausible:2", pairs=3, unknown=1)
 
 
-def test_a_pattern_that_such_clocks_cannot_answer_is_an_error() -> None:
+def test_pattern_that_needs_exact_clocks_is_refused() -> None:
     log = _log("lamport", ("a", "write", 1))
     for clause in ("at every node;", "mode possibly;"):
         program = ketal.compile(
@@ -148,16 +148,16 @@ ROWS = re.findall(
 
 
 @pytest.mark.parametrize(("code", "severity", "example"), ROWS)
-def test_the_documented_examples_give_their_codes(code: str, severity: str, example: str) -> None:
+def test_documented_examples_give_their_codes(code: str, severity: str, example: str) -> None:
     body = "" if "find" in example else "check E;"
     program = ketal.compile(
         f'pattern P {{ order CausalOrder; event E = type == "e"; {example} {body} }}'
     )
     try:
-        found = program.for_undecided_clocks("lamport").warnings
+        diagnostics = program.for_undecided_clocks("lamport").warnings
     except PatternError as error:
-        found = error.diagnostics
-    assert (code, severity) in {(one.code, one.severity) for one in found}
+        diagnostics = error.diagnostics
+    assert (code, severity) in {(one.code, one.severity) for one in diagnostics}
     assert len(ROWS) == 2
 
 
@@ -170,7 +170,7 @@ def test_an_explanation_names_what_the_clocks_leave_unknown() -> None:
 
 
 def test_near_misses_are_judged_under_the_same_clocks() -> None:
-    """`Then` is after `First` by the numbers, which prove nothing between nodes."""
+    """`Then` has a larger number than `First`, which proves nothing between nodes."""
     log = _log("lamport", ("a", "write", 1), ("b", "write", 2), ("b", "write", 3))
     program = ketal.compile(
         'pattern P { order CausalOrder; event W = type == "write"; event E = type == "end"; '
@@ -182,6 +182,6 @@ def test_near_misses_are_judged_under_the_same_clocks() -> None:
     assert [[step for step, _ in run.taken] for run in one.runs] == [["First"]]
 
 
-def test_a_page_shows_the_verdicts_of_such_a_log() -> None:
+def test_page_shows_the_verdicts_of_a_log_with_inexact_clocks() -> None:
     log = _log("lamport", ("a", "write", 1), ("b", "write", 1))
     assert "Concurrent" in ketal.view(log, ketal.compile(PAIRS)).html

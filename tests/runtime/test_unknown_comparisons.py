@@ -94,7 +94,7 @@ def test_comparisons_with_an_event_of_a_run(
     assert unknown_rows(text, events) == expected
 
 
-def test_a_key_of_two_kinds_is_of_two_scopes() -> None:
+def test_partition_key_of_two_kinds_is_reported() -> None:
     text = 'pattern P { partition by k; event E = type == "a"; check E*; }'
     events = log({"k": 1}, {"k": 2}, {"k": "1"}, {})
     (one,) = unknown_list(text, events)
@@ -104,7 +104,7 @@ def test_a_key_of_two_kinds_is_of_two_scopes() -> None:
     assert warnings([one]) == [f"line 1: {one['message']}"]
 
 
-def test_an_attribute_that_some_events_lack_is_no_warning_and_one_that_all_lack_is() -> None:
+def test_only_an_attribute_that_all_events_lack_is_warned_of() -> None:
     text = "pattern P { event E = x == 1; find E; }"
     assert warnings(unknown_list(text, log({}, {"x": 1}))) == []
     assert warnings(unknown_list(text, log({}, {}))) == [
@@ -112,13 +112,13 @@ def test_an_attribute_that_some_events_lack_is_no_warning_and_one_that_all_lack_
     ]
 
 
-def test_the_place_is_the_line_of_the_comparison() -> None:
+def test_place_of_an_unknown_comparison_is_its_line() -> None:
     text = 'pattern P {\n    event E = type == "a"\n        && x == 1;\n    find E;\n}'
     (one,) = unknown_list(text, log({"x": "1"}))
     assert one["place"] == "line 3"
 
 
-def test_a_monitor_counts_the_same_after_a_restore() -> None:
+def test_counts_of_unknown_comparisons_survive_a_restore() -> None:
     program = ketal.compile("pattern P { event E = x == 1; find E; }")
     monitor = ketal.Monitor(program)
     for number, value in enumerate([1, "1", None, "2", True], 1):
@@ -143,15 +143,15 @@ VALUES = [1, 2, "a", "1", True, None, [1], {"q": 1}]
 
 @given(chances())
 @examples(50, 2_000)
-def test_an_event_counts_where_the_comparison_decides_and_is_unknown(rng: random.Random) -> None:
+def test_event_counts_where_an_unknown_comparison_decides_the_guard(rng: random.Random) -> None:
     comparison, frame = rng.choice(COMPARISONS), rng.choice(FRAMES)
     events = [
         event(n, rng.choice("ab"), **{k: rng.choice(VALUES) for k in "xyz" if rng.random() < 0.7})
         for n in range(1, rng.randint(2, 9))
     ]
-    said = unknown_list(f"pattern P {{ event E = {frame.format(comparison)}; find E; }}", events)
-    counted = sum(one["events"] for one in said if one["comparison"] == comparison)
-    of: Counter[str] = Counter(one["of"] for one in said if one["comparison"] == comparison)
+    entries = unknown_list(f"pattern P {{ event E = {frame.format(comparison)}; find E; }}", events)
+    counted = sum(one["events"] for one in entries if one["comparison"] == comparison)
+    of: Counter[str] = Counter(one["of"] for one in entries if one["comparison"] == comparison)
     decided = [
         one for one in events
         if truth(frame.format("true"), one) is not truth(frame.format("false"), one)
@@ -175,7 +175,7 @@ def parsed_guard(guard: str) -> tuple[semantics._Judge, syntax.Guard]:
     return semantics._Judge(file, pattern, {}, {}, None), declared.guard
 
 
-def test_an_event_that_only_another_event_names_is_counted_too() -> None:
+def test_comparison_in_an_event_used_by_another_event_is_counted() -> None:
     text = """
 event Known = call(int Stack.pop(..)) || x == 1;
 event Popped = Known && type == "pop";
@@ -194,7 +194,7 @@ pattern P { find any Popped Popped; }
 
 
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
-def test_an_event_counts_once_however_often_it_is_read(order: str) -> None:
+def test_duplicate_and_rejected_events_do_not_count_again(order: str) -> None:
     """Duplicates and rejected records do not count, in a log, a stream and a batch."""
     text = (
         f'pattern P {{ order {order}; event A = type == "a" && x == 1; find any A; }} '
@@ -222,7 +222,7 @@ def test_an_event_counts_once_however_often_it_is_read(order: str) -> None:
 
 @given(chances())
 @examples(30, 500)
-def test_the_sample_does_not_depend_on_the_batches(rng: random.Random) -> None:
+def test_sample_of_events_does_not_depend_on_batches(rng: random.Random) -> None:
     records = list(range(200_000))
     whole = sampled(records, 0)
     parts: list[int] = []

@@ -46,14 +46,14 @@ FRUGAL = {
     "transaction.state.log.num.partitions": "4",
     "metadata.max.idle.interval.ms": "0",
 }
-"""Kafka's own topics have 50 partitions, which a broker makes at its first use, and loads; and what
-idles writes a record each half second."""
+"""Fewer partitions of Kafka's own topics, which have 50 by default, all created and loaded at first
+use; and no record written each half second while the broker is idle."""
 QUICK_RETURN = {
     **FRUGAL,
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""Where a broker is killed: back in 3.5 s and not in 12 s, if the machine is not too busy."""
+"""For tests that kill a broker: it is back in 3.5 s instead of 12 s on a machine that is idle."""
 OF_ONE_WORKER = ("spark", "mortal_broker", "secured", "filled_topics")
 """Fixtures that each worker would have to make for itself."""
 NICE = 10
@@ -108,39 +108,39 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stop the broker of a group after its last test: one that nobody asks takes time, too."""
+    """Stop the broker of a group after its last test: an idle broker takes processor time, too."""
     group = _group_of(item)
     if group is not None and (nextitem is None or _group_of(nextitem) != group):
-        one = item.config.stash.get(OF_GROUPS, {}).get(group)
-        if one is not None and one.running() is not None:
-            one.stop()
+        broker = item.config.stash.get(OF_GROUPS, {}).get(group)
+        if broker is not None and broker.running() is not None:
+            broker.stop()
 
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Counter[str]:
-    """Return what all tests of faults count together; `make chaos` says it at its end."""
+    """Return the counters shared by all tests of faults; `make chaos` prints them at its end."""
     return request.config.stash.setdefault(FIGURES, Counter())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say the figures where a long run was asked for."""
-    found = terminalreporter.config.stash.get(FIGURES, Counter())
-    if "KETAL_CHAOS" in os.environ and found:
+    """Print the fault counters of a `make chaos` run."""
+    figures = terminalreporter.config.stash.get(FIGURES, Counter())
+    if "KETAL_CHAOS" in os.environ and figures:
         terminalreporter.section("faults")
-        for what, number in found.items():
-            terminalreporter.write_line(f"{number:8,} {what}")
+        for fault, number in figures.items():
+            terminalreporter.write_line(f"{number:8,} {fault}")
 
 
 @contextmanager
-def required(what: str, *faults: type[Exception]) -> Iterator[None]:
-    """In CI let faults through; elsewhere skip, saying what is missing and why."""
+def required(resource: str, *faults: type[Exception]) -> Iterator[None]:
+    """Re-raise faults in CI; elsewhere skip the test, naming what is missing and why."""
     expected: tuple[type[Exception], ...] = (KetalError, *faults)
     try:
         yield
     except expected as fault:
         if IN_CI:
             raise
-        pytest.skip(f"no {what}: {fault}")
+        pytest.skip(f"no {resource}: {fault}")
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +152,7 @@ def jars() -> Path:
 
 @pytest.fixture(scope="session")
 def broker(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """Return the broker of all workers' tests, each of which makes topics of its own.
+    """Return the broker shared by the tests of all workers, each of which creates its own topics.
 
     The first worker that needs it starts it, and the last one to end kills it: a worker that may
     use it holds a shared lock.
@@ -207,7 +207,7 @@ def secured(
 
 @pytest.fixture
 def topic(broker: Broker) -> Callable[..., str]:
-    """Return a function that makes a topic with a new name and so many partitions."""
+    """Return a function that creates a topic with a new name and the given number of partitions."""
     return lambda partitions=1: make_topic(broker, partitions)
 
 
@@ -223,9 +223,9 @@ def make_topic(broker: Broker, partitions: int = 1, policy: str = "delete") -> s
 
 @pytest.fixture(scope="session")
 def connector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the jars of Spark's Kafka connector; what starts a Spark finds its Java.
+    """Return the jars of Spark's Kafka connector; sets the Java that tests start Spark with.
 
-    And its options are those of a Java that does not live long.
+    The Java options suit a process that does not live long.
     """
     settings = tmp_path_factory.mktemp("spark-conf")
     (settings / "spark-defaults.conf").write_text(

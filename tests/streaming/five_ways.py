@@ -1,10 +1,10 @@
 """The executions that are judged in five ways: the corpus, and patterns over real logs.
 
-Which form an execution has goes by the pattern, since equal answers are promised so: an
-order-independent pattern is given its events in any order; one under `order arrival` has each scope
-in one partition; any other under CausalOrder is given its events in any order too, and is rewritten
-to stand under the total order of its nodes. So is an order-independent `check`, besides: the same
-kind of verdict is promised in any order, and under `total` the same event as well.
+The pattern decides in which form its execution is delivered, such that equal answers are promised:
+an order-independent pattern gets its events in any order; a pattern under `order arrival` gets each
+scope in one partition; any other pattern under CausalOrder gets its events in any order too, but is
+rewritten to run under the total order of its nodes. An order-independent `check` is run in both
+forms: any order promises the same kind of verdict only, and `total` the same event as well.
 
 The one rule: every folder of the corpus takes part.
 """
@@ -81,7 +81,7 @@ LOGS = {
     "voldemort": ("voldemort", "shiviz/voldemort-simple-threadnames.log", ""),
     "token": ("token", "tlaplus/VectorClocksTests.ndjson", ""),
 }  # fmt: skip
-"""Log → configuration in the examples, file, and which of several executions: a topic has one."""
+"""Log → (configuration in the examples, file, execution); a topic holds one execution."""
 
 PAIRS = """
 pattern Pairs {
@@ -120,7 +120,7 @@ PATTERNS = {
 """Pattern of the examples → log."""
 
 PAIRS_OF = ("broadcast", "simple-broadcast", "facebook", "facebook-second", "comparison", "rpc")
-"""Where there are not too many of them."""
+"""Logs with few enough concurrent pairs for `PAIRS`."""
 
 
 @cache
@@ -170,7 +170,7 @@ EXECUTIONS = {**OF_THE_CORPUS, **OF_REAL_LOGS}
 _FEW = ("log-exchange", "log-connections", "log-broadcast-pairs", "log-facebook-total",
         "log-broadcast-arrival")  # fmt: skip
 CONSUMED = [name for name in EXECUTIONS if LONG or name in OF_THE_CORPUS or name in _FEW]
-"""What the process engine consumes."""
+"""Executions that the process engine consumes."""
 
 _KINDS = (
     "design_forked_blocks",
@@ -179,23 +179,23 @@ _KINDS = (
     "log-exchange",
 )
 STREAMED = [name for name in EXECUTIONS if LONG or name in _KINDS]
-"""What Spark consumes: `check` and `find`, with and without partitions, in each form."""
+"""Executions that Spark streams: `check` and `find`, with and without partitions, in each form."""
 
 TABLES = [
     name
     for number, name in enumerate(CONSUMED)
     if LONG or name in _FEW or name in _KINDS or number % 6 == 0
 ]
-"""What Spark reads from Parquet."""
+"""Executions that Spark reads from Parquet."""
 
 
 def is_here(name: str) -> bool:
-    """Return whether the log of an execution is here."""
+    """Return whether the log of an execution is present on this machine."""
     return name in OF_THE_CORPUS or SHARED_DATA.is_dir()
 
 
 def executions(names: Iterable[str]) -> list[Execution]:
-    """Return those whose logs are here."""
+    """Return the named executions whose logs are present on this machine."""
     return [execution(name) for name in dict.fromkeys(names) if is_here(name)]
 
 

@@ -1,4 +1,4 @@
-"""Topics, jobs and what came of them, for the tests of both engines."""
+"""Topics, jobs and their output, for the tests of both engines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ketal.streaming.kafka.process_engine import ProcessEngine
 
 END = b'{"type": "ketal.end"}'
 EVER_MS = 10**12
-"""So late no event of a test is."""
+"""A lateness that no event of a test exceeds."""
 
 FORKS = """
 pattern Forks {
@@ -52,7 +52,7 @@ def produce(broker: Broker, messages: Iterable[Message]) -> None:
     with closing(KafkaProducer(acks="all", **options)) as producer:
         sent = []
         for topic, partition, value in messages:
-            # One that was just added is not in the metadata at once.
+            # A partition that was just added is not in the metadata at once.
             deadline = time.monotonic() + 120
             while partition not in (producer.partitions_for(topic) or ()):
                 assert time.monotonic() < deadline, f"{topic} has no partition {partition}"
@@ -94,18 +94,18 @@ def job_of(broker: Broker, topics: Sequence[str], folder: Path, **options: Any) 
     )  # fmt: skip
 
 
-class Told:
-    """What an engine told whoever ran it."""
+class HookRecorder:
+    """The verdicts and notices that an engine passed to its hooks."""
 
     def __init__(self) -> None:
         self.verdicts: list[ketal.Verdict] = []
-        self.sentences: list[str] = []
+        self.notices: list[str] = []
 
     def hooks(self, look: Callable[[Any], None] = lambda figures: None) -> Hooks:
         return Hooks(
             show=self.verdicts.append,
             flush=lambda: None,
-            notify=self.sentences.append,
+            notify=self.notices.append,
             report=look,
         )
 
@@ -126,18 +126,18 @@ class Running(threading.Thread):
 
 
 def until(
-    holds: Callable[[], object], what: str = "it does not come", patience_s: float = 180.0
+    holds: Callable[[], object], failure: str = "it does not come", patience_s: float = 180.0
 ) -> None:
-    """Return once something holds."""
+    """Return once a condition holds; fail after `patience_s`."""
     end_s = time.monotonic() + patience_s
     while not holds():
-        assert time.monotonic() < end_s, what
+        assert time.monotonic() < end_s, failure
         time.sleep(0.05)
 
 
-def run(job: Job, program: Program, told: Told | None = None) -> ProcessEngine:
+def run(job: Job, program: Program, recorder: HookRecorder | None = None) -> ProcessEngine:
     """Run a job to its end."""
-    engine = ProcessEngine(job, program, (told or Told()).hooks())
+    engine = ProcessEngine(job, program, (recorder or HookRecorder()).hooks())
     engine.run()
     return engine
 
@@ -147,10 +147,10 @@ def written(path: str | Path) -> list[dict[str, Any]]:
 
 
 def consume(broker: Broker, topic: str, *, least: int = 0, **options: str) -> list[bytes]:
-    """Return the messages of a topic to its end, of which there will be so many at least.
+    """Return the messages of a topic up to its end, waiting for at least `least` messages.
 
-    A commit is answered before its marker is in every partition, so that the end of what is
-    committed may come a moment later.
+    A commit is acknowledged before its marker is in every partition, so the last committed
+    message may become visible a moment later.
     """
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers,
@@ -172,13 +172,13 @@ def consume(broker: Broker, topic: str, *, least: int = 0, **options: str) -> li
 
 
 def committed(broker: Broker, topic: str, *, least: int = 0) -> list[dict[str, Any]]:
-    """Return the verdicts of a topic that are committed."""
+    """Return the committed verdicts of a topic."""
     values = consume(broker, topic, least=least, isolation_level="read_committed")
     return [json.loads(value) for value in values]
 
 
 def expected(program: Program, lines: Iterable[bytes], folder: Path) -> list[dict[str, Any]]:
-    """Return what `ketal.run` says of the same events in a file."""
+    """Return the verdicts of `ketal.run` over the same events in a file."""
     path = folder / "expected.jsonl"
     path.write_bytes(b"".join(line.strip() + b"\n" for line in lines))
     return [v.to_dict() for v in ketal.run(program, ketal.read_log(path))]

@@ -34,10 +34,10 @@ PLAIN = {
 }
 _MODULE = "org.apache.kafka.common.security"
 _LISTENERS = {"TLS": "SSL", "SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL"}
-"""Name of a listener → its protocol; PLAINTEXT is there as well, and its clients may do all."""
+"""Name of a listener → its protocol; PLAINTEXT exists as well, and its clients have all rights."""
 
 
-def _more(text: str, ports: dict[str, int]) -> str:
+def _with_listeners(text: str, ports: dict[str, int]) -> str:
     """Return broker properties with the listeners of `ports` added."""
     lines = dict(line.split("=", 1) for line in text.splitlines())
     for name, port in ports.items():
@@ -67,7 +67,7 @@ def _more(text: str, ports: dict[str, int]) -> str:
 
 
 class Secured(Broker):
-    """The broker, and where its other listeners are."""
+    """A broker with the ports of its other listeners."""
 
     ports: dict[str, int]
 
@@ -80,11 +80,11 @@ def secured_broker(folder: Path) -> Iterator[Secured]:
     broker = Secured(folder, properties=FRUGAL, jvm=QUICK_JVM)
     broker.ports = {name: free_port() for name in _LISTENERS}
     with pytest.MonkeyPatch.context() as patch:
-        # What `Broker` sets itself no caller may, and these listeners are for tests alone.
+        # `Broker` lets no caller set its listeners; these exist for tests alone.
         patch.setattr(
             server,
             "properties_text",
-            lambda **given: _more(properties_text(**given), broker.ports),
+            lambda **given: _with_listeners(properties_text(**given), broker.ports),
         )
         broker.start()
     try:
@@ -95,7 +95,7 @@ def secured_broker(folder: Path) -> Iterator[Secured]:
 
 
 Right = tuple[str, str, str]
-"""(type of resource, name, operation); of a name that ends in `*`, all that begin so."""
+"""(type of resource, name, operation); a name that ends in `*` is a prefix."""
 
 
 def allow(broker: Broker, user: str, rights: Iterable[Right]) -> None:
@@ -115,6 +115,6 @@ def allow(broker: Broker, user: str, rights: Iterable[Right]) -> None:
 
 def _acl(principal: str, kind: str, name: str, operation: str) -> ACL:
     prefixed = len(name) > 1 and name.endswith("*")
-    how = ACLResourcePatternType.PREFIXED if prefixed else ACLResourcePatternType.LITERAL
-    pattern = ResourcePattern(ResourceType[kind], name[:-1] if prefixed else name, how)
+    match_type = ACLResourcePatternType.PREFIXED if prefixed else ACLResourcePatternType.LITERAL
+    pattern = ResourcePattern(ResourceType[kind], name[:-1] if prefixed else name, match_type)
     return ACL(principal, "*", ACLOperation[operation], ACLPermissionType.ALLOW, pattern)

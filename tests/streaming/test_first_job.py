@@ -1,4 +1,4 @@
-"""The way of a new user, as examples/first_job/README.md has it: its commands as they stand."""
+"""Run the commands of examples/first_job/README.md, in order, as a new user would."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PAGE = ROOT / "examples" / "first_job" / "README.md"
 _BLOCK = re.compile(r"^```(sh|text|json)\n(.*?)^```$", re.M | re.S)
 
 
-@pytest.mark.usefixtures("jars")  # They are there, or it is said why they cannot be.
-def test_nothing_is_lost_or_doubled_on_the_way_of_the_page(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("jars")  # Downloads the jars, or skips with the reason.
+def test_readme_walkthrough_reports_each_verdict_exactly_once(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     blocks = _BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     script = "".join(text for kind, text in blocks if kind == "sh" and "pip install" not in text)
@@ -46,9 +46,9 @@ def test_nothing_is_lost_or_doubled_on_the_way_of_the_page(tmp_path: Path) -> No
         if kind == "text":
             assert text in ended.stdout
     verdicts = [line for line in ended.stdout.splitlines() if line.startswith('{"verdict"')]
-    said = next(text.strip() for kind, text in blocks if kind == "json")
-    assert verdicts[0] == said
+    shown = next(text.strip() for kind, text in blocks if kind == "json")
+    assert verdicts[0] == shown
     by_file = json.loads(verdicts[1])
     assert len(verdicts) == 2
-    assert by_file["id"] == json.loads(said)["id"]
+    assert by_file["id"] == json.loads(shown)["id"]
     assert not (tmp_path / "first-job.broker").exists()

@@ -1,4 +1,4 @@
-"""The replicated stack's events on Kafka: `ketal stream` says what `ketal run` says."""
+"""The replicated stack's events on Kafka: `ketal stream` reports what `ketal run` reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.streaming import ways
     ("bug", "pattern"),
     [(Bug.EARLY_DELIVERY, "Dependencies"), (Bug.APPLIES_WHEN_OFF, "Session")],
 )
-def test_a_job_on_kafka_finds_the_same(
+def test_kafka_job_reports_the_verdicts_of_run(
     bug: Bug, pattern: str, broker: Broker, tmp_path: Path
 ) -> None:
     """`Session` is `at every node receiving`, the other is not."""
@@ -39,6 +39,6 @@ def test_a_job_on_kafka_finds_the_same(
     ]
     execution = ways.shuffled("stack", program, lines, 3)
     topics = ways.produced(broker, [execution], f"replicated-stack-{bug.value}")["stack"]
-    said = ways.by_process(execution, broker, topics, job)
-    ids = {one["id"] for one in said.verdicts if one["verdict"] in ("violation", "match")}
+    outcome = ways.by_process(execution, broker, topics, job)
+    ids = {one["id"] for one in outcome.verdicts if one["verdict"] in ("violation", "match")}
     assert ids == {verdict.id for verdict in expected}

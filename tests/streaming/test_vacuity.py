@@ -1,4 +1,4 @@
-"""Jobs that no verdict is to be expected of: both engines warn, and serve it as a metric."""
+"""Jobs whose pattern is vacuous: both engines warn, and export a metric."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.spark.spark_engine import SparkEngine
-from tests.streaming.jobs import END, FORKS, Running, Told, Topic, accept, job_of, produce, until
+from tests.streaming.jobs import (
+    END,
+    FORKS,
+    HookRecorder,
+    Running,
+    Topic,
+    accept,
+    job_of,
+    produce,
+    until,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +38,9 @@ pattern Turns {
 NEAR = "no event has the type `acept`, which is near `accept`"
 
 
-def running(job: Job, program: ketal.Program, told: Told) -> Running:
+def running(job: Job, program: ketal.Program, recorder: HookRecorder) -> Running:
     engine: Any = SparkEngine if job.engine == "spark" else ProcessEngine
-    out = Running(engine(job, program, told.hooks()))
+    out = Running(engine(job, program, recorder.hooks()))
     out.start()
     return out
 
@@ -52,24 +62,24 @@ def engine(request: pytest.FixtureRequest, spark: SparkSession) -> str:
     return str(request.param)
 
 
-def test_a_pattern_that_no_event_meets_is_warned_of(
+def test_vacuous_pattern_is_warned_of_and_exported_as_a_metric(
     engine: str, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    source, program, told = topic(), ketal.compile(MISSPELT), Told()
+    source, program, recorder = topic(), ketal.compile(MISSPELT), HookRecorder()
     produce(broker, [(source, 0, accept("a", n, height=n % 3)) for n in range(1, 7)])
-    job = running(job_of(broker, [source], tmp_path, **options(engine)), program, told)
-    until(lambda: any(NEAR in one for one in told.sentences), "it warns of nothing", PATIENCE_S)
+    job = running(job_of(broker, [source], tmp_path, **options(engine)), program, recorder)
+    until(lambda: any(NEAR in one for one in recorder.notices), "it warns of nothing", PATIENCE_S)
     figures = job.engine.figures
     until(
         lambda: 'ketal_vacuous{pattern="Turns"} ' in figures.text, "there is no metric", PATIENCE_S
     )
     stop(job)
-    said = [one for one in told.sentences if "vacuous" in one]
-    assert len(said) == 1, "once"
-    assert "warning: Turns: vacuous: 0 of 6 events are in the alphabet" in said[0]
-    # A job that goes on from there knows it.
+    warnings = [one for one in recorder.notices if "vacuous" in one]
+    assert len(warnings) == 1, "once"
+    assert "warning: Turns: vacuous: 0 of 6 events are in the alphabet" in warnings[0]
+    # A job that resumes from this state still knows that the pattern is vacuous.
     again = job_of(broker, [source], tmp_path, **options(engine, until_end=True))
-    ended = running(again, program, Told())
+    ended = running(again, program, HookRecorder())
     ended.join(PATIENCE_S)
     entries = ended.engine.summary["patterns"]["Turns"]["vacuous"]
     assert [(one["what"], one.get("near"), one.get("near_events")) for one in entries] == [
@@ -78,7 +88,7 @@ def test_a_pattern_that_no_event_meets_is_warned_of(
     ]
 
 
-def test_a_pattern_that_one_part_of_the_stream_meets_is_not(
+def test_pattern_met_in_one_partition_only_is_not_vacuous(
     engine: str, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     """Most partitions and key groups see no event of a rare type."""
@@ -86,24 +96,28 @@ def test_a_pattern_that_one_part_of_the_stream_meets_is_not(
     rare = [accept("b", n, height=7, type="rare", data={"height": 7, "n": n % 2}) for n in (1, 2)]
     messages = [(source, 0, accept("a", n, height=n)) for n in range(1, 5)]
     produce(broker, [*messages, *((source, 1, one) for one in rare), (source, 0, END)])
-    told = Told()
+    recorder = HookRecorder()
     job = running(
-        job_of(broker, [source], tmp_path, **options(engine, until_end=True)), program, told
+        job_of(broker, [source], tmp_path, **options(engine, until_end=True)), program, recorder
     )
     job.join(PATIENCE_S)
     summary = job.engine.summary
     assert summary["events"]["accepted"] == 6
     assert "vacuous" not in summary["patterns"]["Turns"]
-    assert not [one for one in told.sentences if "vacuous" in one]
+    assert not [one for one in recorder.notices if "vacuous" in one]
 
 
-def test_a_topic_that_is_empty_is_warned_of(
+def test_empty_topic_is_warned_of(
     engine: str, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    source, told = topic(), Told()
-    job = running(job_of(broker, [source], tmp_path, **options(engine)), ketal.compile(FORKS), told)
+    source, recorder = topic(), HookRecorder()
+    job = running(
+        job_of(broker, [source], tmp_path, **options(engine)), ketal.compile(FORKS), recorder
+    )
     until(
-        lambda: f"warning: no message has come from {source} since the job began" in told.sentences,
+        lambda: (
+            f"warning: no message has come from {source} since the job began" in recorder.notices
+        ),
         "it warns of nothing",
         PATIENCE_S,
     )

@@ -1,11 +1,11 @@
 """Five ways to have one program judge one execution: the same verdicts, the same counts.
 
-An `Execution` is a program, its events in the order of a file, and the messages that they are on
-Kafka. Each way takes an execution and gives what was `Said`: `ketal.run` of the file, a `Monitor`
+An `Execution` is a program, its events in the order of a file, and the same events as messages on
+Kafka. Each way takes an execution and returns its `Outcome`: `ketal.run` of the file, a `Monitor`
 fed in the order in which the messages were produced, the process engine and Spark from the topics,
 and Spark from a table in Parquet.
 
-The one rule: no way is told anything of an answer.
+The one rule: no way sees the expected answer.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ if TYPE_CHECKING:
 
 KEY_GROUPS = 4
 TOPICS, PARTITIONS = 2, sample(2, 4)
-"""Those of an execution in any order, and how many partitions each of them has."""
+"""Number of topics of an execution in any order, and of partitions of each topic."""
 SLOTS = TOPICS * PARTITIONS
 QUERIES_MAX = 4
-"""So many streaming queries run side by side."""
+"""Number of streaming queries that run side by side."""
 
 _SHAPE = Shape(Source(), limits=DEFAULT)
 
 Slotted = tuple[int, bytes]
-"""(number of a partition, over all topics; value)."""
+"""(number of a partition, counted over all topics; value)."""
 
 
-class Said(NamedTuple):
-    """What came of an execution.
+class Outcome(NamedTuple):
+    """The verdicts and counts of an execution.
 
     Attributes
     ----------
     verdicts : list of dict
         As JSON, in no particular order.
     events : dict
-        What became of the records.
+        How many records were events, duplicates, late or rejected.
     patterns : dict
         The counts of each pattern.
     messages, control : int or None
-        What was consumed, where messages are; control events among it.
+        Messages consumed from topics, and control events among them; None without topics.
     """
 
     verdicts: list[dict[str, Any]]
@@ -91,7 +91,7 @@ class Said(NamedTuple):
 
 
 def ordered(verdicts: Iterable[dict[str, Any]]) -> list[str]:
-    """Return verdicts as sorted text: equal lists are equal sets, with none said twice."""
+    """Return verdicts as sorted text, so that equal lists mean equal multisets."""
     return sorted(json.dumps(one, sort_keys=True) for one in verdicts)
 
 
@@ -102,7 +102,7 @@ class Execution:
     Parameters
     ----------
     name : str
-        Of it in the tests.
+        The name of the execution in the tests.
     program : Program
         The patterns.
     lines : tuple of bytes
@@ -122,7 +122,7 @@ class Execution:
 
     @property
     def slots(self) -> int:
-        """How many partitions all topics have."""
+        """The number of partitions of all topics together."""
         return self.topics * self.partitions
 
     @property
@@ -143,9 +143,9 @@ def shuffled(name: str, program: ketal.Program, lines: Sequence[bytes], seed: in
 
 
 def by_scope(name: str, program: ketal.Program, lines: Sequence[bytes], seed: int) -> Execution:
-    """Return an execution that has the events of each scope in one partition, in their order.
+    """Return an execution that has the events of each scope in one partition, in file order.
 
-    Where there is one scope there is one partition. The partitions are interleaved at random.
+    A single scope has a single partition. The partitions are interleaved at random.
     """
     compiled = program.one
     if not compiled.partition:
@@ -167,7 +167,7 @@ def by_scope(name: str, program: ketal.Program, lines: Sequence[bytes], seed: in
 
 
 def in_one_partition(name: str, program: ketal.Program, lines: Sequence[bytes]) -> Execution:
-    """Return an execution that has all of its events in one partition, in their order."""
+    """Return an execution that has all of its events in one partition, in file order."""
     messages = [(0, line) for line in lines]
     return Execution(name, program, tuple(lines), (*messages, *_ends(1)), 1, 1)
 
@@ -194,7 +194,7 @@ def in_total_order(text: str, lines: Sequence[bytes]) -> str:
 
 
 def item_of(line: bytes) -> Item | Rejected:
-    """Return what a line is."""
+    """Return the event, control event or rejection that a line decodes to."""
     try:
         return decoded(line, _SHAPE)
     except EventError as fault:
@@ -204,22 +204,22 @@ def item_of(line: bytes) -> Item | Rejected:
 # --- in this process --------------------------------------------------------------
 
 
-def by_run(execution: Execution, folder: Path) -> Said:
+def by_run(execution: Execution, folder: Path) -> Outcome:
     """Have `ketal.run` judge the file."""
     path = folder / "events.jsonl"
     path.write_bytes(b"\n".join(execution.lines))
     verdicts = ketal.run(execution.program, ketal.read_log(path))
-    said = [one.to_dict() for one in verdicts]
+    written_verdicts = [one.to_dict() for one in verdicts]
     summary: Any = verdicts.summary
-    return Said(said, summary["events"], _without_folders(summary["patterns"]))
+    return Outcome(written_verdicts, summary["events"], _without_folders(summary["patterns"]))
 
 
-def by_monitor(execution: Execution) -> Said:
-    """Feed a Monitor in the order in which messages are produced, and restore it on the way."""
+def by_monitor(execution: Execution) -> Outcome:
+    """Feed a Monitor in the order in which messages are produced; restore it halfway."""
     program = execution.program
     monitor = ketal.Monitor(program)
     ended: set[int] = set()
-    said: list[ketal.Verdict] = []
+    verdicts: list[ketal.Verdict] = []
     half = len(execution.messages) // 2
     for number, (slot, line) in enumerate(execution.messages):
         if number == half:
@@ -228,12 +228,14 @@ def by_monitor(execution: Execution) -> Said:
         if isinstance(item, Control) and item.kind == "end":
             ended.add(slot)
         else:
-            said += monitor.feed(item)
+            verdicts += monitor.feed(item)
     assert len(ended) == execution.slots
-    said += monitor.close()
+    verdicts += monitor.close()
     summary: Any = monitor.summary
-    return Said(
-        [one.to_dict() for one in said], summary["events"], _without_folders(summary["patterns"])
+    return Outcome(
+        [one.to_dict() for one in verdicts],
+        summary["events"],
+        _without_folders(summary["patterns"]),
     )
 
 
@@ -241,7 +243,7 @@ def by_monitor(execution: Execution) -> Said:
 
 
 def produced(broker: Broker, executions: Iterable[Execution], prefix: str) -> dict[str, list[str]]:
-    """Make the topics of executions and fill them; return their names."""
+    """Create and fill the topics of executions; return the topic names of each."""
     chosen = list(executions)
     topics = {
         one.name: [f"{prefix}-{number}-{topic}" for topic in range(one.topics)]
@@ -266,23 +268,27 @@ def produced(broker: Broker, executions: Iterable[Execution], prefix: str) -> di
 
 
 def _without_folders(patterns: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the counts of patterns; the pattern file is somewhere else in each way."""
+    """Return the counts of patterns with the folder of the pattern file removed from places."""
     for counts in patterns.values():
         for entry in (*counts.get("vacuous", ()), *counts.get("unknown", ())):
             entry["place"] = Path(entry["place"]).name
     return patterns
 
 
-def by_process(execution: Execution, broker: Broker, topics: Sequence[str], folder: Path) -> Said:
+def by_process(
+    execution: Execution, broker: Broker, topics: Sequence[str], folder: Path
+) -> Outcome:
     """Have the process engine consume the topics."""
     engine = run(job_of(broker, topics, folder), execution.program)
-    said = written(folder / "verdicts.jsonl")
+    verdicts = written(folder / "verdicts.jsonl")
     rejected = folder / "rejected.jsonl"
     if rejected.exists():
-        said += written(rejected)
+        verdicts += written(rejected)
     summary = engine.summary
     assert summary is not None
-    return Said(said, summary["events"], _without_folders(summary["patterns"]), **summary["kafka"])
+    return Outcome(
+        verdicts, summary["events"], _without_folders(summary["patterns"]), **summary["kafka"]
+    )
 
 
 def by_spark_stream(
@@ -291,14 +297,14 @@ def by_spark_stream(
     broker: Broker,
     topics: dict[str, list[str]],
     folder: Path,
-) -> dict[str, Said]:
+) -> dict[str, Outcome]:
     """Have streaming queries consume the topics, some side by side, each in several batches."""
-    out: dict[str, Said] = {}
+    out: dict[str, Outcome] = {}
     for start in range(0, len(executions), QUERIES_MAX):
-        some = executions[start : start + QUERIES_MAX]
-        rows: dict[str, list[Any]] = {one.name: [] for one in some}
+        query_executions = executions[start : start + QUERIES_MAX]
+        rows: dict[str, list[Any]] = {one.name: [] for one in query_executions}
         queries = []
-        for one in some:
+        for one in query_executions:
             half = max(1, len(one.messages) // 2)
             events = kafka_frame(spark, broker, topics[one.name], offsets_max=half)
             frame = _judged(one, events)
@@ -307,7 +313,7 @@ def by_spark_stream(
             queries.append(writer.trigger(availableNow=True).start())
         for query in queries:
             query.awaitTermination()
-        out |= {one.name: _told(one, rows[one.name]) for one in some}
+        out |= {one.name: _outcome(one, rows[one.name]) for one in query_executions}
     return out
 
 
@@ -339,10 +345,10 @@ def kafka_frame(
 
 def by_spark_batch(
     execution: Execution, spark: SparkSession, broker: Broker, topics: Sequence[str]
-) -> Said:
+) -> Outcome:
     """Have Spark read the topics as a table."""
     frame = kafka_frame(spark, broker, topics, offsets_max=None)
-    return _told(execution, _judged(execution, frame).collect())
+    return _outcome(execution, _judged(execution, frame).collect())
 
 
 # --- from Parquet -----------------------------------------------------------------
@@ -387,7 +393,7 @@ def write_parquet(execution: Execution, path: Path) -> None:
 
 def by_spark_table(
     executions: Sequence[Execution], spark: SparkSession, folder: Path
-) -> dict[str, Said]:
+) -> dict[str, Outcome]:
     """Have Spark judge tables, all in one job."""
     from pyspark.sql import functions as F
 
@@ -401,20 +407,20 @@ def by_spark_table(
     rows: dict[str, list[Any]] = {one.name: [] for one in executions}
     for row in union.collect():
         rows[row["of"]].append(row)
-    return {one.name: _told(one, rows[one.name]) for one in executions}
+    return {one.name: _outcome(one, rows[one.name]) for one in executions}
 
 
 # --- Spark ------------------------------------------------------------------------
 
 
 def key_groups(program: ketal.Program) -> int:
-    """Return in how many groups a program may run: one where a partitioned pattern must wait."""
+    """Return how many key groups a program may run in: one if a partitioned pattern must wait."""
     divided = [compiled for compiled in program.compiled if compiled.partition]
     return 1 if any(unsplittable_reason(compiled) for compiled in divided) else KEY_GROUPS
 
 
 def _judged(execution: Execution, events: DataFrame) -> DataFrame:
-    # `detect`, with the rows that say what became of the messages.
+    # `detect`, with the rows that count the messages.
     return group_rows(
         execution.program,
         events,
@@ -427,23 +433,23 @@ def _judged(execution: Execution, events: DataFrame) -> DataFrame:
     )
 
 
-def _told(execution: Execution, rows: Iterable[Any]) -> Said:
-    """Return what rows of verdicts and of figures say; the last figures of a group are its own."""
-    said: list[dict[str, Any]] = []
+def _outcome(execution: Execution, rows: Iterable[Any]) -> Outcome:
+    """Return the outcome in rows of verdicts and figures; the last figures of a group count."""
+    verdicts: list[dict[str, Any]] = []
     groups: dict[int, dict[str, Any]] = {}
     for row in rows:
-        told = json.loads(row.json)
+        verdict = json.loads(row.json)
         if row.verdict == FIGURES:
-            groups[told["group"]] = told
+            groups[verdict["group"]] = verdict
         else:
-            assert (row.verdict, row.id) == (told["verdict"], told.get("id"))
-            said.append(told)
+            assert (row.verdict, row.id) == (verdict["verdict"], verdict.get("id"))
+            verdicts.append(verdict)
     telling = [one for one in groups.values() if one["tells"]]
     patterns = total(one["patterns"] for one in groups.values())
     of_program = families(execution.program, key_groups(execution.program))
     add_findings(patterns, findings_of_groups(of_program, groups.values()))
-    return Said(
-        said,
+    return Outcome(
+        verdicts,
         total(one["events"] for one in telling),
         _without_folders(patterns),
         sum(one["messages"] for one in telling),

@@ -41,7 +41,7 @@ def plan(rng: random.Random, *, activities_max: int = 6, operations_max: int = 7
     """Return a random program."""
     count = 0
 
-    def made(depth: int) -> Plan:
+    def random_activity(depth: int) -> Plan:
         nonlocal count
         out = Plan(count)
         count += 1
@@ -49,7 +49,7 @@ def plan(rng: random.Random, *, activities_max: int = 6, operations_max: int = 7
         for _ in range(rng.randint(1, operations_max)):
             kind = rng.choice(("event", "event", "put", "get", "start", "start", "join", "wait"))
             if kind == "start" and count < activities_max and depth < 3:
-                child = made(depth + 1)
+                child = random_activity(depth + 1)
                 started.append(child)
                 out.operations.append(("start", child))
             elif kind == "join" and started:
@@ -60,7 +60,7 @@ def plan(rng: random.Random, *, activities_max: int = 6, operations_max: int = 7
                 out.operations.append(("wait" if kind == "wait" else "event", None))
         return out
 
-    return made(0)
+    return random_activity(0)
 
 
 class Account:
@@ -76,7 +76,7 @@ class Account:
         self._lock = threading.RLock()
 
     def begin(self, number: int, line: str) -> None:
-        """Begin an activity, whose first operation is its beginning."""
+        """Add an activity whose first operation is its start."""
         self.lines[number] = line
         self.events[number] = []
         self.lengths[number] = 1
@@ -100,14 +100,14 @@ class Account:
         self.edges.append(((child, self.lengths[child] - 1), self.operation(number)))
 
     def put(self, number: int, message: str = "") -> str:
-        """Add an event that puts a message; return the message, by default one of its own."""
+        """Add an event that puts a message; return the message (by default a unique one)."""
         node = self.operation(number, event=True)
         message = message or f"{node}"
         self._puts[message] = node
         return message
 
     def get(self, number: int, message: str) -> None:
-        """Add an event that got a message."""
+        """Add an event that gets a message."""
         self._gets.append((message, self.operation(number, event=True)))
 
     def before(self) -> dict[Node, set[Node]]:
@@ -141,7 +141,7 @@ def check(account: Account, events: list[Mapping[str, Any]]) -> int:
     assert len(named) == len(events), "two events have one identity"
     places: dict[tuple[str, int], Node] = {}
     counters: Counter[str] = Counter()
-    for number, line in account.lines.items():  # in the order in which they began
+    for number, line in account.lines.items():  # in order of their start
         for node in account.events[number]:
             counters[line] += 1
             places[line, counters[line]] = node
@@ -167,24 +167,24 @@ def run_threads(root: Plan, tracer: Tracer) -> Account:
     def activity(own: Plan) -> None:
         number = own.number
         account.begin(number, tracer.node)
-        for kind, what in own.operations:
+        for kind, operand in own.operations:
             if kind == "wait":
                 time.sleep(0.0005)
             elif kind == "event":
                 tracer.record("event")
                 account.operation(number, event=True)
             elif kind == "put":
-                queues[what].put(account.put(number))
+                queues[operand].put(account.put(number))
             elif kind == "get":
                 with contextlib.suppress(queue.Empty):
-                    account.get(number, queues[what].get_nowait())
+                    account.get(number, queues[operand].get_nowait())
             elif kind == "start":
-                threads[what.number] = TracedThread(tracer, target=activity, args=(what,))
-                account.start(number, what.number)
-                threads[what.number].start()
+                threads[operand.number] = TracedThread(tracer, target=activity, args=(operand,))
+                account.start(number, operand.number)
+                threads[operand.number].start()
             else:
-                threads[what.number].join()
-                account.join(number, what.number)
+                threads[operand.number].join()
+                account.join(number, operand.number)
 
     first = TracedThread(tracer, target=activity, args=(root,))
     first.start()
@@ -205,23 +205,23 @@ def run_tasks(root: Plan, tracer: Tracer) -> Account:
         async def activity(own: Plan) -> None:
             number = own.number
             account.begin(number, tracer.node)
-            for kind, what in own.operations:
+            for kind, operand in own.operations:
                 if kind == "wait":
                     await asyncio.sleep(0)
                 elif kind == "event":
                     tracer.record("event")
                     account.operation(number, event=True)
                 elif kind == "put":
-                    await queues[what].put(account.put(number))
+                    await queues[operand].put(account.put(number))
                 elif kind == "get":
-                    if not queues[what].empty():
-                        account.get(number, await queues[what].get())
+                    if not queues[operand].empty():
+                        account.get(number, await queues[operand].get())
                 elif kind == "start":
-                    account.start(number, what.number)
-                    tasks[what.number] = asyncio.create_task(activity(what))
+                    account.start(number, operand.number)
+                    tasks[operand.number] = asyncio.create_task(activity(operand))
                 else:
-                    await tracer.join(tasks[what.number])
-                    account.join(number, what.number)
+                    await tracer.join(tasks[operand.number])
+                    account.join(number, operand.number)
 
         await asyncio.create_task(activity(root))
         await asyncio.gather(*tasks.values())
@@ -234,7 +234,7 @@ def run_processes(root: Plan, folder: Path) -> tuple[Account, list[Mapping[str, 
     """Run a program of processes, each forked from the process that starts it.
 
     Each process writes its own account into a file. The clock of an ended process is not passed to
-    its parent, so a join is no edge here.
+    its parent, so a join is is no edge here.
     """
     context = multiprocessing.get_context("fork")
     shared = [context.Queue() for _ in range(2)]
@@ -244,22 +244,22 @@ def run_processes(root: Plan, folder: Path) -> tuple[Account, list[Mapping[str, 
         children = []
         with (folder / f"{own.number}.account").open("w") as file:
             print("begin", tracer.node, file=file)
-            for at, (kind, what) in enumerate(own.operations):
+            for at, (kind, operand) in enumerate(own.operations):
                 if kind == "event":
                     tracer.record("event")
                     print("event", file=file)
                 elif kind == "put":
                     print("put", f"{own.number}:{at}", file=file)
-                    queues[what].put(f"{own.number}:{at}")
+                    queues[operand].put(f"{own.number}:{at}")
                 elif kind == "get":
                     try:
-                        message = queues[what].get(timeout=0.02)
+                        message = queues[operand].get(timeout=0.02)
                     except queue.Empty:
                         continue
                     print("get", message, file=file)
                 elif kind == "start":
-                    print("start", what.number, file=file, flush=True)
-                    children.append(context.Process(target=activity, args=(what, tracer)))
+                    print("start", operand.number, file=file, flush=True)
+                    children.append(context.Process(target=activity, args=(operand, tracer)))
                     children[-1].start()
         for child in children:
             child.join()
@@ -286,13 +286,13 @@ def _accounted(folder: Path) -> Account:
         number = int(path.stem)
         (_, line), *operations = map(str.split, path.read_text().splitlines())
         account.begin(number, line)
-        for kind, *what in operations:
+        for kind, *operand in operations:
             if kind == "start":
-                account.start(number, int(*what))
+                account.start(number, int(*operand))
             elif kind == "put":
-                account.put(number, *what)
+                account.put(number, *operand)
             elif kind == "get":
-                account.get(number, *what)
+                account.get(number, *operand)
             else:
                 account.operation(number, event=True)
     return account

@@ -179,7 +179,7 @@ def test_a_broken_connection_is_reestablished() -> None:
     assert not tracer.failures
 
 
-def test_of_a_connection_that_broke_while_nothing_happened_nothing_is_lost() -> None:
+def test_connection_that_broke_while_idle_loses_no_event() -> None:
     recorder = RecordingMonitor()
     port, sink, tracer = _disconnected_sink()
     time.sleep(0.2)
@@ -201,7 +201,7 @@ print(tracer.failures.total())
 """
 
 
-def test_a_program_that_is_always_busy_sends_its_events_meanwhile() -> None:
+def test_busy_program_sends_its_events_concurrently() -> None:
     """The program records five times as many events as the queue holds."""
     recorder = RecordingMonitor()
     with Collector(recorder) as collector:
@@ -212,7 +212,7 @@ def test_a_program_that_is_always_busy_sends_its_events_meanwhile() -> None:
 
 
 @needs_fork
-def test_the_child_of_a_fork_has_a_connection_of_its_own() -> None:
+def test_forked_child_has_its_own_connection() -> None:
     script = """
 import os, sys
 from ketal.trace import SocketSink, Tracer
@@ -280,9 +280,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_the_events_of_a_child_of_multiprocessing_are_sent_before_it_ends(
-    method: str, tmp_path: Path
-) -> None:
+def test_multiprocessing_child_sends_its_events_before_it_ends(method: str, tmp_path: Path) -> None:
     """Such a process ends without calling functions of `atexit`."""
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {method}")
@@ -298,7 +296,7 @@ def test_the_events_of_a_child_of_multiprocessing_are_sent_before_it_ends(
     ]
 
 
-def test_threads_that_send_do_not_wait_for_one_another() -> None:
+def test_sending_threads_do_not_block_each_other() -> None:
     recorder = RecordingMonitor()
     with Collector(recorder) as collector:
         sinks = [SocketSink(*collector.address) for _ in range(4)]
@@ -343,7 +341,7 @@ with Collector(monitor) as collector:
 """
 
 
-def test_a_program_is_halted_by_its_own_copy_of_a_pattern(tmp_path: Path) -> None:
+def test_program_is_halted_by_its_own_copy_of_a_pattern(tmp_path: Path) -> None:
     words = [sys.executable, "-c", EMBEDDED, str(tmp_path / "own.jsonl")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3, done.stderr
@@ -351,7 +349,7 @@ def test_a_program_is_halted_by_its_own_copy_of_a_pattern(tmp_path: Path) -> Non
     assert len(list(ketal.read_log(tmp_path / "own.jsonl"))) == 5
 
 
-def test_a_monitor_that_fails_is_counted() -> None:
+def test_failing_monitor_is_counted() -> None:
     class Broken:
         def feed(self, event: Any, *, place: str = "") -> None:
             raise RuntimeError("no")
@@ -364,7 +362,7 @@ def test_a_monitor_that_fails_is_counted() -> None:
     assert [str(item) for item in recorder.items] == ["n@1 t"]
 
 
-def test_a_handler_may_close_the_collector_of_a_topic() -> None:
+def test_handler_may_close_the_collector_of_a_topic() -> None:
     line = b'{"node":"n","type":"a","clock":{"n":1}}'
 
     class Consumer:
@@ -389,7 +387,7 @@ def test_a_handler_may_close_the_collector_of_a_topic() -> None:
     assert "handler_failures" not in summary
 
 
-def test_a_handler_may_have_events_of_its_own() -> None:
+def test_handler_may_record_events() -> None:
     program = ketal.compile('pattern P { event A = type == "a"; find next A; }')
     tracers: list[Tracer] = []
     monitor = ketal.Monitor(program, on={"match": lambda match: tracers[0].record("told")})

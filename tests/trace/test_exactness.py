@@ -25,7 +25,7 @@ class ListSink(list[Mapping[str, Any]]):
 
 
 @pytest.mark.parametrize(("kind", "run"), [("thread", run_threads), ("task", run_tasks)])
-def test_the_clocks_of_a_program_say_what_happened(
+def test_clocks_of_threads_and_tasks_equal_happened_before(
     kind: Any, run: Callable[[Plan, Tracer], Account]
 ) -> None:
     lines = activities = messages = concurrent = 0
@@ -47,7 +47,7 @@ def test_the_clocks_of_a_program_say_what_happened(
     assert concurrent > 100
 
 
-def test_the_clocks_of_processes_say_what_happened(tmp_path: Path) -> None:
+def test_clocks_of_processes_equal_happened_before(tmp_path: Path) -> None:
     lines = messages = concurrent = 0
     folders = (tmp_path / str(number) for number in itertools.count())
 
@@ -66,7 +66,7 @@ def test_the_clocks_of_processes_say_what_happened(tmp_path: Path) -> None:
     assert concurrent > 20
 
 
-def test_one_clock_for_several_threads_orders_all_that_they_do() -> None:
+def test_process_clock_orders_all_events_of_its_threads() -> None:
     """With `activity="process"` no two events are concurrent, and no order is missing."""
 
     @drawn(30, 500)
@@ -78,7 +78,7 @@ def test_one_clock_for_several_threads_orders_all_that_they_do() -> None:
         assert {event["node"] for event in events} <= {"n"}
 
 
-def test_a_program_that_joins_its_tasks_has_few_lines() -> None:
+def test_joined_tasks_reuse_activity_names() -> None:
     events = ListSink()
     tracer = Tracer("n", events, activity="task")
 
@@ -97,7 +97,7 @@ def test_a_program_that_joins_its_tasks_has_few_lines() -> None:
     assert max(len(event["clock"]) for event in events) <= 4
 
 
-def test_a_thread_that_is_joined_twice_hands_over_what_it_knew_at_its_end() -> None:
+def test_thread_joined_twice_hands_over_its_final_clock_only() -> None:
     """It does not pass on later events of its line, which another thread reuses."""
     events = ListSink()
     tracer = Tracer("n", events, activity="thread")

@@ -89,7 +89,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_call_is_a_message_there_and_one_back(
+def test_call_is_a_request_and_a_response_message(
     calls: tuple[ListSink, Tracer, Any], kind: str
 ) -> None:
     events, _, channel = calls
@@ -102,7 +102,7 @@ def test_a_call_is_a_message_there_and_one_back(
     assert {event["data"]["method"] for event in events} == {f"/s.S/{kind}"}
 
 
-def test_a_call_that_fails_fails_and_is_recorded(calls: tuple[ListSink, Tracer, Any]) -> None:
+def test_failing_call_raises_and_is_recorded(calls: tuple[ListSink, Tracer, Any]) -> None:
     events, _, channel = calls
     with pytest.raises(grpc.RpcError) as failed:
         channel.unary_unary("/s.S/unary_unary")(b"fail", timeout=30)
@@ -113,7 +113,7 @@ def test_a_call_that_fails_fails_and_is_recorded(calls: tuple[ListSink, Tracer, 
     assert answered["data"]["status"] == "NOT_FOUND"
 
 
-def test_the_own_metadata_is_kept(calls: tuple[ListSink, Tracer, Any]) -> None:
+def test_metadata_of_the_service_is_kept(calls: tuple[ListSink, Tracer, Any]) -> None:
     _, _, channel = calls
     _, call = channel.unary_unary("/s.S/unary_unary").with_call(
         b"a", timeout=30, metadata=(("x", "y"),)
@@ -121,7 +121,7 @@ def test_the_own_metadata_is_kept(calls: tuple[ListSink, Tracer, Any]) -> None:
     assert {"own": "kept"}.items() <= dict(call.trailing_metadata()).items()
 
 
-def test_a_call_that_is_not_waited_for(calls: tuple[ListSink, Tracer, Any]) -> None:
+def test_call_by_future_is_recorded(calls: tuple[ListSink, Tracer, Any]) -> None:
     events, _, channel = calls
     done = threading.Event()
     future = channel.unary_unary("/s.S/unary_unary").future(b"a", timeout=30)
@@ -206,7 +206,7 @@ async def _requests(*requests: bytes) -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("service", [AioService(), Service()], ids=["coroutines", "functions"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_call_of_asyncio_is_a_message_there_and_one_back(service: Any, kind: str) -> None:
+def test_asyncio_call_is_a_request_and_a_response_message(service: Any, kind: str) -> None:
     async def main() -> None:
         async with aio_calls(service) as (events, _, channel):
             stub = getattr(channel, kind)(f"/s.S/{kind}")
@@ -223,7 +223,7 @@ def test_a_call_of_asyncio_is_a_message_there_and_one_back(service: Any, kind: s
 
 
 @pytest.mark.parametrize("kind", ["stream_unary", "stream_stream"])
-def test_a_stream_of_requests_may_be_written(kind: str) -> None:
+def test_asyncio_request_stream_can_be_written(kind: str) -> None:
     async def main() -> None:
         async with aio_calls(AioService()) as (events, _, channel):
             call = getattr(channel, kind)(f"/s.S/{kind}")(timeout=30)
@@ -240,7 +240,7 @@ def test_a_stream_of_requests_may_be_written(kind: str) -> None:
 
 
 @pytest.mark.parametrize("service", [AioService(), Service()], ids=["coroutines", "functions"])
-def test_a_call_of_asyncio_that_fails_fails_and_is_recorded(service: Any) -> None:
+def test_failing_asyncio_call_raises_and_is_recorded(service: Any) -> None:
     async def main() -> None:
         async with aio_calls(service) as (events, _, channel):
             with pytest.raises(aio.AioRpcError) as failed:
@@ -258,7 +258,7 @@ def test_a_call_of_asyncio_that_fails_fails_and_is_recorded(service: Any) -> Non
     ("request_", "status", "own"),
     [(b"fail with metadata", "NOT_FOUND", "other"), (b"raise", "UNKNOWN", "kept")],
 )
-def test_an_answer_of_asyncio_has_the_metadata_of_the_service(
+def test_asyncio_response_has_the_metadata_of_the_service(
     request_: bytes, status: str, own: str
 ) -> None:
     async def main() -> None:
@@ -275,7 +275,7 @@ def test_an_answer_of_asyncio_has_the_metadata_of_the_service(
     asyncio.run(main())
 
 
-def test_a_call_of_asyncio_that_is_cancelled_has_no_clock() -> None:
+def test_cancelled_asyncio_call_has_no_response_clock() -> None:
     async def main() -> None:
         async with aio_calls(AioService(), failures=1) as (events, client, channel):
             call = channel.unary_unary("/s.S/unary_unary")(b"wait", timeout=30)
@@ -296,7 +296,7 @@ def test_a_call_of_asyncio_that_is_cancelled_has_no_clock() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_task_that_waits_for_a_call_knows_what_the_server_knew(kind: str) -> None:
+def test_task_that_awaits_a_call_merges_the_servers_clock(kind: str) -> None:
     """Each task has a clock; the lines of gRPC's own tasks are reused."""
 
     async def work(client: Tracer, channel: Any) -> None:
@@ -337,7 +337,7 @@ def test_the_task_that_waits_for_a_call_knows_what_the_server_knew(kind: str) ->
     asyncio.run(main())
 
 
-def test_a_second_task_that_waits_for_a_call_knows_it_too() -> None:
+def test_second_task_that_awaits_a_call_merges_the_servers_clock() -> None:
     async def main() -> None:
         async with aio_calls(AioService(), "task") as (events, client, channel):
             call = channel.unary_unary("/s.S/unary_unary")(b"a", timeout=30)

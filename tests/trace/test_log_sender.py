@@ -79,7 +79,7 @@ for number in range(int(sys.argv[3])):
 """
 
 
-def test_a_program_that_is_killed_sends_the_rest_when_it_is_started_again(tmp_path: Path) -> None:
+def test_killed_program_sends_the_rest_of_its_log_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     recorder = RecordingMonitor()
     with Collector(recorder) as collector:
@@ -96,7 +96,7 @@ def test_a_program_that_is_killed_sends_the_rest_when_it_is_started_again(tmp_pa
     assert runs == {"n", "n#2", "n#3", "n#4"}
 
 
-class _Bytes(socketserver.StreamRequestHandler):
+class _ByteHandler(socketserver.StreamRequestHandler):
     """Receives logs like a collector, and stores their bytes."""
 
     server: _ByteServer
@@ -115,7 +115,7 @@ class _Bytes(socketserver.StreamRequestHandler):
 
 class _ByteServer(socketserver.TCPServer):
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Bytes)
+        super().__init__(("127.0.0.1", 0), _ByteHandler)
         self.taken: defaultdict[str, bytes] = defaultdict(bytes)
         self.sent: list[bytes] = []
 
@@ -172,7 +172,7 @@ def test_a_truncated_line_is_one_rejection_and_no_other_line_is_lost(tmp_path: P
     assert second.dots() == expected
 
 
-def test_logs_whose_first_line_was_cut_are_distinct(tmp_path: Path) -> None:
+def test_logs_with_a_cut_first_line_are_distinct(tmp_path: Path) -> None:
     recorder = RecordingMonitor()
     line = json.dumps({"node": "m", "type": "t", "clock": {"m": 1}})
     with Collector(recorder) as collector:
@@ -189,7 +189,7 @@ def test_logs_whose_first_line_was_cut_are_distinct(tmp_path: Path) -> None:
     assert recorder.dots().count("?") == len(events)
 
 
-def test_of_a_log_without_events_the_lines_are_sent_at_the_end(tmp_path: Path) -> None:
+def test_lines_of_a_log_without_events_are_sent_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.write_text("no event\nneither\nnor th")
     recorder = RecordingMonitor()
@@ -199,7 +199,7 @@ def test_of_a_log_without_events_the_lines_are_sent_at_the_end(tmp_path: Path) -
     assert recorder.dots() == ["?", "?"]
 
 
-def test_a_line_that_is_written_in_long_parts_is_sent_when_it_is_whole(
+def test_line_written_in_parts_is_sent_once_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_sender, "_PART_BYTES", 100)
@@ -222,7 +222,7 @@ def test_a_line_that_is_written_in_long_parts_is_sent_when_it_is_whole(
     assert recorder.dots() == ["n@1", "n@2"]
 
 
-def test_a_collector_that_starts_again_is_sent_all_though_nothing_happens(tmp_path: Path) -> None:
+def test_restarted_collector_gets_the_whole_log_without_new_events(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
     port = free_port()
@@ -244,7 +244,7 @@ def test_a_collector_that_starts_again_is_sent_all_though_nothing_happens(tmp_pa
     assert last.dots() == logged_events(path)
 
 
-def test_connections_that_break_anywhere_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
+def test_broken_connections_lose_no_line_and_repeat_few(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     recorder = RecordingMonitor()
     rng = random.Random(7)
@@ -319,7 +319,7 @@ def _announce(path: Path, address: tuple[str, int]) -> tuple[socket.socket, int]
     return connection, log_sender._read_offset(connection)
 
 
-def test_a_log_is_the_same_one_wherever_its_program_goes(
+def test_log_is_the_same_after_its_program_changes_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -360,7 +360,7 @@ def test_the_greater_offset_of_two_connections_of_one_log_counts(tmp_path: Path)
         assert collector.wait(timeout_s=10)
 
 
-def test_a_line_that_is_too_long_does_not_move_the_position(
+def test_too_long_line_does_not_shift_the_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collecting, "DEFAULT", replace(DEFAULT, line_bytes_max=100_000))
@@ -470,7 +470,7 @@ def test_an_invalid_port_is_refused(port: Any, tmp_path: Path) -> None:
             made()
 
 
-def test_a_log_that_is_cut_short_or_replaced_is_sent_from_its_beginning(tmp_path: Path) -> None:
+def test_truncated_or_replaced_log_is_sent_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     recorder = RecordingMonitor()
     with Collector(recorder) as collector:
@@ -510,7 +510,7 @@ def test_a_log_truncated_meanwhile_is_sent_from_its_beginning(tmp_path: Path) ->
     assert recorder.dots() == ["n@1", "n@2", "n@3", "n@4", "n@5", "n@1", "n@2"]
 
 
-def test_an_empty_log_that_is_replaced(tmp_path: Path) -> None:
+def test_replaced_empty_log_is_sent(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.touch()
     recorder = RecordingMonitor()
@@ -541,9 +541,7 @@ def test_events_that_a_monitor_refused_are_not_acknowledged(
     assert "are taken no more" in caplog.text
 
 
-def test_a_sender_that_is_closed_has_no_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closed_sender_has_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "LINGER_S", 0.1)
     path = tmp_path / "n.jsonl"
     Tracer("n", path).record("t")
@@ -576,7 +574,7 @@ with Collector(RecordingMonitor()) as collector:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-def test_a_program_with_many_files_open_sends_and_collects(tmp_path: Path) -> None:
+def test_program_with_many_open_files_sends_and_collects(tmp_path: Path) -> None:
     done = run_script(MANY_FILES, tmp_path / "n.jsonl")
     assert (done.stdout, done.stderr) == ("n@1 t\n", "")
 
@@ -604,7 +602,7 @@ def test_lines_written_before_a_sender_is_closed_are_sent(tmp_path: Path) -> Non
 
 
 @needs_fork
-def test_the_parent_sends_what_the_child_of_a_fork_writes(tmp_path: Path) -> None:
+def test_parent_sends_the_lines_of_a_forked_child(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     script = """
 import os, sys
@@ -642,7 +640,7 @@ if __name__ == "__main__":
 
 
 @needs_fork
-def test_what_a_child_of_multiprocessing_writes_that_is_not_joined_is_sent(tmp_path: Path) -> None:
+def test_lines_of_an_unjoined_multiprocessing_child_are_sent(tmp_path: Path) -> None:
     """The program waits for its children at its end, before its senders stop."""
     path = tmp_path / "n.jsonl"
     recorder = RecordingMonitor()

@@ -49,7 +49,7 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield left, right
 
 
-def test_over_a_socket(sockets: tuple[socket.socket, socket.socket]) -> None:
+def test_socket_messages_carry_the_clock(sockets: tuple[socket.socket, socket.socket]) -> None:
     events, one, other = _traced_pair()
     left, right = TracedSocket(sockets[0], one), TracedSocket(sockets[1], other)
     large = bytes(300_000)
@@ -76,7 +76,7 @@ def test_an_invalid_frame_is_an_error(sockets: tuple[socket.socket, socket.socke
     assert len(events) == 1
 
 
-def test_over_asyncio_streams() -> None:
+def test_asyncio_stream_messages_carry_the_clock() -> None:
     events, one, other = _traced_pair()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,7 +102,7 @@ def test_over_asyncio_streams() -> None:
     ]  # fmt: skip
 
 
-def test_over_http() -> None:
+def test_http_messages_carry_the_clock() -> None:
     events, one, other = _traced_pair()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -131,7 +131,7 @@ def test_over_http() -> None:
     assert not other.failures
 
 
-def test_over_asgi() -> None:
+def test_asgi_messages_carry_the_clock() -> None:
     events, one, other = _traced_pair()
     sent: list[Any] = []
 
@@ -157,7 +157,7 @@ def test_over_asgi() -> None:
     ]  # fmt: skip
 
 
-def test_over_queues() -> None:
+def test_queue_messages_carry_the_clock() -> None:
     events, one, other = _traced_pair()
     jobs: queue.Queue[Any] = queue.Queue(maxsize=1)
     TracedQueue(jobs, one, "jobs").put("job", timeout=1)
@@ -174,7 +174,7 @@ def test_over_queues() -> None:
     ]  # fmt: skip
 
 
-def test_a_queue_by_priority_gives_what_comes_first() -> None:
+def test_traced_priority_queue_keeps_its_order() -> None:
     events, one, other = _traced_pair()
     jobs: queue.Queue[Any] = queue.PriorityQueue()
     putting, getting = TracedQueue(jobs, one), TracedQueue(jobs, other)
@@ -216,7 +216,7 @@ def test_a_clock_too_long_for_a_message_is_dropped(
     assert other.send_within(message_header.SHORT_MAX) == {message_header.NAME: "1;b;b=2"}
 
 
-def test_a_response_whose_clock_is_too_long_for_http_is_sent() -> None:
+def test_http_response_with_a_too_long_clock_is_sent_without_it() -> None:
     events, one, other = _traced_pair()
     other.receive(message_header.encoded("m", {"m": 1, "n" * 5_000: 1}))
     sent: list[Any] = []

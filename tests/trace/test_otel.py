@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans as events, and clocks in baggage, with its own SDK."""
+"""OpenTelemetry: spans as events and clocks in baggage, tested with the real SDK."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_messages_without_a_valid_clock_are_passed_on() -> None:
     assert sum(till.clocks.failures.values()) == 1
 
 
-def test_a_clock_that_baggage_cannot_carry_is_counted() -> None:
+def test_clock_too_long_for_baggage_is_counted() -> None:
     events = ListSink()
     shop = Service("shop", events)
     long = message_header.encoded("other", {"other": 1, "n" * message_header.SHORT_MAX: 1})
@@ -95,7 +95,7 @@ def test_a_clock_that_baggage_cannot_carry_is_counted() -> None:
     assert dict(shop.clocks.failures) == {reason: 1}
 
 
-def test_the_end_of_a_span_says_what_failed() -> None:
+def test_span_end_records_the_error() -> None:
     events = ListSink()
     shop = Service("shop", events)
     with pytest.raises(KeyError), shop.spans.start_as_current_span("order"):

@@ -53,11 +53,11 @@ print("ends", flush=True)
 """
 
 
-def test_a_program_whose_collector_never_comes_ends(tmp_path: Path) -> None:
+def test_program_without_a_collector_ends(tmp_path: Path) -> None:
     assert run_script(NOBODY, tmp_path / "n.jsonl", free_port(), 5).stderr == ""
 
 
-def test_a_program_that_waits_at_its_end_is_interrupted(tmp_path: Path) -> None:
+def test_program_waiting_at_its_end_can_be_interrupted(tmp_path: Path) -> None:
     # A shell starts background jobs with SIGINT ignored, and their children inherit that.
     heeding = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     words = [sys.executable, "-c", heeding + NOBODY, str(tmp_path / "n.jsonl")]
@@ -102,7 +102,7 @@ print("done")
 
 
 @needs_fork
-def test_a_fork_while_the_monitor_is_fed(tmp_path: Path) -> None:
+def test_fork_while_the_monitor_is_fed_leaves_it_usable(tmp_path: Path) -> None:
     """The child's monitor is consistent, its lock is free, and there is no server to shut down."""
     done = run_script(BUSY, tmp_path / "n.jsonl")
     assert (done.stdout, done.stderr) == ("done\ndone\n", "")
@@ -135,7 +135,7 @@ with Collector(ketal.Monitor(program, on={"match": handler})) as collector:
 
 
 @needs_fork
-def test_a_fork_that_a_handler_waits_for(tmp_path: Path) -> None:
+def test_handler_may_wait_for_a_fork(tmp_path: Path) -> None:
     assert run_script(WAITING, tmp_path / "n.jsonl").stderr == ""
 
 
@@ -157,7 +157,7 @@ time.sleep(120)
 
 
 @needs_fork
-def test_a_child_that_lives_longer_has_no_connection_and_no_port_of_its_parent() -> None:
+def test_surviving_child_keeps_no_connection_or_port_of_its_parent() -> None:
     recorder = RecordingMonitor()
     with Collector(recorder) as collector:
         words = [sys.executable, "-c", SURVIVED, str(collector.address[1])]
@@ -187,7 +187,7 @@ def test_a_connection_to_itself_is_refused() -> None:
         sending.refuse_self_connection(connection)
 
 
-def test_connections_beyond_the_most_are_closed_and_named_once(
+def test_connections_beyond_the_limit_are_closed_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(collecting, "CONNECTIONS_MAX", 1)
@@ -207,7 +207,7 @@ def test_connections_beyond_the_most_are_closed_and_named_once(
     assert caplog.text.count("more than 1 connections") == 1
 
 
-def test_a_peer_whose_machine_is_gone_does_not_keep_its_connection() -> None:
+def test_accepted_connections_use_keepalive() -> None:
     """Keep-alive is enabled; waiting until it detects a gone peer would take too long."""
     with (
         Collector(RecordingMonitor()) as collector,
@@ -241,7 +241,7 @@ def test_the_backlog_is_as_large_as_the_connection_limit(monkeypatch: pytest.Mon
         assert struct.unpack_from("I", info, 28)[0] == min(collecting.CONNECTIONS_MAX, most)
 
 
-def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
+def test_many_simultaneous_senders_are_all_accepted(tmp_path: Path) -> None:
     recorder = RecordingMonitor()
     with Collector(recorder) as collector:
         sinks = [SocketSink(*collector.address) for _ in range(200)]

@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
-def test_a_program_that_sends_to_a_socket_has_a_new_incarnation_each_time() -> None:
+def test_each_run_sending_to_a_socket_is_a_new_incarnation() -> None:
     script = """
 import sys
 from ketal.trace import SocketSink, Tracer
@@ -35,7 +35,7 @@ Tracer("n/ö", SocketSink("127.0.0.1", int(sys.argv[1]))).record("t")
     assert sorted(recorder.dots()) == ["n/ö#2@1", "n/ö#3@1", "n/ö@1"]
 
 
-def test_the_runs_of_each_destination_and_node_are_counted_apart() -> None:
+def test_runs_are_counted_per_destination_and_node() -> None:
     class Producer:
         def send(self, topic: str, **message: Any) -> None:
             pass
@@ -49,7 +49,7 @@ def test_the_runs_of_each_destination_and_node_are_counted_apart() -> None:
     assert Tracer("n", SocketSink("127.0.0.1", 9)).node == "n"
 
 
-def test_of_runs_that_begin_at_the_same_time_each_has_a_number_of_its_own() -> None:
+def test_simultaneous_runs_have_distinct_numbers() -> None:
     with ThreadPoolExecutor(8) as pool:
         numbers = list(pool.map(lambda _: next_run("n", "events"), range(400)))
     assert sorted(numbers) == list(range(1, 401))
@@ -68,7 +68,7 @@ def test_a_run_is_numbered_by_the_time_if_no_number_can_be_stored(
     assert next_run("n", "events") >= before
 
 
-def test_the_folder_is_one_of_the_users_state(
+def test_folder_of_run_numbers_is_in_the_users_state_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KETAL_TRACE_RUNS")

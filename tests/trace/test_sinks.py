@@ -26,7 +26,7 @@ def _clocks(path: Path) -> dict[str, dict[str, int]]:
     return {str(event.dot): dict(event.clock) for event in ketal.read_log(path)}
 
 
-def test_a_restart_is_a_run_of_its_own(tmp_path: Path) -> None:
+def test_restart_is_a_new_incarnation(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     for number in (1, 2, 3):
         tracer = Tracer("n", path)
@@ -49,7 +49,7 @@ for line in sys.stdin:
 """
 
 
-def test_processes_that_begin_before_any_has_an_event_are_runs_of_their_own(tmp_path: Path) -> None:
+def test_processes_started_before_the_first_event_are_distinct_incarnations(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     words = [sys.executable, "-c", BEGUN, str(path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -82,7 +82,7 @@ def test_a_restart_may_be_numbered_if_the_sink_cannot_number_it() -> None:
             Tracer("n", events, incarnation=wrong)  # type: ignore[arg-type]
 
 
-def test_the_run_is_found_among_activities_and_other_nodes(tmp_path: Path) -> None:
+def test_incarnation_is_found_among_activities_and_other_nodes(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.write_text(
         '{"node":"n/1#4","type":"n#9","clock":{}}\n{"node":"m#7","type":"t"}\n{"node":"n#5x"}\n'
@@ -106,7 +106,7 @@ while True:
 """
 
 
-def test_kill_9_loses_no_event_that_was_recorded(tmp_path: Path) -> None:
+def test_kill_9_loses_no_recorded_event(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     recorded = []
     for _ in range(3):
@@ -119,7 +119,7 @@ def test_kill_9_loses_no_event_that_was_recorded(tmp_path: Path) -> None:
     # A line may be truncated: its event was not recorded.
     log = [item for item in ketal.read_log(path) if isinstance(item, ketal.Event)]
     events = Counter(event.node for event in log)
-    # The last event of a run may be recorded, and the run killed before it says so.
+    # A run may be killed after it recorded its last event but before it prints that.
     more = [events[node] - count for node, count in zip(("n", "n#2", "n#3"), recorded, strict=True)]
     assert set(more) <= {0, 1}, (events, recorded)
 
@@ -138,7 +138,7 @@ tracer.record("again")
 """
 
 
-def test_a_full_disk_is_counted_and_the_next_event_is_on_a_line_of_its_own(tmp_path: Path) -> None:
+def test_full_disk_is_counted_and_the_next_event_starts_a_new_line(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     lost = int(run_script(FULL, path).stdout)
     assert 0 < lost < 20
@@ -151,7 +151,7 @@ def test_a_full_disk_is_counted_and_the_next_event_is_on_a_line_of_its_own(tmp_p
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_a_device_without_room_is_counted() -> None:
+def test_full_device_is_counted() -> None:
     tracer = Tracer("n", "/dev/full")
     tracer.record("t")
     (reason,) = tracer.failures
@@ -167,7 +167,7 @@ def test_a_file_that_ends_with_a_truncated_line_is_continued_on_a_new_line(tmp_p
     assert json.loads(second)["node"] == "n#2"
 
 
-def test_a_line_that_another_process_was_killed_in_is_ended_by_the_next_event(
+def test_line_cut_by_a_killed_process_is_ended_by_the_next_event(
     tmp_path: Path,
 ) -> None:
     """The line may be truncated anywhere: another process that shares the file continues."""
@@ -186,7 +186,7 @@ def test_a_line_that_another_process_was_killed_in_is_ended_by_the_next_event(
     assert len(items) == 2 * len(line) - 1
 
 
-def test_an_event_beside_which_another_process_writes_is_on_a_line_of_its_own(
+def test_event_written_beside_another_process_is_on_its_own_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other process writes between the sink's read and write, and is killed at any byte."""
@@ -238,7 +238,7 @@ assert not tracer.failures
 
 @needs_fork
 @pytest.mark.parametrize("activity", ["process", "thread"])
-def test_the_child_of_a_fork_is_a_process_of_its_own(tmp_path: Path, activity: str) -> None:
+def test_forked_child_is_a_distinct_process(tmp_path: Path, activity: str) -> None:
     path = tmp_path / "n.jsonl"
     run_script(FORKS, path, activity)
     events = {str(event.dot): event for event in ketal.read_log(path)}
@@ -284,14 +284,14 @@ assert not any(tracer.failures for tracer in tracers)
 
 @needs_fork
 @pytest.mark.parametrize("activity", ["process", "thread"])
-def test_several_threads_fork_at_the_same_time(tmp_path: Path, activity: str) -> None:
+def test_several_threads_can_fork_at_the_same_time(tmp_path: Path, activity: str) -> None:
     path = tmp_path / "log"
     assert run_script(FORKING_THREADS, path, activity).stderr == ""
     events = [str(one) for one in ketal.read_log(*sorted(tmp_path.glob("log.*")))]
     assert len(events) == len(set(events)) == 3 * 4 * 20 * 3
 
 
-def test_events_of_one_node_have_one_key_in_kafka() -> None:
+def test_events_of_a_node_have_the_same_kafka_key() -> None:
     sent = []
 
     class Producer:
@@ -302,7 +302,7 @@ def test_events_of_one_node_have_one_key_in_kafka() -> None:
     assert sent == [("events", b"n", "t")]
 
 
-def test_a_closed_file_is_a_failure(tmp_path: Path) -> None:
+def test_write_to_a_closed_file_is_counted(tmp_path: Path) -> None:
     sink = JsonLines(tmp_path / "n.jsonl")
     tracer = Tracer("n", sink)
     sink.close()
@@ -310,7 +310,7 @@ def test_a_closed_file_is_a_failure(tmp_path: Path) -> None:
     assert sum(tracer.failures.values()) == 1
 
 
-def test_the_time_of_an_event_is_when_it_was_recorded(tmp_path: Path) -> None:
+def test_event_time_is_the_time_of_recording(tmp_path: Path) -> None:
     before = time.time()
     Tracer("n", tmp_path / "n.jsonl").record("t")
     (event,) = ketal.read_log(tmp_path / "n.jsonl")

@@ -40,7 +40,7 @@ class Unprintable:
         raise RuntimeError("no")
 
 
-def test_a_call_is_an_event_with_its_arguments_and_its_result() -> None:
+def test_call_is_an_event_with_arguments_and_result() -> None:
     events = ListSink()
     tracer = Tracer("n", events)
 
@@ -71,7 +71,7 @@ def test_a_call_is_an_event_with_its_arguments_and_its_result() -> None:
     ]  # fmt: skip
 
 
-def test_whatever_can_be_called_is_recorded() -> None:
+def test_all_kinds_of_callables_are_recorded() -> None:
     events = ListSink()
     tracer = Tracer("n", events)
 
@@ -117,7 +117,7 @@ def test_a_pattern_reads_the_recorded_attributes() -> None:
     assert [verdict.kind for verdict in ketal.run(program, log)] == ["match"]
 
 
-def test_what_a_call_raises_is_recorded_and_raised() -> None:
+def test_exception_of_a_call_is_recorded_and_raised() -> None:
     events = ListSink()
     tracer = Tracer("n", events)
 
@@ -161,7 +161,7 @@ def test_the_program_continues_whatever_fails(caplog: pytest.LogCaptureFixture) 
     assert len(caplog.records) == 3
 
 
-def test_failures_beyond_the_most_are_counted_together_and_logged_once(
+def test_failures_beyond_the_limit_are_counted_together_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Different:
@@ -185,7 +185,7 @@ def test_invalid_headers_are_a_failure_and_the_event_is_recorded(headers: Any) -
     assert reason.startswith("a message's clock cannot be read: ")
 
 
-def test_an_event_that_was_not_written_leaves_a_gap() -> None:
+def test_event_that_was_not_written_leaves_a_gap() -> None:
     """Its counter is not reused, so a reader of the log detects the missing event."""
     events = ListSink()
     tracer = Tracer("n", events)
@@ -199,7 +199,7 @@ def test_an_event_that_was_not_written_leaves_a_gap() -> None:
 
 
 @pytest.mark.parametrize("type", [5, b"x", "\ud800", "x" * 2_000_000])
-def test_a_type_that_is_no_text_of_a_log_is_written_as_one(type: Any, tmp_path: Path) -> None:
+def test_event_type_is_converted_to_valid_text(type: Any, tmp_path: Path) -> None:
     tracer = Tracer("n", tmp_path / "n.jsonl")
     tracer.record(type, **{"\ud800": 1, "y" * 2_000_000: 2})
     log = ketal.read_log(tmp_path / "n.jsonl")
@@ -211,7 +211,7 @@ def test_a_type_that_is_no_text_of_a_log_is_written_as_one(type: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("type", ["", "ketal.end"])
-def test_an_event_without_a_type_or_with_that_of_a_control_event_is_counted(type: str) -> None:
+def test_event_with_an_empty_or_reserved_type_is_counted(type: str) -> None:
     events = ListSink()
     tracer = Tracer("n", events)
     tracer.record(type)
@@ -219,7 +219,7 @@ def test_an_event_without_a_type_or_with_that_of_a_control_event_is_counted(type
     assert tracer.failures.total() == 1
 
 
-def test_a_name_of_another_class_or_that_is_no_text_is_an_error() -> None:
+def test_node_name_that_is_no_valid_text_is_an_error() -> None:
     for node in (5, b"n"):
         with pytest.raises(TypeError, match="node must be a str"):
             Tracer(node, ListSink())  # type: ignore[arg-type]
@@ -227,7 +227,7 @@ def test_a_name_of_another_class_or_that_is_no_text_is_an_error() -> None:
         Tracer("\ud800", ListSink())
 
 
-def test_a_tracer_is_of_one_process() -> None:
+def test_tracer_cannot_be_pickled() -> None:
     tracer = Tracer("n", ListSink())
     for one in (tracer, TracedQueue([], tracer)):
         with pytest.raises(TypeError, match="make one in the process that is started"):
@@ -235,14 +235,14 @@ def test_a_tracer_is_of_one_process() -> None:
 
 
 @pytest.mark.parametrize("node", ["", "n#2"])
-def test_a_name_that_is_none_is_an_error(node: str) -> None:
+def test_invalid_node_name_or_activity_is_an_error(node: str) -> None:
     with pytest.raises(SettingError, match="no name of a node that is traced"):
         Tracer(node, ListSink())
     with pytest.raises(SettingError, match="process, thread or task"):
         Tracer("n", ListSink(), activity="fiber")  # type: ignore[arg-type]
 
 
-def test_work_in_a_pool_knows_what_is_known_where_it_is_bound() -> None:
+def test_bound_work_in_a_pool_has_the_clock_of_its_binding() -> None:
     events = ListSink()
     tracer = Tracer("n", events, activity="thread")
     tracer.record("before")
@@ -256,7 +256,7 @@ def test_work_in_a_pool_knows_what_is_known_where_it_is_bound() -> None:
     assert clocks["unbound"] == {"n": 1, "n/1": 2}
 
 
-def test_an_event_of_a_signal_handler_amid_another_event_is_one_of_its_own() -> None:
+def test_event_of_a_signal_handler_within_another_is_distinct() -> None:
     events = ListSink()
     tracer = Tracer("n", events)
     line = tracer._activities.current()
@@ -277,7 +277,7 @@ def test_an_event_of_a_signal_handler_amid_another_event_is_one_of_its_own() -> 
     ]  # fmt: skip
 
 
-def test_log_records_are_events_but_the_tracers_own() -> None:
+def test_log_records_are_events_except_the_tracers_own() -> None:
     events = ListSink()
     tracer = Tracer("n", events)
     logger = logging.getLogger("tests.trace")
@@ -299,7 +299,7 @@ def test_log_records_are_events_but_the_tracers_own() -> None:
     ]  # fmt: skip
 
 
-def test_a_sink_that_logs_makes_no_events_of_its_own() -> None:
+def test_sink_that_logs_adds_no_events() -> None:
     """As a Kafka producer does, while all log records of the program are recorded."""
     logger = logging.getLogger("tests.trace.sink")
 
@@ -323,7 +323,7 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 
 
 @given(st.dictionaries(NAMES, st.integers(1, 2**60), min_size=1), st.data())
-def test_a_header_is_read_as_it_was_written(clock: dict[str, int], data: st.DataObject) -> None:
+def test_header_is_read_back_as_written(clock: dict[str, int], data: st.DataObject) -> None:
     node = data.draw(st.sampled_from(sorted(clock)))
     calls = data.draw(st.lists(st.sampled_from(sorted(clock.items())), max_size=3))
     text = header.encoded(node, clock, calls)
@@ -400,7 +400,7 @@ def test_joining_gathered_tasks_merges_their_clocks() -> None:
     assert clocks == [{"n1": 1}, {"n1": 2}, {"n1": 3, "n1/1": 1, "n1/2": 1}]
 
 
-def test_a_task_that_is_begun_within_a_call_sends_within_it() -> None:
+def test_task_started_within_a_call_sends_within_it() -> None:
     events = ListSink()
     one, other = Tracer("n1", events, activity="task"), Tracer("n2", events)
     sent: list[dict[str, str]] = []
@@ -434,12 +434,12 @@ def test_attributes_may_have_any_name() -> None:
     assert [event["data"] for event in events] == [names] * 3
 
 
-def test_a_call_is_recorded_at_its_beginning_or_its_end() -> None:
+def test_call_can_only_be_recorded_at_its_begin_or_end() -> None:
     with pytest.raises(SettingError, match="at its begin or its end, not at 'middle'"):
         Tracer("n", ListSink()).event(at="middle")  # type: ignore[call-overload]
 
 
-def test_headers_are_pairs_or_a_mapping_of_text_or_bytes_in_any_case() -> None:
+def test_headers_may_be_pairs_or_mapping_of_text_or_bytes_in_any_case() -> None:
     text = header.encoded("n", {"n": 4})
     events = ListSink()
     tracer = Tracer("m", events)
@@ -462,7 +462,7 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING)
-def test_any_value_is_an_attribute_that_is_read_again(value: object) -> None:
+def test_any_value_becomes_a_readable_attribute(value: object) -> None:
     events = ListSink()
     tracer = Tracer("n", events)
     tracer.record("t", value=value)
@@ -470,7 +470,7 @@ def test_any_value_is_an_attribute_that_is_read_again(value: object) -> None:
     ketal.Event(**events[0])
 
 
-def test_large_values_are_cut() -> None:
+def test_large_values_are_truncated() -> None:
     assert len(plain("x" * 5_000)) == TEXT_MAX
     assert len(plain(list(range(5_000)))) == ITEMS_MAX
     deep: list[Any] = []
@@ -478,7 +478,7 @@ def test_large_values_are_cut() -> None:
     assert len(str(plain(deep))) < 2_000
 
 
-def test_a_large_payload_is_not_written_out_to_be_cut() -> None:
+def test_large_payload_is_truncated_without_being_formatted() -> None:
     payload = b"\0" * 10_000_000
     tracemalloc.start()
     try:
@@ -491,7 +491,7 @@ def test_a_large_payload_is_not_written_out_to_be_cut() -> None:
     assert peak_bytes < 1_000_000
 
 
-def test_an_event_that_is_too_large_for_a_reader_is_cut(tmp_path: Path) -> None:
+def test_event_too_large_for_a_reader_is_truncated(tmp_path: Path) -> None:
     tracer = Tracer("n", tmp_path / "n.jsonl")
     documents = [dict.fromkeys("abcdefghijk", '"ü"' * 1_000) for _ in range(ITEMS_MAX)]
     tracer.record("index", documents=documents, number=7)

@@ -1,4 +1,4 @@
-"""The tutorial, from an empty directory: its files and commands, with the output that it shows."""
+"""Runs the tutorial in an empty directory and compares the output with the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_commands_of_the_tutorial_print_the_shown_output(tmp_path: Path) -> 
         assert printed == written
 
 
-def test_the_program_of_the_tutorial_is_recorded_by_the_test_that_the_page_has(
+def test_tutorial_test_records_the_tutorial_program(
     tmp_path: Path,
 ) -> None:
     for name, text in _FILE.findall(PAGE.read_text(encoding="utf-8")):

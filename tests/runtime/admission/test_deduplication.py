@@ -77,7 +77,7 @@ def test_the_lowest_counters_are_evicted_however_far_apart_they_are(
         seen.add(counter)
         intake.admit((event("a", counter),))
         if evicted_upto(intake).get("a", 0) != before:
-            # The next one of those that were kept is seen; what is below it is not told apart.
+            # The lowest kept counter is remembered; counters below it all count as seen.
             upto = evicted_upto(intake)["a"] + 1
             assert upto in seen
             seen = {one for one in seen if one >= upto}

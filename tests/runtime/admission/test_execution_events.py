@@ -20,12 +20,12 @@ from tests.sampling import chances, examples
 
 
 def clocks(*items: Event | Control) -> dict[str, dict[str, int]]:
-    """Return the clocks of the events, as they are after the log was read."""
+    """Return the clock of each event by its dot, after the log was read."""
     part = executions_of(Log.of(items), DEFAULT)[""]
     return {str(event.dot): event.clock for event in part.events()}
 
 
-def test_an_entry_that_clocks_lost_as_its_node_left_is_restored() -> None:
+def test_clock_entry_dropped_after_a_leave_is_restored() -> None:
     before = (e("a@1", "x"), e("b@1", "x", "a:1"))
     after = e("c@1", "x", "b:1")
     assert clocks(*before, after)["c@1"] == {"b": 1, "c": 1}
@@ -33,19 +33,19 @@ def test_an_entry_that_clocks_lost_as_its_node_left_is_restored() -> None:
     assert clocks(*before, left, after)["c@1"] == {"a": 1, "b": 1, "c": 1}
 
 
-def test_a_run_of_a_node_that_began_again_has_a_name_of_its_own() -> None:
+def test_restarted_node_gets_an_incarnation_name() -> None:
     part = executions_of([e("a@1", "x"), e("a@1", "y", "b:1")], DEFAULT)[""]
     assert [str(event.dot) for event in part.events()] == ["a@1", "a#2@1"]
     assert (len(part), part.duplicates, part.rejected) == (2, 0, 0)
 
 
-def test_an_event_keeps_its_place() -> None:
+def test_event_keeps_its_place_in_the_log() -> None:
     log = Log(lambda: iter([("", e("a@1", "x"), "run.log", 7), ("", e("a@2", "x"), "", 0)]))
     part = executions_of(log, DEFAULT)[""]
     assert [part.place(Dot("a", count)) for count in (1, 2)] == ["run.log:7", ""]
 
 
-def test_counters_that_are_not_kept_are_an_error_with_the_limits_name() -> None:
+def test_more_counters_than_the_limit_are_an_error_that_names_it() -> None:
     far = [e(f"a@{2 * count}", "x") for count in range(40, 0, -1)]
     with pytest.raises(SettingError, match=r"\(limit counters_max\)"):
         executions_of(far, Limits(counters_max=8))

@@ -17,7 +17,7 @@ NODES = ("A", "B")
 
 
 def events_of(count: int, first: int) -> list[Event]:
-    """Return the next events of two nodes, in turn."""
+    """Return the next events of two nodes that alternate."""
     places = range(first, first + count)
     return [Event(NODES[n % 2], "t", {NODES[n % 2]: n // 2 + 1, "z": n + 1}) for n in places]
 
@@ -26,7 +26,7 @@ def events_of(count: int, first: int) -> list[Event]:
     most=st.integers(1, 9),
     parts=st.lists(st.tuples(st.integers(1, 12), st.sampled_from("-nsrcao"))),
 )
-def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
+def test_content_of_the_last_events_is_kept(most: int, parts: list[tuple[int, str]]) -> None:
     intake, said_upto = Intake(Limits(dots_max=most)), 0
     came: list[Event] = []
     last: deque[Event] = deque(maxlen=most)

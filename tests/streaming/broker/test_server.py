@@ -1,4 +1,4 @@
-"""`ketal broker`, as its users start it: what runs, what is said, what is left behind."""
+"""`ketal broker` as users start it: its processes, its output, and the files it leaves behind."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def start(tmp_path: Path, jars: Path) -> Iterator[Start]:
             broker.kill()
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 
-def served(process: subprocess.Popen[str]) -> str:
-    """Return where a broker serves, once it does."""
+def address_of(process: subprocess.Popen[str]) -> str:
+    """Return the address that a broker prints once it serves."""
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line.startswith("bootstrap_servers=127.0.0.1:")
@@ -84,10 +84,10 @@ def read(path: Path) -> str:
 # --- the command -----------------------------------------------------------------------
 
 
-def test_start_and_stop(start: Start, tmp_path: Path) -> None:
-    """In the default folder, which is that of the user's state."""
+def test_start_and_stop_in_the_default_folder(start: Start, tmp_path: Path) -> None:
+    """The default folder is in the user's state folder."""
     folder = tmp_path / "state" / "ketal" / "broker"
-    code, out, err = ended(start("start"))
+    code, out, err = finished(start("start"))
     assert code == 0, err
     name, address = out.strip().split("=")
     host, port = address.split(":")
@@ -98,18 +98,18 @@ def test_start_and_stop(start: Start, tmp_path: Path) -> None:
     assert err == f"ketal: process {running.pid} in {folder}; `ketal broker stop` ends it\n"
     socket.create_connection((host, int(port)), timeout=10).close()
 
-    code, out, err = ended(start("start", "--port", "9092"))
+    code, out, err = finished(start("start", "--port", "9092"))
     assert (code, out) == (2, "")
     assert err == (
         f"ketal: {folder}: a broker runs here already: process {running.pid}, "
         f"since {running.started}, bootstrap_servers={address}\n"
     )
 
-    assert ended(start("stop")) == (0, f"stopped the broker in {folder}\n", "")
+    assert finished(start("stop")) == (0, f"stopped the broker in {folder}\n", "")
     assert is_free(int(port))
     assert "shut down completed" in Broker(folder).log.read_text()
 
-    code, out, err = ended(start("stop"))
+    code, out, err = finished(start("stop"))
     assert (code, out) == (2, "")
     assert err.splitlines() == [
         f"ketal: {folder}: no broker runs here",
@@ -117,35 +117,35 @@ def test_start_and_stop(start: Start, tmp_path: Path) -> None:
     ]
 
 
-def test_in_the_foreground(start: Start, tmp_path: Path) -> None:
-    """Until Ctrl-C, SIGTERM, or the end of the broker itself; one at a time in a folder."""
+def test_foreground_broker_runs_until_it_is_interrupted(start: Start, tmp_path: Path) -> None:
+    """It ends on Ctrl-C, on SIGTERM, or with the broker itself; a folder runs one at a time."""
     folder = tmp_path / "a folder, mine"
     broker = Broker(folder)
     words = ("start", "--dir", str(folder))
     first = start(*words, "--foreground")
     until((folder / "broker.json").exists, patience_s=PATIENCE_S)
     rival = start(*words)
-    address = served(first)
-    code, out, err = ended(rival)
+    address = address_of(first)
+    code, out, err = finished(rival)
     assert (code, out) == (2, "")
     assert "a broker is just being started here" in err or "a broker runs here already" in err
     first.send_signal(signal.SIGINT)
-    code, out, err = ended(first)
+    code, out, err = finished(first)
     assert (code, out) == (130, f"stopped the broker in {folder}\n")
     assert err.endswith("; Ctrl-C ends it\n")
     assert broker.running() is None
 
     second = start(*words, "--foreground")
-    # Its clients find it where it was.
-    assert served(second) == address
+    # A restarted broker has the same address.
+    assert address_of(second) == address
     second.terminate()
-    assert ended(second)[:2] == (0, f"stopped the broker in {folder}\n")
+    assert finished(second)[:2] == (0, f"stopped the broker in {folder}\n")
     assert broker.running() is None
 
     third = start(*words, "--foreground")
-    assert served(third) == address
+    assert address_of(third) == address
     broker.kill()
-    code, out, err = ended(third)
+    code, out, err = finished(third)
     assert (code, out) == (4, "")
     assert f"the broker has ended by itself, with -9; {broker.log} says more" in err
 
@@ -157,13 +157,15 @@ def test_in_the_foreground(start: Start, tmp_path: Path) -> None:
     assert is_free(int(address.split(":")[1]))
 
 
-def test_whoever_ends_a_start_ends_the_broker(start: Start, tmp_path: Path) -> None:
+def test_terminating_the_start_command_ends_the_starting_broker(
+    start: Start, tmp_path: Path
+) -> None:
     broker = Broker(tmp_path / "kafka")
     process = start("start", "--dir", str(broker.folder))
-    said = broker.folder / "broker.json"
-    until(lambda: '"pid": null' not in (read(said) or '"pid": null'), patience_s=PATIENCE_S)
+    message = broker.folder / "broker.json"
+    until(lambda: '"pid": null' not in (read(message) or '"pid": null'), patience_s=PATIENCE_S)
     process.terminate()
-    code, out, _ = ended(process)
+    code, out, _ = finished(process)
     assert (code, out) == (143, "")
     assert broker.running() is None
     with pytest.raises(BrokerError, match="no broker was ever started here"):
@@ -171,8 +173,8 @@ def test_whoever_ends_a_start_ends_the_broker(start: Start, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("words", [("--port", "9092"), ("--property", "a=b"), ("--foreground",)])
-def test_stop_takes_no_option_of_start(start: Start, words: tuple[str, ...]) -> None:
-    assert ended(start("stop", *words)) == (2, "", "ketal: ketal broker stop takes --dir only\n")
+def test_stop_refuses_options_of_start(start: Start, words: tuple[str, ...]) -> None:
+    assert finished(start("stop", *words)) == (2, "", "ketal: ketal broker stop takes --dir only\n")
 
 
 @pytest.mark.parametrize(
@@ -182,8 +184,10 @@ def test_stop_takes_no_option_of_start(start: Start, words: tuple[str, ...]) -> 
         (("--property", "num.partitions"), "--property 'num.partitions' is not NAME=VALUE"),
     ],
 )
-def test_options_that_are_wrong(start: Start, words: tuple[str, ...], message: str) -> None:
-    code, out, err = ended(start("start", "--dir", "kafka", *words))
+def test_wrong_options_of_start_are_refused(
+    start: Start, words: tuple[str, ...], message: str
+) -> None:
+    code, out, err = finished(start("start", "--dir", "kafka", *words))
     assert (code, out) == (2, "")
     assert message in err
 
@@ -191,7 +195,7 @@ def test_options_that_are_wrong(start: Start, words: tuple[str, ...], message: s
 # --- starts that fail --------------------------------------------------------------------
 
 
-def test_a_broker_whose_properties_are_wrong_says_so(jars: Path, tmp_path: Path) -> None:
+def test_invalid_broker_property_is_reported_with_the_log_tail(jars: Path, tmp_path: Path) -> None:
     broker = Broker(tmp_path, properties={"num.partitions": "-3"}, jvm=QUICK_JVM)
     with pytest.raises(BrokerError) as raised:
         broker.start()
@@ -200,12 +204,14 @@ def test_a_broker_whose_properties_are_wrong_says_so(jars: Path, tmp_path: Path)
         f"the broker did not start: formatting its data ended with 1; {broker.log} ends with"
     )
     assert "Invalid value -3 for configuration num.partitions" in tail[-1]
-    # It can be mended: nothing half made is in the way.
+    # A corrected start is not blocked by a half-formatted data folder.
     assert not (tmp_path / "data").exists()
 
 
-def test_a_broker_that_ends_at_once_says_why(jars: Path, tmp_path: Path) -> None:
-    """Its data is of another node."""
+def test_broker_that_exits_at_startup_is_reported_with_its_reason(
+    jars: Path, tmp_path: Path
+) -> None:
+    """The data folder belongs to another node id."""
     broker = Broker(tmp_path, jvm=QUICK_JVM)
     (tmp_path / "lock").touch()
     (tmp_path / "data").mkdir()
@@ -223,14 +229,16 @@ def test_a_broker_that_ends_at_once_says_why(jars: Path, tmp_path: Path) -> None
         broker.stop()
 
 
-def test_a_port_that_is_taken_is_named(jars: Path, tmp_path: Path) -> None:
+def test_port_in_use_is_named_in_the_error(jars: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", free_port())) as server:
         port = server.getsockname()[1]
         with pytest.raises(BrokerError, match=f"port {port} is taken by another program"):
             Broker(tmp_path, port=port).start()
 
 
-def test_a_folder_of_something_else_is_left_alone(jars: Path, tmp_path: Path) -> None:
+def test_folder_with_foreign_files_is_refused_and_left_untouched(
+    jars: Path, tmp_path: Path
+) -> None:
     (tmp_path / "thesis.tex").write_text("chapter 1")
     with pytest.raises(BrokerError, match=r"holds thesis\.tex, and is no broker's folder"):
         Broker(tmp_path).start()
@@ -240,8 +248,8 @@ def test_a_folder_of_something_else_is_left_alone(jars: Path, tmp_path: Path) ->
 # --- what a folder says --------------------------------------------------------------------
 
 
-def test_a_number_that_another_process_has_now_is_no_broker(tmp_path: Path) -> None:
-    """The broker of this folder is long gone, and its process number was given away."""
+def test_reused_process_id_is_not_taken_for_the_broker(tmp_path: Path) -> None:
+    """The broker of this folder ended long ago, and the kernel gave its process id away."""
     with subprocess.Popen(["sleep", "600"]) as stranger:
         state = {"port": 9092, "pid": stranger.pid, "started": "2026-01-01T00:00:00Z"}
         (tmp_path / "broker.json").write_text(json.dumps(state))
@@ -255,13 +263,13 @@ def test_a_number_that_another_process_has_now_is_no_broker(tmp_path: Path) -> N
         stranger.kill()
 
 
-def test_a_state_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_state_file_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text('{"port": 90')
     with pytest.raises(BrokerError, match=r"broker\.json does not tell of a broker"):
         _ = Broker(tmp_path).bootstrap_servers
 
 
-def test_the_tail_of_a_log_is_what_went_wrong(tmp_path: Path) -> None:
+def test_log_tail_starts_at_the_error_without_stack_frames(tmp_path: Path) -> None:
     folder = BrokerFolder(tmp_path)
     assert folder.log_tail() == []
     folder.log.write_text("one INFO begins\ntwo WARN goes on\nthree INFO ends\n")
@@ -273,7 +281,9 @@ def test_the_tail_of_a_log_is_what_went_wrong(tmp_path: Path) -> None:
     assert folder.log_tail() == ["two ERROR fails", "Caused by: a reason"]
 
 
-def test_where_things_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_and_state_folders_follow_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("KETAL_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -292,7 +302,7 @@ def test_where_things_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 # --- properties and probes -----------------------------------------------------------------
 
 
-def test_properties_are_what_one_node_needs_and_the_user_sets() -> None:
+def test_properties_are_single_node_defaults_plus_user_settings() -> None:
     given = {"num.partitions": "4", "group.min.session.timeout.ms": "6", "a": " \\ü\b"}
     text = properties_text(port=1, controller_port=2, data="data", given=given)
     lines = dict(line.split("=", 1) for line in text.splitlines())
@@ -303,12 +313,12 @@ def test_properties_are_what_one_node_needs_and_the_user_sets() -> None:
 
 
 @pytest.mark.parametrize("name", ["listeners", "log.dirs", "log.dir", "node.id", "two words", ""])
-def test_properties_that_cannot_be_set(name: str) -> None:
+def test_reserved_or_malformed_property_names_are_refused(name: str) -> None:
     with pytest.raises(SettingError, match=r"set by ketal itself|no name of a property"):
         properties_text(port=1, controller_port=2, data="data", given={name: "1"})
 
 
-def test_a_broker_of_another_cluster_does_not_count(broker: Broker) -> None:
+def test_broker_of_another_cluster_is_not_recognised(broker: Broker) -> None:
     port = int(broker.bootstrap_servers.split(":")[1])
     meta = (broker.folder / "data" / "meta.properties").read_text()
     cluster = next(line[11:] for line in meta.splitlines() if line.startswith("cluster.id="))
@@ -317,10 +327,12 @@ def test_a_broker_of_another_cluster_does_not_count(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0\x08", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_what_is_no_kafka_does_not_count(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_is_not_kafka_is_not_recognised(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ketal.streaming.broker.server._ANSWER_MS", 1_000)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        asked = threading.Thread(target=answered, args=(server, answer))
+        asked = threading.Thread(target=answer_each_connection, args=(server, answer))
         asked.start()
         try:
             assert not is_serving(server.getsockname()[1], "cluster")
@@ -329,8 +341,8 @@ def test_what_is_no_kafka_does_not_count(answer: bytes, monkeypatch: pytest.Monk
             asked.join(PATIENCE_S)
 
 
-def answered(server: socket.socket, answer: bytes) -> None:
-    """Give each connection the same answer, until the server is shut down."""
+def answer_each_connection(server: socket.socket, answer: bytes) -> None:
+    """Send each connection the same answer, until the server is shut down."""
     with contextlib.suppress(OSError):
         while True:
             connection, _ = server.accept()
@@ -338,7 +350,7 @@ def answered(server: socket.socket, answer: bytes) -> None:
                 connection.sendall(answer)
 
 
-def test_without_kafka_python_it_says_what_to_install(
+def test_missing_kafka_python_is_reported_with_the_install_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

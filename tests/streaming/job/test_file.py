@@ -1,4 +1,4 @@
-"""The job's file and flags, and the parts of the engine that need no broker."""
+"""The job file and its flags, and the parts of the engine that need no broker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def job_of(folder: Path, text: str, **flags: Any) -> Job:
     return read_job(str(folder / "job.toml"), flags)
 
 
-def test_a_file_is_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_file_is_read_into_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
     job = job_of(tmp_path, FULL)
     assert job.pattern == str(tmp_path / "forks.ketal")
@@ -69,7 +69,7 @@ def test_a_file_is_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (job.limits.held_back_max, job.batch_messages_max) == (10, 1_000)
 
 
-def test_flags_override(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_override_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
     job = job_of(
         tmp_path, FULL, pattern="other.ketal", bootstrap_servers="b:1", topics=["x", "y"],
@@ -92,7 +92,7 @@ def test_flags_override(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ("dir:a:b", Path("a:b"), ""),
     ],
 )
-def test_spark_reaches_a_folder_on_another_file_system(
+def test_remote_state_folder_is_for_spark_only(
     given: str, state: Path | None, address: str
 ) -> None:
     job = read_job(None, {"pattern": "p", "topics": ["t"], "engine": "spark", "state": given})
@@ -115,21 +115,23 @@ def test_spark_reaches_a_folder_on_another_file_system(
         ("SASL_SSL://a", "SASL_SSL://a:9092"),
     ],
 )
-def test_a_server_without_a_port_has_kafkas(given: str, servers: str) -> None:
-    """As kafka-python and librdkafka have it; Java's clients would refuse it."""
+def test_server_without_a_port_gets_kafkas_default_port(given: str, servers: str) -> None:
+    """As in kafka-python and librdkafka; Java's clients would refuse such an address."""
     flags = {"pattern": "p", "topics": ["t"], "bootstrap_servers": given}
     assert read_job(None, flags).bootstrap_servers == servers
     with pytest.raises(SettingError, match=r"bootstrap_servers is HOST:PORT,.* not 'a,,b'"):
         read_job(None, {**flags, "bootstrap_servers": "a,,b"})
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+def test_byte_order_mark_of_a_job_file_is_ignored(tmp_path: Path) -> None:
     text = 'pattern = "p"\n[source]\ntopics = ["t"]\n'
     assert job_of(tmp_path, "\ufeff" + text) == job_of(tmp_path, text)
 
 
-def test_params_are_as_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And `--set` overrides them; of a name that no pattern has the compiler tells."""
+def test_params_of_the_job_file_set_parameters_and_set_overrides_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The compiler reports a name that no pattern declares."""
     (tmp_path / "p.ketal").write_text(
         'param w = 10 s; param flag = false; param n = 1; param text = "x";'
         "pattern P { partition by key; event A = type == text && 3 > n && flag == true;"
@@ -154,8 +156,8 @@ def test_params_are_as_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         job_of(tmp_path, "params = 1\n" + FULL.replace("${KETAL_TEST_PASSWORD}", "x"))
 
 
-def test_a_key_with_dots_is_read_as_it_is_meant(tmp_path: Path) -> None:
-    """Quoted or not: TOML makes tables of one that is not."""
+def test_property_name_with_dots_is_read_quoted_or_bare(tmp_path: Path) -> None:
+    """TOML reads a bare dotted name as nested tables."""
     for name in ("security.protocol", '"security.protocol"'):
         lines = FULL.replace('sasl_plain_password = "${KETAL_TEST_PASSWORD}"', f'{name} = "SSL"')
         job = job_of(tmp_path, lines)
@@ -166,7 +168,7 @@ def test_a_key_with_dots_is_read_as_it_is_meant(tmp_path: Path) -> None:
         job_of(tmp_path, lines.replace('"security.protocol" = "SSL"', "a.b = {}"))
 
 
-def test_flags_alone_are_a_job() -> None:
+def test_flags_alone_define_a_job() -> None:
     job = read_job(None, {"pattern": "forks.ketal", "topics": ["blocks"]})
     assert (job.group_id, job.bootstrap_servers) == ("forks", "localhost:9092")
     assert not job.group_id_given
@@ -175,14 +177,14 @@ def test_flags_alone_are_a_job() -> None:
     assert job.state.name == "forks"
 
 
-def test_an_output_that_is_no_text_is_refused_though_a_flag_names_another(tmp_path: Path) -> None:
+def test_output_that_is_not_text_is_refused_even_if_a_flag_overrides_it(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text('pattern = "p"\n[output]\nverdicts = 3\n')
     with pytest.raises(SettingError, match=r"\[output\] verdicts must be text"):
         read_job(str(tmp_path / "job.toml"), {"to": "-", "topics": ["t"]})
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "reason"),
     [
         ("group_id =", "groupid =", r"\[kafka\] has no key 'groupid'; did you mean group_id\?"),
         ("lateness_ms =", "lateness =", "did you mean lateness_ms"),
@@ -217,19 +219,19 @@ def test_an_output_that_is_no_text_is_refused_though_a_flag_names_another(tmp_pa
         ('"kafka:forks.verdicts"', '"file:a\\u0000"', "that no name has, U.0000: 'file:a"),
     ],
 )
-def test_what_is_wrong_is_said(
-    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_wrong_settings_are_refused_with_their_reason(
+    old: str, new: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
     assert old in FULL
-    with pytest.raises(SettingError, match=message) as caught:
+    with pytest.raises(SettingError, match=reason) as caught:
         job_of(tmp_path, FULL.replace(old, new, 1))
     assert str(caught.value).startswith(str(tmp_path / "job.toml"))
     assert "secret" not in str(caught.value)
 
 
-def test_what_no_setting_is_like_is_refused_as_a_whole(tmp_path: Path) -> None:
-    """What the reader of TOML, and whatever walks its tables, would fail of."""
+def test_hostile_job_files_are_refused_without_a_crash(tmp_path: Path) -> None:
+    """Inputs that the TOML reader, or a recursive walk over its tables, would fail on."""
     for text, why in (
         (f"pattern = 1{'0' * 5000}", "is no TOML: Exceeds the limit"),
         (f"pattern = 0x{'f' * 5000}", "pattern: an integer of TOML has 64 bits at most"),
@@ -241,7 +243,7 @@ def test_what_no_setting_is_like_is_refused_as_a_whole(tmp_path: Path) -> None:
         assert str(caught.value).startswith(str(tmp_path / "job.toml"))
 
 
-def test_a_state_topic_is_of_one_consumer_unless_the_topics_are_keyed(
+def test_state_topic_is_shared_by_consumers_only_if_the_topics_are_keyed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
@@ -253,7 +255,7 @@ def test_a_state_topic_is_of_one_consumer_unless_the_topics_are_keyed(
     assert not job_of(tmp_path, FULL).is_shared
 
 
-def test_a_dry_run_says_what_would_run_and_no_password(
+def test_dry_run_prints_the_plan_without_passwords(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
@@ -261,11 +263,11 @@ def test_a_dry_run_says_what_would_run_and_no_password(
     (tmp_path / "job.toml").write_text(FULL)
     assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 0
     out = capsys.readouterr().out
-    for said in (
+    for text in (
         "blocks", "kafka:forks.verdicts", "sasl_plain_password", "pattern P: check",
         "one for each key", "order: arrival", "warning: P takes events as they are consumed",
     ):  # fmt: skip
-        assert said in out
+        assert text in out
     assert "secret" not in out
 
 
@@ -273,7 +275,7 @@ def test_a_dry_run_says_what_would_run_and_no_password(
     ("engine", "wrong"),
     [("process", 'secuirty_protocol = "SSL"'), ("spark", "max_poll_records = 5")],
 )
-def test_a_dry_run_refuses_what_the_job_would(
+def test_dry_run_refuses_what_the_job_would_refuse(
     engine: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "p.ketal").write_text(PATTERN)
@@ -286,7 +288,7 @@ def test_a_dry_run_refuses_what_the_job_would(
     assert (out, err.startswith("ketal: [kafka.properties] ")) == ("", True)
 
 
-def test_neither_kafka_nor_a_pattern_is_needed_to_say_that_none_was_named(
+def test_stream_without_a_pattern_is_refused_before_kafka_is_needed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["stream"]) == 2
@@ -298,13 +300,13 @@ def test_neither_kafka_nor_a_pattern_is_needed_to_say_that_none_was_named(
 A, B = ("t", 0), ("t", 1)
 
 
-def marks(**options: int) -> Watermarks:
+def watermarks(**options: int) -> Watermarks:
     given = {"lateness_ms": 1_000, "idle_ms": 500, **options}
     return Watermarks([A, B], now_ms=0, **given)
 
 
-def test_the_least_partition_decides() -> None:
-    both = marks()
+def test_watermark_is_that_of_the_slowest_partition() -> None:
+    both = watermarks()
     both.observe(A, 10.0)
     assert both.advance() is None
     both.observe(B, 5.0)
@@ -315,8 +317,8 @@ def test_the_least_partition_decides() -> None:
     assert not both.observe(A, 9.0)
 
 
-def test_an_idle_partition_holds_nothing_back_until_it_speaks_again() -> None:
-    both = marks()
+def test_idle_partition_does_not_hold_the_watermark_back_until_it_resumes() -> None:
+    both = watermarks()
     both.observe(A, 10.0)
     both.mark_active([A], 400)
     both.mark_idle((), 500)
@@ -327,16 +329,16 @@ def test_an_idle_partition_holds_nothing_back_until_it_speaks_again() -> None:
     assert both.advance() == 11.0
 
 
-def test_a_partition_with_messages_that_were_not_read_is_not_idle() -> None:
-    both = marks()
+def test_partition_with_unread_messages_is_not_idle() -> None:
+    both = watermarks()
     both.observe(A, 10.0)
     both.mark_active([A], 400)
     both.mark_idle([B], 600)
     assert both.advance() is None
 
 
-def test_where_all_are_idle_the_latest_decides() -> None:
-    both = marks()
+def test_watermark_is_that_of_the_fastest_partition_if_all_are_idle() -> None:
+    both = watermarks()
     both.observe(A, 10.0)
     both.observe(B, 5.0)
     assert both.advance() == 4.0
@@ -344,13 +346,13 @@ def test_where_all_are_idle_the_latest_decides() -> None:
     assert both.advance() == 9.0
 
 
-def test_an_end_is_of_its_partition() -> None:
-    both = marks()
+def test_end_of_a_partition_ends_that_partition_only() -> None:
+    both = watermarks()
     both.ended.add(A)
     assert not both.all_ended
     both.observe(B, 5.0)
     assert both.advance() == 4.0
-    again = marks()
+    again = watermarks()
     again.restore(both.state())
     assert again.ended == {A}
     assert again.watermark_s == 4.0
@@ -370,7 +372,7 @@ def outputs(path: Path) -> Outputs:
     return Outputs(job, Hooks(lambda verdict: None, lambda: None, lambda notice: None))
 
 
-def test_a_torn_line_is_cut_off_and_anything_else_left_alone(tmp_path: Path) -> None:
+def test_torn_last_line_of_verdicts_is_truncated_but_other_text_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.jsonl"
     path.write_bytes(b'{"verdict":"match"}\n{"verdict":"mat')
     out = outputs(path)
@@ -386,8 +388,8 @@ def test_a_torn_line_is_cut_off_and_anything_else_left_alone(tmp_path: Path) -> 
     assert path.read_bytes() == b"a letter\nwithout an end"
 
 
-def test_devices_and_fifos_take_verdicts(tmp_path: Path) -> None:
-    """Neither is on a disk, or holds lines from before; nobody waits for who is to read."""
+def test_verdicts_can_be_written_to_devices_and_fifos(tmp_path: Path) -> None:
+    """Neither is synced or repaired; opening a FIFO without a reader fails instead of blocking."""
     rejected = Rejected(place="t/0/1", reason="no")
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -422,9 +424,7 @@ def test_devices_and_fifos_take_verdicts(tmp_path: Path) -> None:
         ("metrics_host", "--metrics-host"),
     ],
 )
-def test_a_flag_that_is_empty_is_refused_and_no_default_takes_its_place(
-    name: str, flag: str
-) -> None:
+def test_empty_flag_is_refused_instead_of_replaced_by_a_default(name: str, flag: str) -> None:
     flags = {"pattern": "p", "topics": ["t"], "metrics_port": 0, name: ""}
     with pytest.raises(SettingError, match=f"{flag} must be text that is not empty, not ''"):
         read_job(None, flags)
@@ -433,15 +433,15 @@ def test_a_flag_that_is_empty_is_refused_and_no_default_takes_its_place(
 @pytest.mark.parametrize(
     "server", ["a:0", "a:65536", "a:99999999999", "a:", "a:x", "a:-1", "[::1]:-1"]
 )
-def test_a_server_has_a_port_that_there_is(server: str) -> None:
-    """A job would try again and again to reach another, until Kafka is lost."""
+def test_server_with_an_invalid_port_is_refused(server: str) -> None:
+    """A job would retry such a server until it gives Kafka up."""
     flags = {"pattern": "p", "topics": ["t"], "bootstrap_servers": f"b:9092,{server}"}
     with pytest.raises(SettingError, match=r"bootstrap_servers is .* ports from 1 to 65535"):
         read_job(None, flags)
 
 
 @pytest.mark.parametrize("port", [-1, 65_536])
-def test_the_port_of_metrics_is_one_that_there_is(port: int) -> None:
+def test_invalid_metrics_port_is_refused(port: int) -> None:
     flags = {"pattern": "p", "topics": ["t"], "metrics_port": port}
     with pytest.raises(SettingError, match=f"--metrics-port must be from 0 to 65535, not {port}"):
         read_job(None, flags)

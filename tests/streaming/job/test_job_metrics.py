@@ -57,8 +57,8 @@ def test_metrics_are_prometheus_text() -> None:
     assert figures.line().startswith("2 of 4 parts · 150 messages")
 
 
-def test_metrics_are_there_while_kafka_is_away() -> None:
-    """From the start, with what is not known left out; and no rate is one of before."""
+def test_metrics_are_served_while_kafka_is_unreachable() -> None:
+    """Metrics that are not known yet are left out, and no rate from before is reported."""
     figures = Figures()
     assert "ketal_restarts_total 0" in figures.text.splitlines()
     figures.count_restart()
@@ -71,15 +71,15 @@ def test_metrics_are_there_while_kafka_is_away() -> None:
                        live_runs=3, watermark_s=None)  # fmt: skip
     figures.count_restart()
     lines = figures.text.splitlines()
-    # What is scraped has its type before it has a number.
+    # Each metric's type is described before it has a value.
     assert described == [line.split()[:3] for line in lines if line.startswith("# ")]
     assert ["#", "TYPE", "ketal_live_runs"] in described
     for line in ("ketal_restarts_total 2", "ketal_messages_per_second 0.0", "ketal_live_runs 3"):
         assert line in lines
 
 
-def test_metrics_are_served_where_they_are_to_be() -> None:
-    """At one address of the machine: the port of another one is another server's."""
+def test_metrics_are_served_at_the_given_address_only() -> None:
+    """The same port of another address of this machine belongs to another server."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         server = MetricsServer(Figures(), port, "127.0.0.2")
@@ -100,15 +100,15 @@ def test_metrics_are_served_where_they_are_to_be() -> None:
         read_job(None, {**flags, "metrics_port": None})
 
 
-def test_a_port_that_is_none_is_said() -> None:
+def test_metrics_server_refuses_an_invalid_port() -> None:
     with pytest.raises(KetalError, match="port 70000"):
         MetricsServer(Figures(), 70_000)
 
 
-def test_a_client_that_goes_away_is_no_fault_of_the_job(
+def test_scraper_that_resets_its_connection_does_not_disturb_the_job(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A scraper that resets its connection, in the midst of a request or of the answer."""
+    """The connection is reset within a request, or within the answer."""
     server = MetricsServer(Figures(), 0, "127.0.0.1")
     try:
         for request in (b"GET /met", b"GET /metrics HTTP/1.1\r\n\r\n") * 10:
@@ -124,7 +124,7 @@ def test_a_client_that_goes_away_is_no_fault_of_the_job(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_client_that_sends_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scraper_that_sends_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ketal.streaming.job.metrics.CLIENT_S", 0.1)
     server = MetricsServer(Figures(), 0, "127.0.0.1")
     try:
@@ -134,7 +134,7 @@ def test_a_client_that_sends_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch)
         server.close()
 
 
-def test_an_address_may_be_one_of_ipv6() -> None:
+def test_metrics_are_served_at_an_ipv6_address() -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError as none:

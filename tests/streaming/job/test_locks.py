@@ -1,4 +1,4 @@
-"""What is one process's alone: a file of verdicts, and a folder of state while a job begins."""
+"""Locks: one process writes a file of verdicts, and one job at a time starts in a state folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import partition_state
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.running_job import RunningJob
-from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
+from tests.streaming.jobs import FORKS, HookRecorder, Topic, accept, job_of, produce, run, written
 
 HOLDING = """
 import sys, pathlib
@@ -59,7 +59,7 @@ def holding(folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_a_file_of_verdicts_is_one_jobs(tmp_path: Path) -> None:
+def test_verdict_file_is_locked_by_one_job(tmp_path: Path) -> None:
     path, other = tmp_path / "verdicts.jsonl", Target("file", str(tmp_path / "other.jsonl"))
     mine, link = Target("file", str(path)), Target("file", str(tmp_path / "link"))
     (tmp_path / "link").symlink_to(path)
@@ -76,7 +76,7 @@ def test_a_file_of_verdicts_is_one_jobs(tmp_path: Path) -> None:
         one.close()
 
 
-def test_a_lock_goes_with_its_process_however_that_ends(tmp_path: Path) -> None:
+def test_lock_is_released_when_its_process_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     with holding(folder) as process:
         with (
@@ -91,8 +91,10 @@ def test_a_lock_goes_with_its_process_however_that_ends(tmp_path: Path) -> None:
             assert had
 
 
-def test_what_cannot_be_locked_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system without locks is said, and any other fault is what it is."""
+def test_file_that_cannot_be_locked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system without locks is a setting error; any other error is raised as it is."""
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(SettingError, match=r"kept in .*/file: "), locked(file, 0, lambda: False):
@@ -108,10 +110,10 @@ def test_what_cannot_be_locked_is_not_used(tmp_path: Path, monkeypatch: pytest.M
         outputs(Target("file", str(file)))
 
 
-def test_a_second_job_does_not_touch_the_file_of_the_first(
+def test_second_job_does_not_write_to_the_verdict_file_of_the_first(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """While the first one runs; its session may be made anew meanwhile, and the file is its own."""
+    """The first job keeps its lock even while it restarts its session."""
     source, program = topic(), ketal.compile(FORKS)
     produce(broker, [(source, 0, accept("a", 1))])
     job = job_of(broker, [source], tmp_path)
@@ -129,7 +131,7 @@ def test_a_second_job_does_not_touch_the_file_of_the_first(
                 run(second, program)
             engine.stop()
 
-    engine = ProcessEngine(job, program, Told().hooks(look))
+    engine = ProcessEngine(job, program, HookRecorder().hooks(look))
     engine.run()
     assert str(tmp_path / "verdicts.jsonl") in refused[0]
     produce(broker, [(source, 0, accept("b", 1))])
@@ -137,10 +139,10 @@ def test_a_second_job_does_not_touch_the_file_of_the_first(
     assert len(written(tmp_path / "verdicts.jsonl")) == 1
 
 
-def test_of_two_jobs_that_start_in_one_folder_at_once_the_second_is_told(
+def test_second_of_two_jobs_that_start_in_one_folder_at_once_is_refused(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second comes when the first has looked whose folder it is, and not yet said so."""
+    """The second starts after the first has read the folder's owner, before it writes its own."""
     source, program = topic(), ketal.compile(FORKS)
     job = job_of(broker, [source], tmp_path, until_end=True)
     second = replace(

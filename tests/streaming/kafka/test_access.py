@@ -1,4 +1,4 @@
-"""What a secured broker refuses is a fault of the settings, within seconds, in its own words."""
+"""A refusal of a secured broker is reported within seconds as a setting error with its cause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.streaming.jobs import FORKS, accept, job_of, produce, run, written
 from tests.streaming.secured import CERTIFICATE, PASSWORD, PLAIN, Secured, allow
 
 AT_ONCE_S, CALL_TIMEOUT_MS = 100.0, 600_000
-"""A job that waits for anything waits six times as long as `at once` may take on a busy machine."""
+"""A job that waits for a call waits six times as long as `at once` may take on a busy machine."""
 
 
 def secured_job(secured: Secured, folder: Path, listener: str, topic: str, **more: Any) -> Job:
@@ -57,7 +57,7 @@ SSL = {"security_protocol": "SSL", "ssl_cafile": str(CERTIFICATE)}
         ("TLS", {"security_protocol": "SSL"}, "CERTIFICATE_VERIFY_FAILED"),
     ],
 )  # fmt: skip
-def test_what_a_listener_refuses_ends_the_job_at_once_with_its_cause(
+def test_refused_connection_ends_the_job_at_once_with_its_cause(
     listener: str, properties: dict[str, str], message: str, secured: Secured, tmp_path: Path
 ) -> None:
     job = secured_job(secured, tmp_path, listener, make_topic(secured), properties=properties)
@@ -74,7 +74,7 @@ def test_what_a_listener_refuses_ends_the_job_at_once_with_its_cause(
 
 @contextmanager
 def token_endpoint(code: int = 200, **answer: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Serve one answer; yield where, and what was asked with which credentials."""
+    """Serve one answer; yield the URL, and a list of the requests and their credentials."""
     asked: list[tuple[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -96,7 +96,7 @@ def token_endpoint(code: int = 200, **answer: Any) -> Iterator[tuple[str, list[t
 
 
 def unsecured_token(user: str) -> str:
-    """Return a token that Kafka takes where nobody told it whose signatures count."""
+    """Return an unsigned token, which Kafka accepts as long as it has no keys to verify with."""
     now_s = int(time.time())
     parts = ({"alg": "none"}, {"sub": user, "iat": now_s, "exp": now_s + 600})
     encoded = [base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=") for one in parts]
@@ -114,7 +114,7 @@ def bearer(url: str) -> dict[str, str]:
     }
 
 
-def test_tokens_come_from_an_endpoint(secured: Secured, tmp_path: Path) -> None:
+def test_job_gets_its_tokens_from_the_endpoint(secured: Secured, tmp_path: Path) -> None:
     allow(secured, "job", [(kind, "*", "ALL") for kind in ("TOPIC", "GROUP", "TRANSACTIONAL_ID")])
     topic = make_topic(secured)
     produce(secured, [(topic, 0, accept("a")), (topic, 0, accept("b"))])
@@ -136,7 +136,7 @@ def test_tokens_come_from_an_endpoint(secured: Secured, tmp_path: Path) -> None:
         (200, {"access_token": "x.y.z"}, "SaslAuthenticationFailedError"),
     ],
 )
-def test_a_token_that_is_refused_is_said(
+def test_refused_token_is_reported_without_the_secret(
     code: int, answer: dict[str, Any], message: str, secured: Secured, tmp_path: Path
 ) -> None:
     topic = make_topic(secured)
@@ -157,7 +157,7 @@ def test_a_token_that_is_refused_is_said(
          "without an access_token"),
     ],
 )  # fmt: skip
-def test_what_is_no_token_endpoint_is_a_fault_of_the_settings(answer: bytes, message: str) -> None:
+def test_server_that_is_no_token_endpoint_is_a_setting_error(answer: bytes, message: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -181,10 +181,10 @@ def test_what_is_no_token_endpoint_is_a_fault_of_the_settings(answer: bytes, mes
     ("listener", "properties"),
     [("TLS", SSL), ("SASLTLS", {**PLAIN, **SSL, "security_protocol": "SASL_SSL"})],
 )
-def test_with_the_right_settings_the_job_runs(
+def test_job_runs_with_correct_security_settings(
     listener: str, properties: dict[str, str], secured: Secured, tmp_path: Path
 ) -> None:
-    """Also where one server of several refuses the connection, or nobody listens at one."""
+    """One of several servers may refuse the connection, and another may not be listening."""
     allow(secured, "job", [(kind, "*", "ALL") for kind in ("TOPIC", "GROUP", "TRANSACTIONAL_ID")])
     topic = make_topic(secured)
     produce(secured, [(topic, 0, accept("a")), (topic, 0, accept("b"))])

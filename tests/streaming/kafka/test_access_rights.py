@@ -1,4 +1,4 @@
-"""What a job has to be allowed (docs/streaming.md): it runs with that, and says what it lacks."""
+"""The rights that a job needs (docs/streaming.md): it runs with these, and names a missing one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.streaming.secured import PLAIN, Right, Secured, allow
 def job_and_rights(
     secured: Secured, folder: Path, *, several: bool, user: str = "job"
 ) -> tuple[Job, dict[Right, str]]:
-    """Return a job with a group of its own; and each right that it needs → what is said without."""
+    """Return a job with its own group, and the rights it needs → the message without each."""
     source, sink = make_topic(secured), make_topic(secured)
     produce(secured, [(source, 0, accept("a")), (source, 0, accept("b"))])
     group, to = f"group-{source}", Target("kafka", sink)
@@ -50,20 +50,20 @@ def job_and_rights(
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_a_job_runs_with_just_these_rights_and_names_the_one_that_it_lacks(
+def test_job_runs_with_the_documented_rights_and_names_a_missing_one(
     several: bool, secured: Secured, tmp_path: Path
 ) -> None:
     program = ketal.compile(FORKS)
     job, rights = job_and_rights(secured, tmp_path, several=several)
-    for lacking, said in rights.items():
+    for lacking, message in rights.items():
         others = [right for right in rights if right != lacking]
         kind, name, _ = lacking
-        # Who may neither read nor write a topic may be allowed to see that it is there.
+        # A user without READ and WRITE on a topic may still have DESCRIBE.
         for more in [[], [(kind, name, "DESCRIBE")]] if kind == "TOPIC" else [[]]:
             allow(secured, "job", [*others, *more])
             with pytest.raises(SettingError, match="not allowed") as caught:
                 run(job, program)
-            assert said in str(caught.value), (lacking, more)
+            assert message in str(caught.value), (lacking, more)
             assert "hint: " in str(caught.value)
     allow(secured, "job", rights)
     run(job, program)
@@ -78,8 +78,8 @@ def test_a_job_runs_with_just_these_rights_and_names_the_one_that_it_lacks(
         ("Cannot execute transactional method because we are in an error state: {}: {'to'}", "to"),
     ],
 )
-def test_what_a_transaction_lacks_is_the_topic_that_the_error_names(text: str, topic: str) -> None:
-    """Kafka's client says it in the text alone, as soon as the producer knows of it."""
+def test_transaction_error_names_the_topic_without_rights(text: str, topic: str) -> None:
+    """Once the producer knows of the topic, Kafka's client names it in the error's text only."""
     job = Job(pattern="p", topics=["read"], bootstrap_servers="b:1", group_id="g")
-    said = settings_error(job, KafkaError(text.replace("{}", "TopicAuthorizationFailedError")))
-    assert f"not allowed: topic {topic} (" in str(said)
+    error = settings_error(job, KafkaError(text.replace("{}", "TopicAuthorizationFailedError")))
+    assert f"not allowed: topic {topic} (" in str(error)

@@ -1,4 +1,4 @@
-"""When a commit is made, and what is on the disk by then."""
+"""When a job commits, and which files are synced to disk before."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.state.folder_store import FolderStore
-from tests.streaming.jobs import FORKS, Told, Topic, accept, committed, job_of, produce, run
+from tests.streaming.jobs import FORKS, HookRecorder, Topic, accept, committed, job_of, produce, run
 
 PATIENCE_S = 120
 
 
-def until(job: Job, what: Callable[[ProcessEngine], bool]) -> ProcessEngine:
-    """Run a job until something holds of it, and stop it."""
-    engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
+def until(job: Job, condition: Callable[[ProcessEngine], bool]) -> ProcessEngine:
+    """Run a job until a condition holds of its engine, and stop it."""
+    engine = ProcessEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
     thread = threading.Thread(target=engine.run, daemon=True)
     thread.start()
     end_s = time.monotonic() + PATIENCE_S
     try:
-        while not what(engine):
+        while not condition(engine):
             assert thread.is_alive(), "it has ended"
             assert time.monotonic() < end_s, "it does not come"
             time.sleep(0.05)
@@ -39,10 +39,10 @@ def until(job: Job, what: Callable[[ProcessEngine], bool]) -> ProcessEngine:
     return engine
 
 
-def test_the_disk_has_state_and_verdicts_before_a_transaction_begins(
+def test_state_and_verdicts_are_synced_before_the_transaction_begins(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the offsets name must outlive a machine that loses its power."""
+    """The state that committed offsets refer to must survive a power failure."""
     source = topic()
     produce(broker, [(source, 0, accept("a")), (source, 0, accept("b"))])
     calls: list[str] = []
@@ -73,20 +73,20 @@ def test_the_disk_has_state_and_verdicts_before_a_transaction_begins(
     assert known == [*claim, "write", ".jsonl", *transaction]
 
 
-def test_a_quiet_job_commits_its_offsets_again(
+def test_job_without_messages_recommits_its_offsets(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They would expire while it runs."""
+    """Otherwise Kafka would expire the offsets while the job runs."""
     monkeypatch.setattr("ketal.streaming.kafka.job_session.RECOMMIT_S", 0.2)
     job = job_of(broker, [topic()], tmp_path)
     engine = until(job, lambda engine: engine.figures.commits >= 4)
     assert engine.consumed == 0
 
 
-def test_many_bytes_of_verdicts_are_committed_before_their_time(
+def test_pending_verdict_bytes_trigger_a_commit_before_the_interval(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if no message comes after them."""
+    """Also if no further message arrives."""
     monkeypatch.setattr("ketal.streaming.kafka.job_session.PENDING_BYTES_MAX", 1)
     source, sink = topic(), topic()
     produce(broker, [(source, 0, accept("a")), (source, 0, accept("b"))])

@@ -1,4 +1,4 @@
-"""Several consumers of one job: processes that share its partitions, come, go and are killed.
+"""Several consumers of one job: processes that share its partitions, join, leave and are killed.
 
 `KETAL_CHAOS` is the number of changes of the group under load; `make chaos` sets a large one.
 """
@@ -46,8 +46,8 @@ from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
     FORKS,
+    HookRecorder,
     Message,
-    Told,
     Topic,
     accept,
     committed,
@@ -84,7 +84,7 @@ lateness_ms = 1000000000
 
 
 def compacted(broker: Broker, partitions: int) -> str:
-    """Return a new topic for state."""
+    """Create a compacted topic for state; return its name."""
     return make_topic(broker, partitions, "compact")
 
 
@@ -107,7 +107,7 @@ def keyed(lines: Sequence[tuple[int, bytes]], topics: Sequence[str], seed: int) 
 
 
 def pairs(heights: range) -> list[tuple[int, bytes]]:
-    """Return events of which each two of a height are a match."""
+    """Return (height, line) of two events for each height, which are a match."""
     return [(h, accept(node, h, h)) for h in heights for node in "ab"]
 
 
@@ -116,18 +116,18 @@ def ends(topics: Sequence[str]) -> list[Message]:
 
 
 def ids(program: Program, lines: Sequence[tuple[int, bytes]], folder: Path) -> list[str]:
-    """Return the ids of what `ketal.run` finds."""
+    """Return the sorted ids of the verdicts of `ketal.run`."""
     return sorted(v["id"] for v in expected(program, [line for _, line in lines], folder))
 
 
 def headers(commit: str, pieces: int = 1, first: int = 0) -> list[tuple[str, bytes]]:
     """Return the headers of a message of a changelog."""
-    said = {"format": changelog.FORMAT, "pieces": pieces, "first": first, "commit": commit}
-    return [(name, str(value).encode()) for name, value in said.items()]
+    values = {"format": changelog.FORMAT, "pieces": pieces, "first": first, "commit": commit}
+    return [(name, str(value).encode()) for name, value in values.items()]
 
 
 class Group:
-    """`ketal stream` with the job of a folder, as often as wanted."""
+    """`ketal stream` with the job of a folder, run by any number of processes."""
 
     def __init__(
         self,
@@ -162,26 +162,26 @@ class Group:
         self.members.append(member)
         return member
 
-    def said(self, member: subprocess.Popen[str]) -> str:
-        """Return what a consumer has told."""
+    def stderr_of(self, member: subprocess.Popen[str]) -> str:
+        """Return what a consumer has written to standard error."""
         return (self.folder / f"member-{self.members.index(member)}.err").read_text()
 
-    def await_told(self, member: subprocess.Popen[str], what: str) -> None:
+    def await_notice(self, member: subprocess.Popen[str], what: str) -> None:
         until_s = time.monotonic() + PATIENCE_S
-        while what not in self.said(member):
-            assert member.poll() is None, self.said(member)
-            assert time.monotonic() < until_s, (what, self.said(member))
+        while what not in self.stderr_of(member):
+            assert member.poll() is None, self.stderr_of(member)
+            assert time.monotonic() < until_s, (what, self.stderr_of(member))
             time.sleep(0.02)
 
     def finish(self, member: subprocess.Popen[str]) -> dict[str, Any]:
         """Wait for the end of a consumer; return its summary."""
         out, _ = member.communicate(timeout=PATIENCE_S)
-        assert member.returncode == 0, self.said(member)
+        assert member.returncode == 0, self.stderr_of(member)
         (summary,) = [json.loads(line)["summary"] for line in out.splitlines()]
         return dict(summary)
 
     def total(self) -> dict[str, Any]:
-        """Return the summary of one more consumer, which has all parts to itself."""
+        """Return the summary of one more consumer, which is assigned all parts."""
         return self.finish(self.start("--until-end"))
 
 
@@ -190,7 +190,7 @@ MakeGroup = Callable[..., Group]
 
 @pytest.fixture
 def group(broker: Broker, tmp_path: Path) -> Iterator[MakeGroup]:
-    """Return a function that makes a group; none of its processes is left behind."""
+    """Return a function that creates a group; kills its processes at the end of the test."""
     made: list[Group] = []
 
     def make(topics: Sequence[str], sink: str, partitions: int = PARTITIONS) -> Group:
@@ -205,7 +205,7 @@ def group(broker: Broker, tmp_path: Path) -> Iterator[MakeGroup]:
 
 
 class Load(threading.Thread):
-    """Sends messages little by little, and what is left at once when it is told to finish."""
+    """Sends messages little by little, and the rest at once when `finish` is called."""
 
     def __init__(self, broker: Broker, messages: Sequence[Message]) -> None:
         super().__init__(daemon=True)
@@ -225,37 +225,37 @@ class Load(threading.Thread):
         self.join()
 
 
-def test_consumers_share_the_partitions_of_two_topics(
+def test_consumers_share_partitions_of_two_topics_without_loss_or_duplicates(
     broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
 ) -> None:
-    """Two, and then three; each verdict is there once, and whoever has all parts counted all."""
+    """Two consumers, then three: each verdict is there once, and a consumer of all counts all."""
     topics, sink = (topic(PARTITIONS), topic(PARTITIONS)), topic()
     lines = pairs(range(1, HEIGHTS))
     ours = group(topics, sink)
     messages = keyed(lines, topics, seed=1)
     members = [ours.start(), ours.start()]
     for member in members:
-        ours.await_told(member, f"has 2 of {PARTITIONS} parts")
+        ours.await_notice(member, f"has 2 of {PARTITIONS} parts")
     produce(broker, messages[: len(lines) // 2])
     members.append(ours.start())
-    ours.await_told(members[-1], f"of {PARTITIONS} parts")
+    ours.await_notice(members[-1], f"of {PARTITIONS} parts")
     produce(broker, messages[len(lines) // 2 :] + ends(topics))
     for member in members:
         assert ours.finish(member)["kafka"]["messages"] > 0
     total = ours.total()
     wanted = ids(ketal.compile(FORKS), lines, tmp_path)
-    said = committed(broker, sink, least=len(wanted))
-    assert sorted(v["id"] for v in said) == wanted
+    verdicts = committed(broker, sink, least=len(wanted))
+    assert sorted(v["id"] for v in verdicts) == wanted
     assert total["kafka"] == {"messages": len(lines) + 8, "control": 8}
     assert total["events"]["accepted"] == len(lines)
     assert total["patterns"]["Forks"]["matches"] == len(wanted)
 
 
 @pytest.mark.parametrize("seed", range((CHANGES + 2) // 3))
-def test_consumers_come_and_go_under_load(
+def test_joining_stopping_and_killed_consumers_lose_and_repeat_no_verdict(
     seed: int, broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
 ) -> None:
-    """Whether they are asked to go or are killed: nothing is lost, and nothing said twice."""
+    """Consumers stop on SIGTERM or are killed, under load."""
     chance = random.Random(seed)
     topics, sink = (topic(PARTITIONS), topic(PARTITIONS)), topic()
     lines = pairs(range(1, HEIGHTS))
@@ -263,29 +263,31 @@ def test_consumers_come_and_go_under_load(
     load.start()
     ours = group(topics, sink)
     members = [ours.start()]
-    ours.await_told(members[0], f"has {PARTITIONS} of {PARTITIONS} parts")
-    for how in chance.sample([None, signal.SIGTERM, signal.SIGKILL], 3):
+    ours.await_notice(members[0], f"has {PARTITIONS} of {PARTITIONS} parts")
+    for number in chance.sample([None, signal.SIGTERM, signal.SIGKILL], 3):
         newcomer = ours.start()
-        ours.await_told(newcomer, f"of {PARTITIONS} parts")
+        ours.await_notice(newcomer, f"of {PARTITIONS} parts")
         members.append(newcomer)
-        if how is not None:
+        if number is not None:
             time.sleep(chance.random() * 0.3)
             leaver = members.pop(chance.randrange(len(members)))
-            leaver.send_signal(how)
+            leaver.send_signal(number)
             leaver.communicate(timeout=PATIENCE_S)
-            assert leaver.returncode == (0 if how == signal.SIGTERM else -how), ours.said(leaver)
+            assert leaver.returncode == (0 if number == signal.SIGTERM else -number), (
+                ours.stderr_of(leaver)
+            )
     load.finish()
     produce(broker, ends(topics))
     for member in members:
         ours.finish(member)
     assert ours.total()["kafka"]["messages"] == len(lines) + 8
     wanted = ids(ketal.compile(FORKS), lines, tmp_path)
-    said = committed(broker, sink, least=len(wanted))
-    assert sorted(v["id"] for v in said) == wanted
+    verdicts = committed(broker, sink, least=len(wanted))
+    assert sorted(v["id"] for v in verdicts) == wanted
 
 
-def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_path: Path) -> None:
-    """Records in pieces too; and what is in the topic without being committed is not seen."""
+def test_state_is_restored_from_the_changelog(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    """Records in several pieces are joined, and uncommitted messages of the topic are ignored."""
     program = ketal.compile(FORKS)
     source, sink = topic(PARTITIONS), topic()
     job = shared(
@@ -294,9 +296,9 @@ def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_
     )  # fmt: skip
     firsts = [(source, h % PARTITIONS, accept("a", h, h)) for h in range(1, 9)]
     produce(broker, firsts)
-    told = Told()
-    first = run(job, program, told)
-    assert any(f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3" in said for said in told.sentences)
+    recorder = HookRecorder()
+    first = run(job, program, recorder)
+    assert any(f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3" in notice for notice in recorder.notices)
     torn = clients.make_producer(job, "somebody-else")
     torn.begin_transaction()
     torn.send(job.store.name, key=b"0/torn", value=b"?", partition=0).get(timeout=60)
@@ -310,17 +312,17 @@ def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_
     assert second.summary["kafka"]["messages"] == 16
     lines = [accept(node, h, h) for node in "ab" for h in range(1, 9)]
     wanted = [v["id"] for v in expected(program, lines, tmp_path)]
-    said = committed(broker, sink, least=len(wanted))
-    # With so small messages a verdict is an overflow, with the id of the match.
-    assert sorted(v["id"] for v in said) == sorted(wanted)
+    verdicts = committed(broker, sink, least=len(wanted))
+    # A verdict longer than a message may be is replaced by an overflow with the match's id.
+    assert sorted(v["id"] for v in verdicts) == sorted(wanted)
     loaded = changelog.load(job, range(PARTITIONS), lambda: False)
     assert all(len(one.keys) > len(one.segments) > 0 for one in loaded.values())
 
 
-def test_a_scope_in_two_partitions_ends_the_job(
+def test_scope_in_two_partitions_is_a_setting_error(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Also where one of them was read by a process before this one."""
+    """Also if an earlier process has read one of the two partitions."""
     source = topic(PARTITIONS)
     produce(broker, [(source, 1, accept("a", 1, 7))])
     job = shared(broker, [source], tmp_path)
@@ -331,25 +333,27 @@ def test_a_scope_in_two_partitions_ends_the_job(
             run(job, ketal.compile(FORKS))
 
 
-def test_topics_that_do_not_fit_are_said(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+def test_source_or_state_topics_with_wrong_settings_are_refused(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
     program = ketal.compile(FORKS)
     four, three = topic(4), topic(3)
     with pytest.raises(SettingError, match=f"unequal .*{four} has 4, {three} has 3"):
         run(shared(broker, [four, three], tmp_path), program)
-    for state, said in (
+    for state, message in (
         ("nowhere", "there is no topic nowhere"),
         (compacted(broker, 3), "has 3 partitions, and the topics that are read have 4"),
         (topic(4), "cleanup.policy=delete"),
         (make_topic(broker, 4, "compact,delete"), "=compact,delete"),
     ):
-        with pytest.raises(SettingError, match=said):
+        with pytest.raises(SettingError, match=message):
             run(shared(broker, [four], tmp_path, state), program)
 
 
-def test_state_that_does_not_belong_is_refused_or_left(
+def test_foreign_state_is_refused_and_discarded_by_fresh(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Of another group, of other offsets, of another program; `fresh` leaves it behind."""
+    """The state may be of another group, other offsets or another program."""
     program = ketal.compile(FORKS)
     source, sink = topic(PARTITIONS), topic()
     produce(broker, [(source, 0, accept("a", 1, 4))])
@@ -378,16 +382,16 @@ def test_state_that_does_not_belong_is_refused_or_left(
     with pytest.raises(StateError, match=f"offset 99 of {source}/0, and committed is 1"):
         run(job, program)
     produce(broker, [(source, 0, accept("b", 1, 4)), (source, 0, accept("c", 1, 4))])
-    told = Told()
-    run(replace(job, on_change="fresh"), program, told)
-    assert any("part 0 starts anew at the stored offsets" in said for said in told.sentences)
-    # What was before is not part of it, and what came after was not lost.
+    recorder = HookRecorder()
+    run(replace(job, on_change="fresh"), program, recorder)
+    assert any("part 0 starts anew at the stored offsets" in notice for notice in recorder.notices)
+    # Events before the change are not matched; events after it are not lost.
     run(job, program)
     assert [v["events"] for v in committed(broker, sink, least=1)] == [["b@1", "c@1"]]
 
 
 @pytest.mark.parametrize(
-    ("key", "headers", "message"),
+    (("key", "headers", "message")),
     [
         (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
         (b"99/0", headers("c", pieces=2), "damaged: segment 99 lacks piece 1"),
@@ -395,11 +399,11 @@ def test_state_that_does_not_belong_is_refused_or_left(
         (b"0/0", [*headers("c")[1:], ("format", b"1")], "has format 1; this version has"),
     ],
 )
-def test_a_changelog_that_cannot_be_read_is_refused_or_left(
+def test_unreadable_changelog_is_refused_and_discarded_by_fresh(
     key: bytes, headers: list[tuple[str, bytes]], message: str,
     broker: Broker, topic: Topic, tmp_path: Path,
 ) -> None:  # fmt: skip
-    """What does not belong there is removed by the commit with which `fresh` begins."""
+    """The first commit of `fresh` deletes foreign messages."""
     program, source = ketal.compile(FORKS), topic(PARTITIONS)
     produce(broker, [(source, 0, accept("a", 1, 4))])
     job = shared(broker, [source], tmp_path)
@@ -408,17 +412,17 @@ def test_a_changelog_that_cannot_be_read_is_refused_or_left(
         producer.send(job.store.name, key=key, value=b"?", headers=headers, partition=0)
     with pytest.raises(StateError, match=f"{message}(.|\n)*hint: --on-change fresh"):
         run(job, program)
-    told = Told()
-    run(replace(job, on_change="fresh"), program, told)
-    assert any("part 0 starts anew at the stored offsets" in message for message in told.sentences)
+    recorder = HookRecorder()
+    run(replace(job, on_change="fresh"), program, recorder)
+    assert any("part 0 starts anew at the stored offsets" in notice for notice in recorder.notices)
     run(job, program)
 
 
-def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
+def test_commit_by_another_consumer_while_state_is_read_is_no_state_error(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody commits between the two; the session is dropped, and the next one is served."""
-    program, source, told = ketal.compile(FORKS), topic(PARTITIONS), Told()
+    """Another consumer commits between the reads of offsets and state; the next session works."""
+    program, source, recorder = ketal.compile(FORKS), topic(PARTITIONS), HookRecorder()
     job, first = shared(broker, [source], tmp_path), TopicPartition(source, 0)
     run(job, program)
     loads = []
@@ -446,15 +450,17 @@ def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
         return changelog.load(*given, **options)
 
     monkeypatch.setattr("ketal.streaming.kafka.state.storage.load", load)
-    engine = run(job, program, told)
+    engine = run(job, program, recorder)
     assert (len(loads), engine.figures.restarts) == (2, 1)
-    assert any("moved on while this consumer read the state" in said for said in told.sentences)
+    assert any(
+        "moved on while this consumer read the state" in notice for notice in recorder.notices
+    )
 
 
-def test_whoever_reads_a_large_state_stays_in_the_group(
+def test_consumer_stays_in_the_group_while_it_reads_a_large_state(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading takes longer than a member may be silent."""
+    """Reading takes longer than `max_poll_interval_ms`."""
     program, source = ketal.compile(FORKS), topic(PARTITIONS)
     patience_ms = 6_000  # A busy machine may not run it for seconds.
     job = shared(
@@ -470,56 +476,56 @@ def test_whoever_reads_a_large_state_stays_in_the_group(
         return changelog.load(job, numbers, stopping, **options)
 
     monkeypatch.setattr("ketal.streaming.kafka.state.storage.load", load)
-    told = Told()
-    engine = run(job, program, told)
+    recorder = HookRecorder()
+    engine = run(job, program, recorder)
     assert engine.figures.restarts == 0
-    assert told.sentences == [f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3"]
+    assert recorder.notices == [f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3"]
 
 
-def test_a_consumer_without_a_part_does_not_say_that_there_is_nothing_to_read(
+def test_consumer_without_parts_does_not_report_an_empty_topic(
     broker: Broker, topic: Topic, group: MakeGroup
 ) -> None:
     source, sink = topic(), topic()
     ours = group((source,), sink, 1)
     working = ours.start()
-    ours.await_told(working, "has 1 of 1 parts")
+    ours.await_notice(working, "has 1 of 1 parts")
     produce(broker, [(source, 0, line) for _, line in pairs(range(1, 6))])
     idle = [ours.start("--until-end") for _ in range(3)]  # one of the four has the part
     for member in idle:
         ours.finish(member)
-        assert "no event was read" not in ours.said(member)
+        assert "no event was read" not in ours.stderr_of(member)
     produce(broker, [(source, 0, END)])
     assert ours.finish(working)["kafka"]["messages"] > 0
 
 
-def test_a_consumer_that_was_given_up_for_dead_says_nothing_twice(
+def test_consumer_evicted_from_its_group_repeats_no_verdict(
     broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
 ) -> None:
-    """It is stopped until others have its parts; when it goes on it joins them again."""
+    """It is suspended until others own its parts; once resumed it rejoins the group."""
     topics, sink = (topic(PARTITIONS),), topic()
     lines = pairs(range(1, HEIGHTS))
     load = Load(broker, keyed(lines, topics, seed=5))
     load.start()
     ours = group(topics, sink)
     zombie = ours.start()
-    ours.await_told(zombie, f"has {PARTITIONS} of {PARTITIONS} parts")
+    ours.await_notice(zombie, f"has {PARTITIONS} of {PARTITIONS} parts")
     zombie.send_signal(signal.SIGSTOP)
     successor = ours.start()
-    ours.await_told(successor, f"has {PARTITIONS} of {PARTITIONS} parts")
+    ours.await_notice(successor, f"has {PARTITIONS} of {PARTITIONS} parts")
     zombie.send_signal(signal.SIGCONT)
     load.finish()
     produce(broker, ends(topics))
     for member in (successor, zombie):
         ours.finish(member)
     wanted = ids(ketal.compile(FORKS), lines, tmp_path)
-    said = committed(broker, sink, least=len(wanted))
-    assert sorted(v["id"] for v in said) == wanted
+    verdicts = committed(broker, sink, least=len(wanted))
+    assert sorted(v["id"] for v in verdicts) == wanted
 
 
-def test_a_partition_that_was_paused_with_messages_fetched_is_read_again(
+def test_partition_paused_with_fetched_messages_is_read_after_resume(
     broker: Broker, topic: Topic
 ) -> None:
-    """The client keeps them apart, and fetches no others as long as it does."""
+    """The client buffers these messages, and fetches no others while they are buffered."""
     source = topic(2)
     one, other = TopicPartition(source, 0), TopicPartition(source, 1)
     produce(broker, [(source, n, str(count).encode()) for n in (0, 1) for count in range(20)])
@@ -545,10 +551,10 @@ def test_a_partition_that_was_paused_with_messages_fetched_is_read_again(
     consumer.close()
 
 
-def test_a_consumer_that_fell_out_of_its_group_commits_nothing(
+def test_consumer_that_fell_out_of_its_group_commits_nothing(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It judged, stood still, and another has its part by now: its heartbeats know, it does not."""
+    """It stalls after judging, and another consumer gets its part before it commits."""
     source, sink = topic(), topic()
     lines = pairs(range(1, 6))
     produce(broker, [(source, 0, line) for _, line in lines])
@@ -575,27 +581,27 @@ def test_a_consumer_that_fell_out_of_its_group_commits_nothing(
         other.thread.start()
         committed(broker, sink, least=len(wanted))
         goes_on.set()
-        slow.await_told(2, "parts: ")
+        slow.await_notice(2, "parts: ")
     assert slow.engine.figures.restarts == 1
-    assert any("(CommitFailedError" in said for said in slow.told.sentences)
-    said = committed(broker, sink, least=len(wanted))
-    assert sorted(v["id"] for v in said) == wanted
+    assert any("(CommitFailedError" in notice for notice in slow.recorder.notices)
+    verdicts = committed(broker, sink, least=len(wanted))
+    assert sorted(v["id"] for v in verdicts) == wanted
 
 
 class Consumer:
     """A job's engine, on a thread."""
 
     def __init__(self, job: Job) -> None:
-        self.told = Told()
-        self.engine = ProcessEngine(job, ketal.compile(FORKS), self.told.hooks())
+        self.recorder = HookRecorder()
+        self.engine = ProcessEngine(job, ketal.compile(FORKS), self.recorder.hooks())
         self.thread = threading.Thread(target=self.engine.run, daemon=True)
 
-    def await_told(self, times: int, what: str) -> None:
-        """Wait until it has told something so often."""
+    def await_notice(self, times: int, what: str) -> None:
+        """Wait until `times` notices contain a text."""
         until_s = time.monotonic() + PATIENCE_S
-        while sum(what in said for said in self.told.sentences) < times:
-            assert self.thread.is_alive(), self.told.sentences
-            assert time.monotonic() < until_s, self.told.sentences
+        while sum(what in notice for notice in self.recorder.notices) < times:
+            assert self.thread.is_alive(), self.recorder.notices
+            assert time.monotonic() < until_s, self.recorder.notices
             time.sleep(0.02)
 
     def __enter__(self) -> Consumer:
@@ -608,7 +614,7 @@ class Consumer:
 
 
 class Stranger(threading.Thread):
-    """Another member of a job's group, which is no `ketal stream`."""
+    """Another member of a job's consumer group that is not a `ketal stream`."""
 
     def __init__(self, job: Job, topics: Sequence[str]) -> None:
         super().__init__(daemon=True)
@@ -633,7 +639,7 @@ class Stranger(threading.Thread):
 
 
 class Heedless(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Reads nothing of what its consumer is given."""
+    """Pauses each partition that its consumer is assigned."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
@@ -647,10 +653,10 @@ class Heedless(ConsumerRebalanceListener):  # type: ignore[misc]
             self._consumer.seek(one, 0)
 
 
-def test_a_part_that_comes_in_two_is_refused(
+def test_part_assigned_with_a_topic_missing_is_refused(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody of the group reads one of the topics only."""
+    """Another member of the group subscribes to one of the topics only."""
     one, other = topic(PARTITIONS), topic(PARTITIONS)
     monkeypatch.setattr("ketal.streaming.kafka.group_session.SETTLE_S", 1.0)
     job = shared(broker, [one, other], tmp_path, until_end=False)
@@ -658,12 +664,12 @@ def test_a_part_that_comes_in_two_is_refused(
         run(job, ketal.compile(FORKS))
 
 
-def test_whoever_gives_up_its_parts_goes_on_with_joining(
+def test_member_whose_parts_are_revoked_keeps_rejoining(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """kafka-python may forget it, and the member would be given nothing ever after."""
+    """kafka-python may forget to rejoin; the member would then never be assigned a part."""
     job = shared(broker, [topic(PARTITIONS)], tmp_path)
-    hooks = Told().hooks()
+    hooks = HookRecorder().hooks()
     session = new_session(ProcessEngine(job, ketal.compile(FORKS), hooks), Outputs(job, hooks))
     assert isinstance(session, GroupSession)
     try:
@@ -681,10 +687,10 @@ def test_whoever_gives_up_its_parts_goes_on_with_joining(
         session.close()
 
 
-def test_what_fails_when_parts_are_given_up_ends_the_job(
+def test_failed_commit_on_revocation_ends_the_job(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """The commit is the listener's, on another thread; nothing of it is committed."""
+    """The rebalance listener commits on another thread; nothing gets committed."""
     source = topic(PARTITIONS)
     job = shared(
         broker, [source], tmp_path, until_end=False, commit_interval_ms=10**9,
@@ -697,7 +703,7 @@ def test_what_fails_when_parts_are_given_up_ends_the_job(
         if figures.consumed == 2 and not stranger.is_alive():
             stranger.start()
 
-    engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks(look))
+    engine = ProcessEngine(job, ketal.compile(FORKS), HookRecorder().hooks(look))
     with pytest.raises(SettingError, match="cannot write /dev/full"):
         engine.run()
     stranger.__exit__()
@@ -719,7 +725,7 @@ def job(**options: Any) -> Job:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("partition by height;", "", "is not partitioned"),
         ("partition by height;", "partition by hash;", "choose keyed_by = 'hash'"),
@@ -731,28 +737,32 @@ def job(**options: Any) -> Job:
         ("partition by height;", "partition by hash, height;", None),
     ],
 )
-def test_a_program_that_cannot_be_shared_is_refused(old: str, new: str, said: str | None) -> None:
+def test_program_that_consumers_cannot_share_is_refused(
+    old: str, new: str, message: str | None
+) -> None:
     assert old in FORKS
     program = ketal.compile(FORKS.replace(old, new))
     check_shareable(job(store=Target("dir")), program)
-    if said is None:
+    if message is None:
         check_shareable(job(), program)
         return
-    with pytest.raises(SettingError, match=said) as caught:
+    with pytest.raises(SettingError, match=message) as caught:
         check_shareable(job(), program)
     assert "one consumer reads all partitions" in str(caught.value)
 
 
-def test_the_plan_says_who_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without Kafka: what several consumers may share, and what they may not."""
+def test_dry_run_prints_which_consumers_read_the_topics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without Kafka: jobs that several consumers may share, and jobs that they may not."""
 
     def planned(keyed_by: str, store: str, code: int = 0) -> str:
         text = TOML.format(servers="b:1", group="g", topics='"t"', sink="s", state="x")
         text = text.replace('"height"', f'"{keyed_by}"').replace("kafka:x", store)
         (tmp_path / "job.toml").write_text(text)
         assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == code
-        said = capsys.readouterr()
-        return said.out + said.err
+        captured = capsys.readouterr()
+        return captured.out + captured.err
 
     (tmp_path / "forks.ketal").write_text(FORKS)
     assert "one of several consumers, which share" in planned("height", "kafka:x")
@@ -768,7 +778,7 @@ def test_the_plan_says_who_reads(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert arrival not in planned("height", "kafka:x")
 
 
-def test_the_watch_forgets_the_value_that_came_first() -> None:
+def test_watch_evicts_the_oldest_key_value() -> None:
     def at(height: Any, number: int) -> None:
         event = Event(node="n", type="accept", clock={"n": 1}, data={"height": height})
         watch.check([event], number, "t/{}".format)
@@ -783,7 +793,7 @@ def test_the_watch_forgets_the_value_that_came_first() -> None:
     at(1, 2)
 
 
-def test_the_watch_names_the_place_of_the_event_in_its_batch() -> None:
+def test_watch_error_names_the_place_of_the_event() -> None:
     watch = PartitionCheck(job(), ketal.compile(FORKS))
     heights = [1, 2, None, 3]
     events = [
@@ -796,7 +806,7 @@ def test_the_watch_names_the_place_of_the_event_in_its_batch() -> None:
 
 
 class CompactedTopic:
-    """Keeps the messages that a changelog sends, as a compacted topic does."""
+    """Keeps the last message of each key, as a compacted topic does."""
 
     def __init__(self) -> None:
         self.pieces: changelog.Compacted = {}
@@ -814,52 +824,52 @@ def store(bytes_max: int = 50) -> Changelog:
     return Changelog(job(limits=ketal.Limits(message_bytes_max=bytes_max)), 0, 4)
 
 
-def test_a_commit_is_sent_once_and_in_pieces_of_a_message() -> None:
-    one, kept = store(), CompactedTopic()
+def test_commit_is_sent_once_in_pieces_of_at_most_a_message() -> None:
+    changelog_store, compacted_topic = store(), CompactedTopic()
     for value in (b"x" * 101, b"", b"y" * 51, None):
-        name = one.write({b"a/b": value})
-        assert one.send(kept)
-        one.mark_committed()
-        assert one.send(kept) == []
-        assert all(len(piece.value) <= 50 for piece in kept.pieces.values())
-        assert store().restore(kept.load(), [name]).get(b"a/b") == value
+        name = changelog_store.write({b"a/b": value})
+        assert changelog_store.send(compacted_topic)
+        changelog_store.mark_committed()
+        assert changelog_store.send(compacted_topic) == []
+        assert all(len(piece.value) <= 50 for piece in compacted_topic.pieces.values())
+        assert store().restore(compacted_topic.load(), [name]).get(b"a/b") == value
 
 
-def test_a_changelog_that_is_discarded_is_empty() -> None:
-    one, kept = store(), CompactedTopic()
-    one.write({b"a": b"x" * 200})
-    one.send(kept)
-    kept.send("state", key=b"somebody's", value=b"?", headers=[], partition=0)
-    assert kept.load().fault is not None
+def test_discarded_changelog_is_empty() -> None:
+    changelog_store, compacted_topic = store(), CompactedTopic()
+    changelog_store.write({b"a": b"x" * 200})
+    changelog_store.send(compacted_topic)
+    compacted_topic.send("state", key=b"somebody's", value=b"?", headers=[], partition=0)
+    assert compacted_topic.load().fault is not None
     other = store()
-    other.discard(kept.load())
+    other.discard(compacted_topic.load())
     name = other.write({b"b": b"1"})
-    other.send(kept)
-    assert store().restore(kept.load(), [name]).keys() == {b"b", changelog.PARTS}
+    other.send(compacted_topic)
+    assert store().restore(compacted_topic.load(), [name]).keys() == {b"b", changelog.PARTS}
 
 
-def test_a_state_of_another_commit_than_the_one_that_holds_is_refused() -> None:
-    """The offsets may be the same, where a commit has moved time alone."""
-    one, kept = store(), CompactedTopic()
-    name = one.write({b"a": b"1"})
-    one.send(kept)
-    loaded = kept.load()
+def test_state_of_another_commit_than_the_committed_one_is_refused() -> None:
+    """The offsets may be equal, if a commit has advanced only time."""
+    changelog_store, compacted_topic = store(), CompactedTopic()
+    name = changelog_store.write({b"a": b"1"})
+    changelog_store.send(compacted_topic)
+    loaded = compacted_topic.load()
     assert store().restore(loaded, ["older", name])[b"a"] == b"1"
     with pytest.raises(StateError, match=f"is of commit {name}, and committed is later"):
         store().restore(loaded, ["later"])
 
 
-def test_a_segment_that_lacks_a_piece_or_is_gone_is_damage() -> None:
-    """Where the newest one is gone whole, the offsets in the state are older than the group's."""
-    one, kept = store(), CompactedTopic()
+def test_missing_segment_or_piece_is_damage() -> None:
+    """If the whole newest segment is missing, the state's offsets are older than the group's."""
+    changelog_store, compacted_topic = store(), CompactedTopic()
     for number in range(3):
-        one.write({b"a": b"x" * 60, b"%d" % number: b"1"})
-        one.send(kept)
-    whole = dict(kept.pieces)
+        changelog_store.write({b"a": b"x" * 60, b"%d" % number: b"1"})
+        changelog_store.send(compacted_topic)
+    whole = dict(compacted_topic.pieces)
     newest = max(int(key.split(b"/")[0]) for key in whole)
     for key in whole:
-        kept.pieces = {k: piece for k, piece in whole.items() if k != key}
+        compacted_topic.pieces = {k: piece for k, piece in whole.items() if k != key}
         segment, piece = map(int, key.split(b"/"))
         if segment < newest:
-            said = f"segment {segment} (lacks piece {piece}|is missing)"
-            assert re.search(said, str(kept.load().fault))
+            message = f"segment {segment} (lacks piece {piece}|is missing)"
+            assert re.search(message, str(compacted_topic.load().fault))

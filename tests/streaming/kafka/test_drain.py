@@ -39,7 +39,7 @@ from tests.sampling import chances, drawn, examples
 from tests.streaming.jobs import (
     END,
     WINDOWED_FORKS,
-    Told,
+    HookRecorder,
     Topic,
     accept,
     committed,
@@ -63,13 +63,13 @@ EAGER = "order CausalOrder;"
 def resume(
     program: Program, state: bytes | dict[bytes, bytes], *, on_change: str = "stop"
 ) -> pattern_migration.Resumed:
-    """Resume from records, or from a snapshot that has them in one piece."""
+    """Resume from records, or from a snapshot that holds the records in one piece."""
     records = decode_snapshot(state) if isinstance(state, bytes) else state
     return pattern_migration.resume(program, records, on_change=on_change)
 
 
 def program(head: str, find: str, first: str = "S.a", *, kept: bool = False) -> Program:
-    """Return a pattern P of two steps, with a window; beside it perhaps the pattern Kept."""
+    """Return a program with a windowed pattern P of two steps and, if `kept`, the pattern Kept."""
     return ketal.compile(
         f'pattern P {{ {head} event A = type == "{first}"; event B = type == "S.b";\n'
         f"    {find} A B; within 4 s; }}" + (KEPT if kept else "")
@@ -77,7 +77,7 @@ def program(head: str, find: str, first: str = "S.a", *, kept: bool = False) -> 
 
 
 def facts(verdicts: Iterable[Verdict]) -> Counter[str]:
-    """Return what matches and time-outs stand on; that of the execution is left out."""
+    """Count matches and time-outs by fingerprint, kind, scope and steps."""
     return Counter(
         f"{v.fingerprint} {v.kind} {dict(v.scope)} {v.steps}"
         for v in verdicts
@@ -86,7 +86,7 @@ def facts(verdicts: Iterable[Verdict]) -> Counter[str]:
 
 
 def standing_on(verdicts: Iterable[Verdict], dots: set[Any], some: bool) -> list[Verdict]:
-    """Return the verdicts that stand on some, or on none, of these dots."""
+    """Return the matches and time-outs with some, or with none, of these dots among their steps."""
     return [
         v
         for v in verdicts
@@ -104,7 +104,7 @@ def timed(rng: random.Random, **knobs: Any) -> list[Event]:
 
 
 class Feeder:
-    """Feeds events with the best watermark that there can be: no event is ever late."""
+    """Feeds events with the highest watermark at which no event is late."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
@@ -124,10 +124,10 @@ class Feeder:
 @pytest.mark.parametrize("find", ["find any", "find next", "find strict"])
 @examples(20, 500)
 @given(rng=chances())
-def test_anew_is_the_program_on_what_is_released_after_the_change(
+def test_fresh_pattern_judges_the_events_released_after_the_change(
     find: str, rng: random.Random
 ) -> None:
-    """Whatever waits for what came before the change finds it released."""
+    """Events that wait for events from before the change find these released."""
     events = timed(rng)
     cut = rng.randint(0, len(events))
     old, new = program(EAGER, find), program(EAGER, find, "S.c")
@@ -137,32 +137,32 @@ def test_anew_is_the_program_on_what_is_released_after_the_change(
     after = Driven.restored(new, before.snapshot(), changed=True)
     held = {event.dot for event, _ in before.held_back()}
     consumed = {e.dot for e in events[:cut]}
-    if find != "find any":  # which has no queue
+    if find != "find any":  # `find any` has no queue
         assert held == {event.dot for event, _ in after.held_back()}
         consumed -= held
-    said = after.feed_many(events[cut:]) + after.close()
+    verdicts = after.feed_many(events[cut:]) + after.close()
     if find == "find any":
         expected = list(ketal.run(new, events[cut:]))
     else:
         rest = whole.feed_many(events[cut:]) + whole.close()
         expected = standing_on(rest, consumed, False)
-    assert facts(said) == facts(expected)
+    assert facts(verdicts) == facts(expected)
     tally = after.counts.tally.to_dict()
     assert tally["read"] == tally["accepted"] == len(events), "the execution goes on"
 
 
 @examples(20, 500)
 @given(chances())
-def test_unchanged_patterns_go_on_with_their_runs(rng: random.Random) -> None:
+def test_unchanged_patterns_keep_their_runs(rng: random.Random) -> None:
     events = timed(rng)
     cut = rng.randint(0, len(events))
     old, new = program(EAGER, "find next", kept=True), program(EAGER, "find next", "S.c", kept=True)
     whole, before = Driven(old), Driven(old)
     expected = of_kept(whole.feed_many(events) + whole.close())
-    said = before.feed_many(events[:cut])
+    verdicts = before.feed_many(events[:cut])
     after = Driven.restored(new, before.snapshot(), changed=True)
-    said += after.feed_many(events[cut:]) + after.close()
-    assert of_kept(said) == expected
+    verdicts += after.feed_many(events[cut:]) + after.close()
+    assert of_kept(verdicts) == expected
     assert after.summary["patterns"]["Kept"] == whole.summary["patterns"]["Kept"]
 
 
@@ -172,10 +172,10 @@ HEADS = [(FREE, FREE), (EAGER, EAGER), (EAGER, FREE), (FREE, EAGER), ("order arr
 @pytest.mark.parametrize(("was", "now"), HEADS)
 @examples(20, 500)
 @given(rng=chances())
-def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
+def test_each_match_is_reported_by_the_old_pattern_or_the_new_one(
     was: str, now: str, rng: random.Random
 ) -> None:
-    """By definition: the old one's with an event from before, the new one's without."""
+    """The old pattern's match has an event from before the change, the new pattern's has none."""
     events = timed(rng)
     find_was = "find any" if was == FREE else "find next"
     find_now = "find any" if now == FREE else "find next"
@@ -183,21 +183,21 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
     cut = rng.randint(0, len(events))
     feeder = Feeder(events)
     first, reference = Driven(old), Driven(old)
-    said = feeder.feed(first, cut)
+    verdicts = feeder.feed(first, cut)
     taken = resume(new, first.snapshot(), on_change="drain")
     drain = taken.execution
     for at in range(cut, len(events)):
-        said += feeder.one(drain, at)
+        verdicts += feeder.one(drain, at)
         if rng.random() < 0.3:
             drain = resume(new, drain.state.snapshot()).execution
-    said += list(drain.conclude())
+    verdicts += list(drain.conclude())
     consumed = {e.dot for e in events[:cut]}
-    if was == now:  # What the queue holds, the new pattern is offered.
+    if was == now:  # The new pattern is offered the events that the queue holds.
         consumed -= {event.dot for event, _ in first.held_back()}
     expected = feeder.feed(reference, len(events)) + reference.close()
     later = Driven.restored(new, first.snapshot(), changed=True)
     suffix = feeder.feed(later, len(events), cut) + later.close()
-    assert facts(said) == facts(standing_on(expected, consumed, True) + suffix)
+    assert facts(verdicts) == facts(standing_on(expected, consumed, True) + suffix)
     if now == FREE:
         assert facts(suffix) == facts(ketal.run(new, events[cut:]))
     if was == FREE:
@@ -209,15 +209,15 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
 @pytest.mark.parametrize(
     ("restarts", "losses"), [(False, False), (True, True)], ids=["leaves", "restarts"]
 )
-def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
+def test_retiring_pattern_reports_its_pending_verdicts_despite_leaves_and_losses(
     restarts: bool, losses: bool
 ) -> None:
-    """Letting go of it early loses nothing: it is held against one that runs to the end."""
-    let_go = said_since = 0
+    """Dropping it early loses no verdict: the reference is an old pattern that runs to the end."""
+    dropped_early = reported_since = 0
 
     @drawn(75, 2_000)
     def holds(rng: random.Random) -> None:
-        nonlocal let_go, said_since
+        nonlocal dropped_early, reported_since
         case = membership_case(rng, restarts=restarts, losses=losses)
         compiled, (pattern,) = case.program.one, case.program.file.patterns
         if compiled.kind == "check" or compiled.pattern.deployment is not None:
@@ -248,7 +248,7 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
             if rng.random() < 0.4:
                 said += drain.advance_time(watermark)
                 expected += whole.advance_time(watermark)
-        let_go += drain.retiring.finished
+        dropped_early += drain.retiring.finished
         said += list(drain.conclude())
         own = [
             v
@@ -259,16 +259,16 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
         found = [v for v in said if isinstance(v, ketal.Match | ketal.TimedOut)]
         of_old = [v for v in found if v.fingerprint == old.fingerprint]
         assert sorted(v.id for v in of_old) == sorted(v.id for v in own)
-        said_since += len(own)
+        reported_since += len(own)
 
-    assert let_go > 10
-    assert said_since > 10
+    assert dropped_early > 10
+    assert reported_since > 10
 
 
 @examples(20, 500)
 @given(chances())
-def test_records_and_their_changes_hold_a_job_that_drains(rng: random.Random) -> None:
-    """After the last run is over nothing is left of the old patterns."""
+def test_draining_job_can_be_restored_from_incremental_records(rng: random.Random) -> None:
+    """After the last run has ended, no record of the old patterns is left."""
     events = timed(rng, linear=True)
     old, new = program(FREE, "find any", kept=True), program(FREE, "find any", "S.c", kept=True)
     cut = len(events) // 2
@@ -307,7 +307,7 @@ def at(node: str, counter: int, kind: str, time: float, **clock: int) -> Event:
     return Event(node=node, type=kind, clock={node: counter, **clock}, time=time, data={"key": 1})
 
 
-def test_draining_ends_when_the_last_old_run_is_over() -> None:
+def test_draining_ends_with_the_last_run_of_the_old_pattern() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
@@ -316,15 +316,15 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     assert "draining P" in taken.notice
     drain = taken.execution
     assert drain.retiring is not None
-    (said,) = drain.feed(at("k", 1, "S.b", 12.0))
-    assert str(said) == "match P (key=1): A=n@1, B=k@1"
+    (verdict,) = drain.feed(at("k", 1, "S.b", 12.0))
+    assert str(verdict) == "match P (key=1): A=n@1, B=k@1"
     assert drain.counts.summary["draining"] == {"P": {"matches": 1, "timed_out": 0}}
     assert drain.counts.summary["patterns"]["P"]["matches"] == 0
     lines = list(summary_text.lines(drain.counts.summary, new, None))
     assert "P: draining: 1 match, said by the pattern that it was before" in lines
     assert drain.advance_time(13.9) == []
     assert not drain.retiring.finished
-    drain.feed(at("n", 2, "S.a", 13.9))  # A run of the old pattern that is not its to finish.
+    drain.feed(at("n", 2, "S.a", 13.9))  # This run begins after the change: it is not reported.
     drain.advance_time(15.0)
     assert drain.retiring.finished
     assert "draining" in drain.counts.summary
@@ -332,25 +332,25 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     assert drain.drop_retired() == ("P",)
     assert blob == drain.state.snapshot() == resume(new, blob).execution.state.snapshot()
     assert "draining" not in drain.counts.summary
-    # The new pattern has seen what came since.
+    # The new pattern was offered the events since the change.
     drain.feed(at("m", 2, "S.c", 15.5))
-    (said,) = drain.feed(at("k", 2, "S.b", 16.0))
-    assert str(said) == "match P (key=1): A=m@2, B=k@2"
+    (verdict,) = drain.feed(at("k", 2, "S.b", 16.0))
+    assert str(verdict) == "match P (key=1): A=m@2, B=k@2"
 
 
-def test_at_the_end_of_the_stream_draining_is_over() -> None:
+def test_end_of_the_stream_ends_draining() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
     drain = resume(new, first.snapshot(), on_change="drain").execution
-    (said,) = drain.feed(Control("end"))
-    assert str(said) == "timed_out P (key=1): A=n@1"
+    (verdict,) = drain.feed(Control("end"))
+    assert str(verdict) == "timed_out P (key=1): A=n@1"
     assert drain.counts.summary["draining"] == {"P": {"matches": 0, "timed_out": 1}}
     assert resume(new, drain.state.snapshot()).execution.retiring is None
 
 
-def test_where_the_new_topology_has_no_place_for_a_node_the_old_pattern_still_has() -> None:
-    """The new program rejects the event, each time; the old pattern is offered it once."""
+def test_old_pattern_is_offered_events_of_a_node_that_the_new_topology_rejects() -> None:
+    """The new program rejects the event each time; the old pattern is offered the event once."""
     old = program("order CausalOrder; topology { n -> m; }", "find any")
     new = program("order CausalOrder; topology { n -> k; }", "find any")
     first = Driven(old)
@@ -369,7 +369,7 @@ def test_where_the_new_topology_has_no_place_for_a_node_the_old_pattern_still_ha
     assert drain.counts.tally.rejected == 3
 
 
-def test_only_the_old_pattern_is_not_offered_what_came_after_its_time() -> None:
+def test_event_late_for_the_old_pattern_is_offered_to_the_new_one_only() -> None:
     old = program(FREE, "find any")
     assert old.source is not None
     new = ketal.compile(old.source.text.replace(" within 4 s;", ""))
@@ -379,14 +379,14 @@ def test_only_the_old_pattern_is_not_offered_what_came_after_its_time() -> None:
     assert drain.advance_time(13.0) == []
     assert drain.feed(at("k", 1, "S.b", 12.0)) == []
     assert drain.counts.tally.to_dict()["accepted"] == 2
-    (said,) = drain.feed(at("n", 2, "S.a", 12.0))
-    assert str(said) == "match P (key=1): A=n@2, B=k@1"
-    (said,) = drain.advance_time(15.0)
-    assert isinstance(said, ketal.TimedOut)
-    assert said.fingerprint == old.fingerprint
+    (verdict,) = drain.feed(at("n", 2, "S.a", 12.0))
+    assert str(verdict) == "match P (key=1): A=n@2, B=k@1"
+    (verdict,) = drain.advance_time(15.0)
+    assert isinstance(verdict, ketal.TimedOut)
+    assert verdict.fingerprint == old.fingerprint
 
 
-def test_where_nothing_is_under_way_there_is_nothing_to_drain() -> None:
+def test_change_without_live_runs_needs_no_draining() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
@@ -396,8 +396,8 @@ def test_where_nothing_is_under_way_there_is_nothing_to_drain() -> None:
     assert "nothing is under way of P" in taken.notice
 
 
-def test_what_a_queue_held_back_is_the_new_patterns() -> None:
-    """Also if a queue has other options; another policy begins with the next event."""
+def test_events_held_back_at_the_change_go_to_the_new_pattern() -> None:
+    """Also under other options of the queue; another policy applies from the next event on."""
     old = program(EAGER, "find next")
     first = Driven(old)
     first.feed(at("m", 1, "S.a", 0.0))
@@ -407,8 +407,8 @@ def test_what_a_queue_held_back_is_the_new_patterns() -> None:
     for head in (EAGER, "order CausalOrder(gap = 1 h);", "order CausalOrder(idle = 1 h);"):
         same = Driven.restored(program(head, "find next", "S.c"), blob, changed=True)
         assert [event.dot for event, _ in same.held_back()] == [("n", 2), ("n", 3)]
-        (said,) = same.feed(at("n", 1, "S.x", 0.0))
-        assert str(said) == "match P: A=n@2, B=n@3"
+        (verdict,) = same.feed(at("n", 1, "S.x", 0.0))
+        assert str(verdict) == "match P: A=n@2, B=n@3"
     other = Driven.restored(
         program("order CausalOrder(frontier = 1 s);", "find next", "S.c"), blob, changed=True
     )
@@ -416,7 +416,7 @@ def test_what_a_queue_held_back_is_the_new_patterns() -> None:
     assert other.feed(at("n", 1, "S.x", 0.0)) + other.close() == []
 
 
-def test_a_gap_that_is_given_to_a_queue_counts_from_the_change() -> None:
+def test_gap_added_to_a_queue_counts_from_the_change() -> None:
     old = program(EAGER, "find next")
     first = Driven(old)
     first.feed(at("n", 2, "S.c", 1.0))
@@ -430,7 +430,7 @@ def test_a_gap_that_is_given_to_a_queue_counts_from_the_change() -> None:
     assert isinstance(timed_out, ketal.TimedOut)
 
 
-def test_a_node_that_never_came_is_waited_for_no_more() -> None:
+def test_node_removed_from_the_declared_nodes_is_no_longer_waited_for() -> None:
     old = program('order CausalOrder(total, nodes = ["n", "ghost"]);', "find next")
     first = Driven(old)
     assert first.feed_many([at("n", 1, "S.a", 0.0), at("n", 2, "S.b", 1.0)]) == []
@@ -439,8 +439,8 @@ def test_a_node_that_never_came_is_waited_for_no_more() -> None:
         after = Driven.restored(
             program(f"order CausalOrder(total{nodes});", "find next"), blob, changed=True
         )
-        (said,) = after.feed(at("n", 3, "S.x", 2.0))
-        assert str(said) == "match P: A=n@1, B=n@2"
+        (verdict,) = after.feed(at("n", 3, "S.x", 2.0))
+        assert str(verdict) == "match P: A=n@1, B=n@2"
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_a_node_that_never_came_is_waited_for_no_more() -> None:
         ('pattern P { at every node; event A = type == "a"; find next A A; within 9 s; }', "nodes"),
     ],
 )
-def test_what_no_time_ends_is_not_drained(old: str, why: str) -> None:
+def test_pattern_that_time_does_not_end_cannot_be_drained(old: str, why: str) -> None:
     blob = Driven(ketal.compile(old)).snapshot()
     new = program(FREE, "find any", kept=True)
     with pytest.raises(
@@ -460,12 +460,12 @@ def test_what_no_time_ends_is_not_drained(old: str, why: str) -> None:
     ):
         resume(new, blob, on_change="drain")
     assert resume(new, blob, on_change="fresh").notice.endswith("anew at the stored offsets")
-    # A pattern that is unchanged need not end.
+    # An unchanged pattern needs no end.
     both = ketal.compile(old + KEPT)
     assert resume(both, blob, on_change="drain").execution.retiring is None
 
 
-def test_a_second_change_has_to_wait() -> None:
+def test_second_change_while_draining_is_refused() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
@@ -481,7 +481,9 @@ def test_a_second_change_has_to_wait() -> None:
     assert resume(new, blob, on_change="drain").execution.retiring is not None, "it goes on"
 
 
-def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_program_is_recompiled_with_its_parameters_guards_and_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(guards, "_registry", {})
     text = (
         "param w = 4 s; param n = 1;\n"
@@ -497,9 +499,9 @@ def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyP
     first.feed(Event(node="n", type="S.a", clock={"n": 2}, time=10.0, data={"x": 3}))
     blob = first.snapshot()
     drain = resume(new, blob, on_change="drain").execution
-    (said,) = drain.feed(Event(node="m", type="S.z", clock={"m": 1}, time=1800.0, data={"x": 7}))
-    assert isinstance(said, ketal.Match)
-    assert said.fingerprint == old.fingerprint
+    (verdict,) = drain.feed(Event(node="m", type="S.z", clock={"m": 1}, time=1800.0, data={"x": 7}))
+    assert isinstance(verdict, ketal.Match)
+    assert verdict.fingerprint == old.fingerprint
     ketal.register_guard("odd", lambda x: bool(x % 2), version="2")
     with pytest.raises(StateError, match=r"registered guard of it \(odd\) changed"):
         resume(new, blob, on_change="drain")
@@ -508,7 +510,7 @@ def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyP
     assert resume(new, blob, on_change="fresh").execution.retiring is None
 
 
-def test_what_is_not_understood_is_said() -> None:
+def test_unusable_state_or_mode_of_change_is_refused() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     with pytest.raises(StateError, match="no ketal snapshot"):
         resume(new, b"nothing", on_change="drain")
@@ -524,8 +526,8 @@ def test_what_is_not_understood_is_said() -> None:
         Driven.restored(new, blob, changed=True, limits=ketal.Limits(held_back_max=0))
 
 
-def test_who_left_is_known_to_a_queue_that_begins() -> None:
-    """`total` would wait for ever to hear of a node that left."""
+def test_new_queue_knows_which_nodes_have_left() -> None:
+    """`total` would wait for an event of a node that has left for ever."""
     old = program(FREE, "find any")
     first = Driven(old)
     first.feed_many([at("n", 1, "S.a", 0.0), at("m", 1, "S.c", 0.0)])
@@ -533,8 +535,8 @@ def test_who_left_is_known_to_a_queue_that_begins() -> None:
     new = program("order CausalOrder(total);", "find next", "S.c")
     after = Driven.restored(new, first.snapshot(), changed=True)
     after.feed(at("n", 2, "S.c", 1.0))
-    (said,) = after.feed(at("n", 3, "S.b", 2.0)) + after.feed(at("n", 4, "S.x", 3.0))
-    assert str(said) == "match P: A=n@2, B=n@3"
+    (verdict,) = after.feed(at("n", 3, "S.b", 2.0)) + after.feed(at("n", 4, "S.x", 3.0))
+    assert str(verdict) == "match P: A=n@2, B=n@3"
 
 
 # --- a job ---
@@ -551,14 +553,14 @@ def test_who_left_is_known_to_a_queue_that_begins() -> None:
         ("order arrival;", "find next", False),
     ],
 )
-def test_a_start_at_the_end_warns_of_what_waits_for_ever(
+def test_start_at_the_latest_offset_warns_of_orders_that_wait_for_ever(
     head: str, find: str, warned: bool
 ) -> None:
     started = program(head, find)
     job = Job(pattern="p", topics=["t"], bootstrap_servers="s", group_id="g", start="latest")
-    said = [text for text in plan.warnings(started, job) if "for ever" in text]
-    assert bool(said) == warned
-    assert all("frontier" in text and "gap" in text for text in said)
+    warnings = [text for text in plan.warnings(started, job) if "for ever" in text]
+    assert bool(warnings) == warned
+    assert all("frontier" in text and "gap" in text for text in warnings)
     earliest = replace(job, start="earliest")
     assert not any("for ever" in text for text in plan.warnings(started, earliest))
     monitor = Driven(started)
@@ -571,20 +573,20 @@ def test_a_start_at_the_end_warns_of_what_waits_for_ever(
 OTHER = WINDOWED_FORKS.replace('"accept";', '"accept" && height > 0;')
 
 
-def told_of(told: Told, word: str) -> list[str]:
-    return [sentence for sentence in told.sentences if word in sentence]
+def notices_with(recorder: HookRecorder, word: str) -> list[str]:
+    return [notice for notice in recorder.notices if word in notice]
 
 
-def events_of(folder: Path) -> list[list[str]]:
-    said = written(folder / "verdicts.jsonl")
-    return sorted(v["events"] for v in said if v["verdict"] == "match")
+def matched_events(folder: Path) -> list[list[str]]:
+    verdicts = written(folder / "verdicts.jsonl")
+    return sorted(v["events"] for v in verdicts if v["verdict"] == "match")
 
 
 @pytest.mark.parametrize("store", ["dir", "kafka"])
-def test_a_job_stops_at_a_change_or_drains(
+def test_job_with_a_changed_pattern_stops_or_drains(
     store: str, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Each start goes on where the one before was: also in the middle of draining."""
+    """Each start resumes where the previous one stopped, also while draining."""
     source = topic()
     old, new = ketal.compile(WINDOWED_FORKS), ketal.compile(OTHER)
     options: dict[str, Any] = {"until_end": True, "lateness_ms": 0}
@@ -593,7 +595,7 @@ def test_a_job_stops_at_a_change_or_drains(
             "store": Target("kafka", compacted(broker, 1)),
             "source": Source(keyed_by="height"),
         }
-        # Time ends the old runs also where the new pattern has no use for it.
+        # Time ends the old runs even if the new pattern reads no time.
         new = ketal.compile(OTHER.replace(" within 10 s;", ""))
     job = job_of(broker, [source], tmp_path, **options)
     draining = job_of(broker, [source], tmp_path, on_change="drain", **options)
@@ -604,22 +606,24 @@ def test_a_job_stops_at_a_change_or_drains(
     assert "--on-change fresh" in str(caught.value)
     assert "drain lets the old patterns finish" in str(caught.value)
 
-    told = Told()
+    recorder = HookRecorder()
     produce(broker, [(source, 0, accept("b", 1, time=101))])
     commits: list[int] = []
-    hooks = told.hooks()
+    hooks = recorder.hooks()
     tell = hooks.notify
 
-    def telling(message: str) -> None:
-        if "draining" in message:
+    def telling(notice: str) -> None:
+        if "draining" in notice:
             commits.append(engine.figures.commits)
-        tell(message)
+        tell(notice)
 
     engine = ProcessEngine(draining, new, replace(hooks, notify=telling))
     engine.run()
-    assert told_of(told, "draining Forks")
+    assert notices_with(recorder, "draining Forks")
     assert commits == [1], "who is told of it is to need no --on-change any more"
-    assert events_of(tmp_path) == [["a@1", "b@1"]], "a@1 is from before: the old pattern says it"
+    assert matched_events(tmp_path) == [["a@1", "b@1"]], (
+        "a@1 is from before: the old pattern says it"
+    )
     assert engine.summary is not None
     assert engine.summary["draining"] == {"Forks": {"matches": 1, "timed_out": 0}}
     assert engine.summary["kafka"] == {"messages": 2, "control": 0}
@@ -629,14 +633,14 @@ def test_a_job_stops_at_a_change_or_drains(
     assert "drain lets" not in str(caught.value)
     produce(broker, [(source, 0, accept("c", 1, time=105))])
     run(job, new)
-    assert events_of(tmp_path) == [["a@1", "b@1"], ["a@1", "c@1"], ["b@1", "c@1"]]
+    assert matched_events(tmp_path) == [["a@1", "b@1"], ["a@1", "c@1"], ["b@1", "c@1"]]
     fingerprints = {v["id"] for v in written(tmp_path / "verdicts.jsonl")}
     assert len(fingerprints) == 3
 
-    told = Told()
+    recorder = HookRecorder()
     produce(broker, [(source, 0, accept("d", 1, 2, time=110))])
-    engine = run(job, new, told)
-    assert told_of(told, "Forks: drained")
+    engine = run(job, new, recorder)
+    assert notices_with(recorder, "Forks: drained")
     assert engine.summary is not None
     assert engine.summary["events"]["accepted"] == 4
     engine = run(job, new)
@@ -646,29 +650,31 @@ def test_a_job_stops_at_a_change_or_drains(
         with pytest.raises(StateError, match="no time window"):
             run(draining, old)
         return
-    told = Told()
-    run(draining, old, told)  # Now it may change again.
-    assert told_of(told, "draining Forks")
+    recorder = HookRecorder()
+    run(draining, old, recorder)  # Now it may change again.
+    assert notices_with(recorder, "draining Forks")
 
 
-def test_fresh_knows_what_was_consumed(broker: Broker, topic: Topic, tmp_path: Path) -> None:
-    """What comes after the change waits for nothing that came before it."""
+def test_fresh_pattern_does_not_wait_for_events_consumed_before(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Events after the change do not wait for events from before it."""
     source = topic()
     text = 'pattern P { order CausalOrder; event A = type == "accept"; find next A A; }'
     produce(broker, [(source, 0, accept("a", n)) for n in (1, 2, 5)])
     run(job_of(broker, [source], tmp_path, until_end=True), ketal.compile(text))
     produce(broker, [(source, 0, accept("a", n)) for n in (3, 2, 4)] + [(source, 0, END)])
-    told = Told()
+    recorder = HookRecorder()
     changed = ketal.compile(text.replace("A A;", "A A A;"))
-    engine = run(job_of(broker, [source], tmp_path, on_change="fresh"), changed, told)
-    assert told_of(told, "starting anew at the stored offsets")
-    assert events_of(tmp_path) == [["a@1", "a@2"], ["a@3", "a@4", "a@5"]]
+    engine = run(job_of(broker, [source], tmp_path, on_change="fresh"), changed, recorder)
+    assert notices_with(recorder, "starting anew at the stored offsets")
+    assert matched_events(tmp_path) == [["a@1", "a@2"], ["a@3", "a@4", "a@5"]]
     assert engine.summary is not None
     assert engine.summary["events"]["duplicates"] == 1
     assert engine.summary["kafka"] == {"messages": 7, "control": 1}
 
 
-def test_kill_9_while_draining_loses_nothing_and_doubles_nothing(
+def test_kill_9_while_draining_loses_and_repeats_no_verdict(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, sink = topic(), topic()
@@ -676,7 +682,7 @@ def test_kill_9_while_draining_loses_nothing_and_doubles_nothing(
     pattern = tmp_path / "forks.ketal"
     hour, chance = "within 1 h;", random.Random(5)
     pattern.write_text(WINDOWED_FORKS.replace("within 10 s;", hour))
-    # The second half of some pairs, and all of the others, come after the change.
+    # The second event of some pairs, and both events of the others, come after the change.
     first = [accept("a", n, n, time=n) for n in range(1, 401)]
     later = [accept("b", n, n, time=n) for n in range(1, 801)]
     later += [accept("a", n, n, time=n) for n in range(401, 801)]
@@ -700,14 +706,14 @@ def test_kill_9_while_draining_loses_nothing_and_doubles_nothing(
     with command.running("--on-change", "drain") as process:
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
-    said = committed(broker, sink, least=800)
-    assert sorted(v["id"] for v in said) == sorted({v["id"] for v in said})
+    verdicts = committed(broker, sink, least=800)
+    assert sorted(v["id"] for v in verdicts) == sorted({v["id"] for v in verdicts})
     new = ketal.compile(OTHER.replace("within 10 s;", hour))
     path = tmp_path / "later.jsonl"
     path.write_bytes(b"".join(line + b"\n" for line in later))
     expected = [v.to_dict() for v in ketal.run(new, ketal.read_log(path))]
-    ids = {v["id"] for v in said}
+    ids = {v["id"] for v in verdicts}
     assert {v["id"] for v in expected} <= ids
-    old = [v for v in said if v["id"] not in {v["id"] for v in expected}]
+    old = [v for v in verdicts if v["id"] not in {v["id"] for v in expected}]
     pairs = sorted(sorted(v["events"]) for v in old)
     assert pairs == sorted([f"a@{n}", f"b@{n}"] for n in range(1, 401))

@@ -1,4 +1,4 @@
-"""Who is fenced ends, or goes on: by who fenced it, and by what the group's offsets say."""
+"""Whether a fenced job ends or goes on, by who fenced it and by the offsets of its group."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.running_job import RunningJob
 from tests.streaming.jobs import (
     FORKS,
+    HookRecorder,
     Running,
-    Told,
     Topic,
     accept,
     committed,
@@ -37,14 +37,14 @@ from tests.streaming.jobs import (
 PATIENCE_S = 180
 
 
-def test_a_stranger_is_refused_and_the_job_whose_group_it_is_goes_on(
+def test_foreign_job_is_refused_without_fencing_the_groups_job(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Before it fences anybody: what it lacks is the state, the topics, or the program."""
+    """It is refused before it fences: its state, its topics or its program differ."""
     source, other, sink, program = topic(), topic(), topic(), ketal.compile(FORKS)
     job = job_of(broker, [source], tmp_path, verdicts=Target("kafka", sink))
-    told = Told()
-    running = Running(ProcessEngine(job, program, told.hooks()))
+    recorder = HookRecorder()
+    running = Running(ProcessEngine(job, program, recorder.hooks()))
     running.start()
     until(lambda: running.engine.has_begun)
     away = tmp_path / "away"
@@ -55,7 +55,7 @@ def test_a_stranger_is_refused_and_the_job_whose_group_it_is_goes_on(
     changed = ketal.compile(FORKS.replace("hash != First.hash", "true"))
     elsewhere = f"state elsewhere, and not in dir:{away / 'state'}(.|\n)*--group-id of its own"
     try:
-        for reads, folder, options, text, wanted, said in (
+        for reads, folder, options, text, wanted, message in (
             (other, away, mine, program, SettingError, f"another job's, which reads {source}"),
             (source, away, mine, program, SettingError, elsewhere),
             (source, away, {**mine, "group_id_given": False}, program, SettingError,
@@ -63,23 +63,23 @@ def test_a_stranger_is_refused_and_the_job_whose_group_it_is_goes_on(
             (source, away, shared, program, SettingError, "elsewhere, and not in kafka:state"),
             (source, tmp_path, mine, changed, StateError, "another program"),
         ):  # fmt: skip
-            with pytest.raises(wanted, match=said):
+            with pytest.raises(wanted, match=message):
                 run(job_of(broker, [reads], folder, **options), text)
         produce(broker, [(source, 0, accept(node)) for node in "ab"])
         assert len(committed(broker, sink, least=1)) == 1
-        assert told.sentences == []
+        assert recorder.notices == []
     finally:
         running.engine.stop()
         running.join(PATIENCE_S)
     assert running.fault is None
-    # Who means it takes the group over without the state.
+    # `--on-change fresh` takes the group over without the state.
     run(job_of(broker, [source], away, on_change="fresh", **mine), program)
 
 
-def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
+def test_one_of_two_jobs_with_one_group_and_different_topics_ends_with_a_reason(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They begin at the same moment, when the group is nobody's, and each has its own folder."""
+    """They start at the same moment, while the group is unclaimed, each with its own folder."""
     refuse, second_looked = RunningJob.refuse_other_job, threading.Event()
 
     def look(engine: RunningJob, *given: Any) -> None:
@@ -100,10 +100,10 @@ def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
         )
         for source, sink in zip(sources, sinks, strict=True)
     ]  # fmt: skip
-    told = [Told(), Told()]
+    recorders = [HookRecorder(), HookRecorder()]
     running = [
         Running(ProcessEngine(job, program, one.hooks()))
-        for job, one in zip(jobs, told, strict=True)
+        for job, one in zip(jobs, recorders, strict=True)
     ]
     height = 0
     for one in running:
@@ -128,13 +128,13 @@ def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
     assert len(found) == len({v["id"] for v in found}) == height
 
 
-def test_a_job_that_kafka_itself_has_fenced_goes_on(
+def test_job_fenced_without_a_successor_goes_on(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """As when a transaction took too long; here somebody takes its id, and commits nothing."""
+    """As after a transaction timeout; here a producer takes the id and commits nothing."""
     source, program = topic(), ketal.compile(FORKS)
     job = job_of(broker, [source], tmp_path, verdicts=Target("kafka", sink := topic()))
-    running = Running(ProcessEngine(job, program, Told().hooks()))
+    running = Running(ProcessEngine(job, program, HookRecorder().hooks()))
     running.start()
     for height in range(1, 5):
         until(lambda: running.engine.has_begun)
@@ -149,10 +149,10 @@ def test_a_job_that_kafka_itself_has_fenced_goes_on(
     assert not running.is_alive()
 
 
-def test_a_producer_that_is_fenced_leaves_the_transaction_of_its_successor_alone(
+def test_fenced_producer_does_not_abort_its_successors_transaction(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """That the guard is in force wherever a job makes a producer."""
+    """The guard of `clients` applies to each producer that a job makes."""
     job = job_of(broker, [name := topic()], tmp_path)
     old: Any = clients.make_producer(job, f"guarded-{name}")
     new: Any = None
@@ -176,10 +176,10 @@ def test_a_producer_that_is_fenced_leaves_the_transaction_of_its_successor_alone
     assert consume(broker, name, least=1, isolation_level="read_committed") == [b"new"]
 
 
-def test_what_a_transaction_aborted_is_not_read(
+def test_messages_of_aborted_transactions_are_not_read(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """An input that is written in transactions: what was aborted never was."""
+    """The input is written in transactions."""
     source, program = topic(), ketal.compile(FORKS)
     job = job_of(broker, [source], tmp_path, until_end=True)
     producer = clients.make_producer(job, f"input-{source}")
@@ -193,10 +193,12 @@ def test_what_a_transaction_aborted_is_not_read(
                 producer.abort_transaction()
     finally:
         clients.close_producer(producer)
-    told = Told()
+    recorder = HookRecorder()
     engine = run(
-        job_of(broker, [source], tmp_path, until_end=True, verdicts=Target("stdout")), program, told
+        job_of(broker, [source], tmp_path, until_end=True, verdicts=Target("stdout")),
+        program,
+        recorder,
     )
-    assert [v.to_dict()["events"] for v in told.verdicts] == [["a@1", "c@1"]]
+    assert [v.to_dict()["events"] for v in recorder.verdicts] == [["a@1", "c@1"]]
     assert engine.summary is not None
     assert engine.summary["kafka"]["messages"] == 2

@@ -1,4 +1,4 @@
-"""Idle partitions that wake together: nothing of them is late, whichever is read first."""
+"""Idle partitions that resume together: no event is late, whichever partition is read first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ketal.streaming.kafka.connecting.clients import make_producer
 from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
 from tests.streaming.conftest import make_topic
-from tests.streaming.jobs import Told, Topic, job_of, produce
+from tests.streaming.jobs import HookRecorder, Topic, job_of, produce
 
 IDLE_MS, LATENESS_MS, PAIRS, READ_S = 1_000, 5_000, 30, 30.0
 NEAR = """
@@ -34,7 +34,7 @@ pattern Near {
 
 
 class Reading:
-    """A session of two topics that is moved by hand, with a clock that is set."""
+    """A session of two topics that the test drives step by step, with a clock that it sets."""
 
     def __init__(self, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
         self.session = session
@@ -42,14 +42,14 @@ class Reading:
         monkeypatch.setattr("ketal.streaming.kafka.partition_state.now_ms", lambda: self.now_ms)
 
     def read(self, messages: int) -> None:
-        """Consume until so many messages were read: a poll of a dirty session waits 1 ms only."""
+        """Poll until `messages` were consumed in all: a poll of a dirty session waits 1 ms only."""
         end_s = time.monotonic() + READ_S
         while self.session.engine.consumed < messages and time.monotonic() < end_s:
             self.session._consume()
         assert self.session.engine.consumed == messages
 
     def wait_idle(self) -> None:
-        """Let the clock go until all partitions are idle."""
+        """Advance the clock until all partitions are idle."""
         for _ in range(2 * IDLE_MS // 500):
             self.now_ms += 500
             self.session._check_clock()
@@ -62,7 +62,7 @@ class Reading:
 
 @pytest.fixture(params=["alone", "several"])
 def job(request: pytest.FixtureRequest, broker: Broker, topic: Topic, tmp_path: Path) -> Job:
-    """Return a job of one part that has a partition of each of two topics."""
+    """Return a job with a single part, which has one partition of each of two topics."""
     options: dict[str, Any] = {"lateness_ms": LATENESS_MS, "idle_ms": IDLE_MS}
     if request.param == "several":
         state = make_topic(broker, policy="compact")
@@ -72,7 +72,7 @@ def job(request: pytest.FixtureRequest, broker: Broker, topic: Topic, tmp_path: 
 
 @pytest.fixture
 def most() -> int:
-    """Return how many messages a poll brings at most."""
+    """Return the largest number of messages of a poll."""
     return 4 * PAIRS
 
 
@@ -81,7 +81,7 @@ def reading(job: Job, most: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
     from dataclasses import replace
 
     job = replace(job, properties={"max_poll_records": most})
-    engine = ProcessEngine(job, ketal.compile(NEAR), Told().hooks())
+    engine = ProcessEngine(job, ketal.compile(NEAR), HookRecorder().hooks())
     session = new_session(engine, Outputs(job, engine.hooks))
     one = Reading(session, monkeypatch)
     with closing(session):
@@ -95,17 +95,17 @@ def event(kind: str, counter: int, time_s: float, key: int) -> bytes:
 
 
 def begin(reading: Reading, broker: Broker, first: str, second: str) -> None:
-    """Bring each partition an event, and wait until both are idle."""
+    """Send an event to each partition, and wait until both are idle."""
     produce(broker, [(first, 0, event("a", 1, 1_000, 0)), (second, 0, event("b", 1, 1_000, 0))])
     reading.read(2)
     reading.wait_idle()
 
 
 @pytest.mark.parametrize("most", [4 * PAIRS, PAIRS])
-def test_partitions_that_wake_in_one_transaction_lose_nothing(
+def test_idle_partitions_that_resume_in_one_transaction_lose_no_event(
     most: int, job: Job, reading: Reading, broker: Broker
 ) -> None:
-    """One poll brings both, or each of two polls one."""
+    """One poll returns both partitions, or each of two polls returns one."""
     first, second = job.topics
     begin(reading, broker, first, second)
     with closing(make_producer(job, f"test-{first}")) as producer:
@@ -119,10 +119,10 @@ def test_partitions_that_wake_in_one_transaction_lose_nothing(
     assert reading.summary["patterns"]["Near"]["matches"] == 1 + PAIRS
 
 
-def test_what_is_written_and_not_committed_is_waited_for(
+def test_watermark_waits_for_an_open_transaction(
     job: Job, reading: Reading, broker: Broker
 ) -> None:
-    """Of a transaction over two partitions one may be seen a moment before the other."""
+    """Of a transaction over two partitions, one may become readable before the other."""
     first, second = job.topics
     begin(reading, broker, first, second)
     with closing(make_producer(job, f"test-{first}")) as producer:
@@ -136,10 +136,10 @@ def test_what_is_written_and_not_committed_is_waited_for(
     assert reading.summary["patterns"]["Near"]["matches"] == 2
 
 
-def test_a_look_asks_kafka_before_a_partition_becomes_idle(
+def test_kafka_is_asked_for_unread_messages_before_a_partition_is_idle(
     job: Job, reading: Reading, broker: Broker
 ) -> None:
-    """What no poll has fetched is known to nobody else."""
+    """Only Kafka knows of messages that no poll has fetched."""
     first, second = job.topics
     produce(broker, [(first, 0, event("a", 1, 2_000, 0)), (second, 0, event("b", 1, 1_000, 0))])
     reading.read(2)
@@ -152,10 +152,10 @@ def test_a_look_asks_kafka_before_a_partition_becomes_idle(
     assert reading.summary["events"]["late"] == 0
 
 
-def test_kafka_is_asked_only_where_a_partition_is_idle(
+def test_kafka_is_asked_about_idle_partitions_only(
     job: Job, reading: Reading, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And only about those that are."""
+    """And not at all while no partition is idle."""
     first, second = job.topics
     asked: list[list[TopicPartition]] = []
     ask = reading.session._unread

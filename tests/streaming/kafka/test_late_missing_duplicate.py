@@ -1,8 +1,8 @@
-"""Late, missing and duplicate events: every message is in one count, in every way the same one.
+"""Late, missing and duplicate events: every message is in one count, the same in every way.
 
-An execution loses events, has others twice, and malformed messages among them. What `ketal.run`
-says of that file is said in every way where no event has to wait; what waits for a lost event is
-held back at the end of a stream, and there a `Monitor` is the measure.
+An execution loses events, repeats others, and contains malformed messages. For patterns whose
+events never wait, every way reports what `ketal.run` reports of the file. Events that wait for a
+lost event are still held back at the end of a stream; there a `Monitor` is the reference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 import ketal
 from ketal.streaming.broker.server import Broker
 from tests.streaming import ways
-from tests.streaming.ways import Execution, Said
+from tests.streaming.ways import Execution, Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ MALFORMED = (b"poison", b'{"node": "a", "type": "write"}', b'{"type": "ketal.non
 
 
 def lines(count: int = 80, seed: int = 1) -> list[bytes]:
-    """Return the events of four nodes that hear of each other, a second apart."""
+    """Return events of four nodes, which merge each other's clocks, a second apart."""
     chance = random.Random(seed)
     clocks = {node: {node: 0} for node in NODES}
     out = []
@@ -92,7 +92,7 @@ def lines(count: int = 80, seed: int = 1) -> list[bytes]:
 
 
 def damaged(whole: list[bytes], seed: int = 2) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """Return what is left of events, what of it comes twice, and what is malformed."""
+    """Return the events that are not lost, those of them that are repeated, and malformed lines."""
     chance = random.Random(seed)
     half = len(whole) // 2
     left = [line for at, line in enumerate(whole) if at < half or chance.random() < 0.7]
@@ -102,7 +102,7 @@ def damaged(whole: list[bytes], seed: int = 2) -> tuple[list[bytes], list[bytes]
 
 def in_all_ways(
     execution: Execution, spark: SparkSession, broker: Broker, folder: Path
-) -> dict[str, Said]:
+) -> dict[str, Outcome]:
     topics = ways.produced(broker, [execution], f"damaged-{uuid.uuid4().hex[:8]}")
     streamed = ways.by_spark_stream([execution], spark, broker, topics, folder)
     return {
@@ -113,18 +113,18 @@ def in_all_ways(
     }
 
 
-def all_accounted(said: Said, execution: Execution) -> None:
-    """Hold that each message that was consumed is in one count."""
-    counts = dict(said.events)
+def assert_all_counted(outcome: Outcome, execution: Execution) -> None:
+    """Assert that each consumed message is in exactly one count."""
+    counts = dict(outcome.events)
     read = counts.pop("read")
     assert read == sum(counts.values())
-    assert len(said.of("rejected")) == counts["rejected"]
-    assert len(said.of("late")) == counts["late"]
-    if said.messages is not None:
-        assert said.messages == len(execution.messages) == read + (said.control or 0)
+    assert len(outcome.of("rejected")) == counts["rejected"]
+    assert len(outcome.of("late")) == counts["late"]
+    if outcome.messages is not None:
+        assert outcome.messages == len(execution.messages) == read + (outcome.control or 0)
 
 
-def test_missing_and_duplicate_and_malformed(
+def test_missing_duplicate_and_malformed_messages_are_counted_alike_in_every_way(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     left, twice, malformed = damaged(lines())
@@ -134,36 +134,38 @@ def test_missing_and_duplicate_and_malformed(
         "damaged", ketal.compile(FORKS + WAITING), [*left, *twice, *malformed], seed=3
     )
     run = ways.by_run(execution, tmp_path)
-    found = in_all_ways(execution, spark, broker, tmp_path)
-    measure = found["monitor"]
-    for said in (run, *found.values()):
-        all_accounted(said, execution)
-        assert said.events["read"] == len(left) + len(twice) + len(malformed)
-        assert said.events["duplicates"] == len(twice)
-        assert said.events["rejected"] == len(malformed)
-    for said in found.values():
-        assert said.judged == measure.judged
-        assert (said.events, said.patterns) == (measure.events, measure.patterns)
-    # Where no event waits it is what `ketal.run` says; a duplicate changes nothing.
+    outcomes = in_all_ways(execution, spark, broker, tmp_path)
+    measure = outcomes["monitor"]
+    for outcome in (run, *outcomes.values()):
+        assert_all_counted(outcome, execution)
+        assert outcome.events["read"] == len(left) + len(twice) + len(malformed)
+        assert outcome.events["duplicates"] == len(twice)
+        assert outcome.events["rejected"] == len(malformed)
+    for outcome in outcomes.values():
+        assert outcome.judged == measure.judged
+        assert (outcome.events, outcome.patterns) == (measure.events, measure.patterns)
+    # A pattern whose events never wait gives the verdicts of `ketal.run`, despite duplicates.
     assert forks(measure) == forks(run)
     assert {one["verdict"] for one in measure.of("match", "timed_out")} == {"match", "timed_out"}
     once = ways.shuffled("once", execution.program, left, seed=4)
     assert ways.by_monitor(once).judged == measure.judged
-    # A lost event holds back what waits for it, at the end of a stream; not in a file.
+    # At the end of a stream, unlike in a file, events that wait for a lost event are held back.
     assert measure.events["held_back"] > 0
     assert all(measure.patterns[name] != run.patterns[name] for name in ("Turns", "Unread"))
     assert measure.events["accepted"] + measure.events["held_back"] == run.events["accepted"]
-    places = [sorted(one["place"] for one in found[way].of("rejected"))
+    places = [sorted(one["place"] for one in outcomes[way].of("rejected"))
               for way in ("process", "spark", "table")]  # fmt: skip
     assert places[0] == places[1] == places[2]
 
 
-def forks(said: Said) -> list[str]:
-    return ways.ordered(one for one in said.verdicts if one.get("pattern") == "Forks")
+def forks(outcome: Outcome) -> list[str]:
+    return ways.ordered(one for one in outcome.verdicts if one.get("pattern") == "Forks")
 
 
-def test_late_events(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """What a watermark has passed is late, and counted once, and no pattern is offered it.
+def test_late_events_are_counted_once_and_offered_to_no_pattern(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """An event is late once the watermark has passed its time.
 
     On Spark the patterns are in two families, one of which has no window.
     """
@@ -171,9 +173,9 @@ def test_late_events(spark: SparkSession, broker: Broker, tmp_path: Path) -> Non
     chance = random.Random(5)
     late = sorted(chance.sample(range(40), 9))
     contradiction = whole[60].replace(b'"n": 0', b'"n": 2').replace(b'"n": 1', b'"n": 2')
-    kept = [line for number, line in enumerate(whole[:50]) if number not in late]
+    in_time = [line for number, line in enumerate(whole[:50]) if number not in late]
     ordered = [
-        *kept,
+        *in_time,
         b'{"type": "ketal.watermark", "time": 40}',
         *(whole[number] for number in late),
         *whole[50:],
@@ -190,12 +192,12 @@ def test_late_events(spark: SparkSession, broker: Broker, tmp_path: Path) -> Non
     }  # fmt: skip
     assert measure.patterns["Steps"]["matches"] > 5
     doubted = [one for one in measure.of("timed_out") if one.get("certain") is False]
-    # A late event is missed in its own scope, whoever else is judged beside it.
+    # A late event is missing in its own scope, whatever other patterns run beside.
     assert len({tuple(one["depends_on"]) for one in doubted}) > 1
     assert {one["verdict"] for one in measure.verdicts} == {
         "match", "timed_out", "late", "rejected",
     }  # fmt: skip
-    for said in found.values():
-        all_accounted(said, execution)
-        assert said.judged == measure.judged
-        assert (said.events, said.patterns) == (measure.events, measure.patterns)
+    for outcome in found.values():
+        assert_all_counted(outcome, execution)
+        assert outcome.judged == measure.judged
+        assert (outcome.events, outcome.patterns) == (measure.events, measure.patterns)

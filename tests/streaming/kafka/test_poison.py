@@ -1,7 +1,7 @@
-"""Poisoned messages and messages that are too large, in either engine.
+"""Poison messages and messages that are too large, in either engine.
 
-Each is a rejection in the dead-letter topic that names its place and its reason, the events around
-it are found as if it were not there, and every message is in one count.
+Each becomes a rejection in the dead-letter topic that names its place and reason, the events around
+it are matched as if it were not there, and every message is in one count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ketal.streaming.spark import spark_engine
 from tests.streaming.jobs import (
     END,
     FORKS,
-    Told,
+    HookRecorder,
     Topic,
     accept,
     committed,
@@ -76,12 +76,12 @@ POISON: list[tuple[bytes | None, str]] = [
     (b'{"type": "ketal.watermark", "time": "soon"}', "time 'soon' is neither RFC 3339"),
     (event(hash=b"x" * DEFAULT.line_bytes_max), f"line_bytes_max is {DEFAULT.line_bytes_max}"),
 ]
-"""A message, and a part of what is said of it."""
+"""(message, part of the reason for its rejection)."""
 
 
 @pytest.fixture
 def large(broker: Broker) -> str:
-    """Return a new topic that takes messages beyond what the job takes."""
+    """Create a topic that accepts larger messages than the job does; return its name."""
     name = f"topic-{uuid.uuid4().hex[:12]}"
     configs = {"max.message.bytes": str(LARGE_BYTES)}
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -92,7 +92,7 @@ def large(broker: Broker) -> str:
 
 
 def placed(broker: Broker, topic: str, values: list[bytes | None]) -> Iterator[tuple[str, int]]:
-    """Send values, by turns to the partitions; yield the place of each, and its index."""
+    """Send values round-robin to the partitions; yield the place of each and its index."""
     producer = KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, acks="all", max_request_size=LARGE_BYTES
     )
@@ -107,7 +107,7 @@ def placed(broker: Broker, topic: str, values: list[bytes | None]) -> Iterator[t
 
 
 def check(name: str, broker: Broker, source: str, topic: Topic, folder: Path) -> None:
-    """One message in three is poison; one event has nearly as many bytes as a message may have."""
+    """Run an engine on a topic where one message in three is poison, and one is too large."""
     program, sink, dead = ketal.compile(FORKS), topic(), topic()
     near = event(hash=b"y" * (DEFAULT.line_bytes_max - 200))
     good = [near, accept("b", 1)]
@@ -116,12 +116,12 @@ def check(name: str, broker: Broker, source: str, topic: Topic, folder: Path) ->
     for (poison, _), *pair in zip(POISON, good[::2], good[1::2], strict=True):
         mixed += [poison, *pair]
     place_of = dict(placed(broker, source, [*mixed, END, END]))
-    told = Told()
+    recorder = HookRecorder()
     job = job_of(
         broker, [source], folder, engine=name, key_groups=2, trigger_ms=100,
         verdicts=Target("kafka", sink), rejected=Target("kafka", dead),
     )  # fmt: skip
-    engine: Any = ENGINES[name](job, program, told.hooks())
+    engine: Any = ENGINES[name](job, program, recorder.hooks())
     engine.run()
 
     rejected = committed(broker, dead, least=len(POISON))
@@ -140,14 +140,14 @@ def check(name: str, broker: Broker, source: str, topic: Topic, folder: Path) ->
     assert engine.summary["kafka"] == {"messages": len(mixed) + 2, "control": 2}
 
 
-def test_poison_in_the_process_engine(
+def test_process_engine_rejects_poison_and_matches_the_rest(
     broker: Broker, large: str, topic: Topic, tmp_path: Path
 ) -> None:
     check("process", broker, large, topic, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("value", "source", "message"),
+    ("value", "source", "reason"),
     [
         (b'{"type": "t", "clock": {"a": 1}}', Source(), "the record has no node"),
         (b'{"node": "a", "clock": {"a": 1}, "y": 1}', Source(), "no type; its other keys are y"),
@@ -175,29 +175,29 @@ def test_poison_in_the_process_engine(
         ),
     ],
 )
-def test_what_is_said_of_a_message_names_no_flags(
-    value: bytes, source: Source, message: str
+def test_rejection_of_a_message_names_no_command_line_flag(
+    value: bytes, source: Source, reason: str
 ) -> None:
-    """A streaming job and `detect` have none for fields and nodes."""
+    """A streaming job and `detect` have no flags for fields and nodes."""
     record = SimpleNamespace(topic="t", partition=0, offset=0, key=None, headers=[], value=value)
-    (found,) = MessageReader(source, DEFAULT).items([value], [record].__getitem__)
-    assert isinstance(found, Rejected)
-    assert message in found.reason
-    assert "--" not in found.reason
+    (item,) = MessageReader(source, DEFAULT).items([value], [record].__getitem__)
+    assert isinstance(item, Rejected)
+    assert reason in item.reason
+    assert "--" not in item.reason
 
 
-def test_a_stamp_that_states_a_clock_is_read_from_a_message() -> None:
+def test_clock_is_read_from_a_dotted_version_vector_in_a_message() -> None:
     value = b'{"node": "a", "type": "t", "clock": {"dot": ["a", 2], "past": {"a": 1, "b": 3}}}'
     record = SimpleNamespace(topic="t", partition=0, offset=0, key=None, headers=[], value=value)
-    (found,) = MessageReader(Source(clock="dvv"), DEFAULT).items([value], [record].__getitem__)
-    assert isinstance(found, ketal.Event)
-    assert found.clock == {"a": 2, "b": 3}
+    (item,) = MessageReader(Source(clock="dvv"), DEFAULT).items([value], [record].__getitem__)
+    assert isinstance(item, ketal.Event)
+    assert item.clock == {"a": 2, "b": 3}
 
 
-def test_a_rejection_has_the_key_of_its_message_unless_kafka_would_not_take_it(
+def test_rejection_has_the_key_of_its_message_unless_it_is_too_large(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """What is small while it is compressed comes in, and would not go out."""
+    """A large key arrives compressed, but would be too large to send uncompressed."""
     source, dead = topic(), topic()
     producer = KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, max_request_size=LARGE_BYTES,
@@ -219,7 +219,7 @@ def test_a_rejection_has_the_key_of_its_message_unless_kafka_would_not_take_it(
 
 
 @pytest.mark.usefixtures("spark")
-def test_poison_in_the_spark_engine(
+def test_spark_engine_rejects_poison_and_matches_the_rest(
     broker: Broker, large: str, topic: Topic, tmp_path: Path
 ) -> None:
     check("spark", broker, large, topic, tmp_path)

@@ -1,4 +1,4 @@
-"""The process engine against a real broker: the same verdicts as `ketal.run`, and all accounted."""
+"""The process engine against a real broker: the verdicts of `ketal.run`, every message counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.streaming.jobs import (
     END,
     FORKS,
     WINDOWED_FORKS,
-    Told,
+    HookRecorder,
     Topic,
     accept,
     committed,
@@ -40,7 +40,7 @@ from tests.test_corpus import CORPUS, Case
 def test_verdicts_of_one_partition_are_written_in_the_order_of_a_file(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """What else is said of the corpus is held equal in `test_five_ways`, in no particular order."""
+    """`test_five_ways` compares the other corpus cases, without regard to order."""
     case, one = Case("find_next"), topic()
     lines = (CORPUS / "find_next" / "events.jsonl").read_bytes().splitlines()
     produce(broker, [(one, 0, line) for line in [*lines, END]])
@@ -49,8 +49,8 @@ def test_verdicts_of_one_partition_are_written_in_the_order_of_a_file(
     assert written(tmp_path / "verdicts.jsonl") == case.verdicts
 
 
-def test_a_job_that_is_started_again_goes_on(broker: Broker, topic: Topic, tmp_path: Path) -> None:
-    """What was seen before the stop is part of what is found after it."""
+def test_restarted_job_resumes_its_runs(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    """A match after the restart has an event from before it."""
     program = ketal.compile(FORKS)
     source, sink = topic(2), topic()
     job = job_of(
@@ -62,10 +62,10 @@ def test_a_job_that_is_started_again_goes_on(broker: Broker, topic: Topic, tmp_p
     produce(broker, [(source, 1, accept("b", 1)), (source, 0, accept("a", 1))])
     second = run(job, program)
     run(job, program)
-    said = committed(broker, sink, least=2)
-    assert [v["verdict"] for v in said] == ["rejected", "match"]
-    assert said[0]["place"] == f"{source}/1/0"
-    assert said[1]["events"] == ["a@1", "b@1"]
+    verdicts = committed(broker, sink, least=2)
+    assert [v["verdict"] for v in verdicts] == ["rejected", "match"]
+    assert verdicts[0]["place"] == f"{source}/1/0"
+    assert verdicts[1]["events"] == ["a@1", "b@1"]
     assert first.summary is not None
     assert first.summary["events"]["accepted"] == 1
     assert second.summary is not None
@@ -77,10 +77,10 @@ def test_a_job_that_is_started_again_goes_on(broker: Broker, topic: Topic, tmp_p
     assert len(list((tmp_path / "state").glob("*.sqlite"))) == 2
 
 
-def test_windows_close_by_the_watermark_of_all_partitions(
+def test_windows_end_by_the_watermark_of_all_partitions(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """A partition that is behind holds time back; a control event lets it go."""
+    """A slow partition holds the watermark back until a control event advances it."""
     program = ketal.compile(WINDOWED_FORKS)
     source = topic(2)
     job = job_of(broker, [source], tmp_path, lateness_ms=1_000, until_end=True)
@@ -97,7 +97,9 @@ def test_windows_close_by_the_watermark_of_all_partitions(
     assert engine.summary["events"]["late"] == 1
 
 
-def test_key_and_headers_are_fields(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+def test_key_and_headers_of_a_message_can_be_fields(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
     source = topic()
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for node in (b"a", b"b"):
@@ -122,10 +124,10 @@ def test_key_and_headers_are_fields(broker: Broker, topic: Topic, tmp_path: Path
 
 
 @pytest.mark.parametrize("unit", ["s", "ms"])
-def test_the_time_that_kafka_has_for_a_message_is_an_events(
+def test_kafka_timestamp_of_a_message_can_be_the_time_of_its_event(
     unit: str, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Whatever the unit of times is; the window closes by it."""
+    """Whatever unit times have; the window ends by this time."""
     source = topic()
     stamps = (1_700_000_000_250, 1_700_000_030_750)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
@@ -134,12 +136,12 @@ def test_the_time_that_kafka_has_for_a_message_is_an_events(
     given = ketal.logs.Source(fields={"time": "kafka.timestamp"}, time_unit=unit)
     job = job_of(broker, [source], tmp_path, source=given, lateness_ms=0, until_end=True)
     run(job, ketal.compile(WINDOWED_FORKS))
-    (said,) = written(tmp_path / "verdicts.jsonl")
-    assert said["verdict"] == "timed_out"
-    assert said["time"] == "2023-11-14T22:13:20.25Z"
+    (verdict,) = written(tmp_path / "verdicts.jsonl")
+    assert verdict["verdict"] == "timed_out"
+    assert verdict["time"] == "2023-11-14T22:13:20.25Z"
 
 
-def test_a_changed_pattern_stops_or_starts_anew(
+def test_job_with_a_changed_pattern_stops_or_starts_fresh(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source = topic()
@@ -150,25 +152,25 @@ def test_a_changed_pattern_stops_or_starts_anew(
     other = ketal.compile(FORKS.replace("hash != First.hash", "true"))
     with pytest.raises(StateError, match=r"another program.*steps(.|\n)*--on-change fresh"):
         run(job, other)
-    told = Told()
-    run(job_of(broker, [source], tmp_path, until_end=True, on_change="fresh"), other, told)
-    assert any("starting anew" in sentence for sentence in told.sentences)
-    # The events before the change are not part of it, and those after it were not lost.
+    recorder = HookRecorder()
+    run(job_of(broker, [source], tmp_path, until_end=True, on_change="fresh"), other, recorder)
+    assert any("starting anew" in notice for notice in recorder.notices)
+    # Events before the change are not matched; events after it are not lost.
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["b@1", "c@1"]]
-    # Fresh is for a change only.
+    # `fresh` has no effect if nothing changed.
     produce(broker, [(source, 0, accept("d", 1))])
     run(job_of(broker, [source], tmp_path, until_end=True, on_change="fresh"), other)
     assert len(written(tmp_path / "verdicts.jsonl")) == 3
 
 
-def test_a_job_whose_group_nobody_named_says_which_it_took(
+def test_job_without_a_named_group_prints_the_group_it_uses(
     broker: Broker,
     topic: Topic,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """And its next start, which is no stranger's, goes on."""
+    """The next start of the same job resumes."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     source = topic()
     pattern = tmp_path / f"{source}.ketal"
@@ -177,14 +179,14 @@ def test_a_job_whose_group_nobody_named_says_which_it_took(
     start = ["stream", str(pattern), *flags, "--until-end"]
     for _ in range(2):
         assert main(start) == 2
-        said = capsys.readouterr().err
-        assert f"the group is {source}, after the pattern file" in said
-        assert f"no event was read: there is none to read in {source}" in said
+        stderr = capsys.readouterr().err
+        assert f"the group is {source}, after the pattern file" in stderr
+        assert f"no event was read: there is none to read in {source}" in stderr
     assert main([*start, "--group-id", f"named-{source}"]) == 2
     assert "the group is" not in capsys.readouterr().err
 
 
-def test_state_that_is_gone_or_damaged_is_no_reason_to_begin_again(
+def test_missing_or_damaged_state_is_an_error_instead_of_a_fresh_start(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, program = topic(), ketal.compile(FORKS)
@@ -193,7 +195,7 @@ def test_state_that_is_gone_or_damaged_is_no_reason_to_begin_again(
     run(job, program)
     newest = max((tmp_path / "state").glob("*.sqlite"))
     content = newest.read_bytes()
-    # The end of the last page may be blank.
+    # Half of the file is cut off, since the end of the last page may be blank.
     newest.write_bytes(content[: len(content) // 2])
     with pytest.raises(StateError, match="damaged"):
         run(job, program)
@@ -206,11 +208,11 @@ def test_state_that_is_gone_or_damaged_is_no_reason_to_begin_again(
     run(job, program)
 
 
-def test_offsets_that_expired_are_no_reason_to_begin_again(
+def test_expired_offsets_are_an_error_instead_of_a_fresh_start(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """The folder knows that something was committed; only `fresh` says it all again."""
-    source, program, told = topic(), ketal.compile(FORKS), Told()
+    """The folder records that there was a commit; only `fresh` reports all verdicts again."""
+    source, program, recorder = topic(), ketal.compile(FORKS), HookRecorder()
     produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
     job = job_of(broker, [source], tmp_path, until_end=True)
     run(job, program)
@@ -219,37 +221,39 @@ def test_offsets_that_expired_are_no_reason_to_begin_again(
     with pytest.raises(StateError, match=r"has no offsets (.|\n)*hint: --on-change fresh"):
         run(job, program)
     assert len(written(tmp_path / "verdicts.jsonl")) == 1
-    run(replace(job, on_change="fresh"), program, told)
-    assert any("beginning anew at the earliest messages" in said for said in told.sentences)
+    run(replace(job, on_change="fresh"), program, recorder)
+    assert any("beginning anew at the earliest messages" in notice for notice in recorder.notices)
     first, again = written(tmp_path / "verdicts.jsonl")
     assert first["id"] == again["id"]
 
 
-def test_a_job_of_other_topics_leaves_a_folder_alone(
+def test_job_with_other_topics_or_group_does_not_touch_the_folder(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Jobs of one pattern file go by its name, and so by one folder, unless they are told apart."""
+    """Jobs of one pattern file share its name, and so one folder, unless settings differ."""
     source, other, program = topic(), topic(), ketal.compile(FORKS)
     produce(broker, [(source, 0, accept("a", 1))])
     job = job_of(broker, [source], tmp_path, until_end=True)
     run(job, program)
-    for topics, group_id, said in (
+    for topics, group_id, message in (
         ([other], job.group_id, "they are two jobs, so give this one a --group-id"),
         ([source], "another", f"the state of group {job.group_id}, and this job's group is anot"),
     ):
-        with pytest.raises(SettingError, match=said):
+        with pytest.raises(SettingError, match=message):
             run(replace(job, topics=topics, group_id=group_id), program)
     produce(broker, [(source, 0, accept("b", 1))])
     run(replace(job, topics=[other, source]), program)
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
 
 
-def test_what_was_not_fetched_yet_is_unread(broker: Broker, topic: Topic, tmp_path: Path) -> None:
-    """A client knows the end of a partition once it has fetched; time must not go on before."""
+def test_messages_not_fetched_yet_count_as_unread(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """A client knows the end of a partition after its first fetch; time must not advance before."""
     source = topic(2)
     produce(broker, [(source, 1, accept("a", 1)), (source, 1, accept("b", 1))])
     job = job_of(broker, [source], tmp_path)
-    engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
+    engine = ProcessEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
     session = new_session(engine, Outputs(job, engine.hooks))
     try:
         session.begin()
@@ -259,7 +263,7 @@ def test_what_was_not_fetched_yet_is_unread(broker: Broker, topic: Topic, tmp_pa
     assert engine.figures.lag == {f"{source}/0": 0, f"{source}/1": 2}
 
 
-def test_what_is_not_there_is_said(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+def test_missing_topics_are_reported(broker: Broker, topic: Topic, tmp_path: Path) -> None:
     program = ketal.compile(FORKS)
     with pytest.raises(SettingError, match="there is no topic nowhere"):
         run(job_of(broker, ["nowhere"], tmp_path), program)
@@ -268,10 +272,10 @@ def test_what_is_not_there_is_said(broker: Broker, topic: Topic, tmp_path: Path)
         run(job, program)
 
 
-def test_messages_that_are_gone_are_no_empty_topic(
+def test_messages_deleted_by_retention_are_a_state_error(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Retention has deleted what the group is to go on with: that is said, not skipped."""
+    """The group's next messages were deleted by retention: the job does not skip them silently."""
     source, program = topic(), ketal.compile(FORKS)
     produce(broker, [(source, 0, accept("a", 1))])
     job = job_of(broker, [source], tmp_path, until_end=True)
@@ -282,7 +286,7 @@ def test_messages_that_are_gone_are_no_empty_topic(
         run(job, program)
 
 
-def test_a_verdict_that_kafka_would_not_take_is_an_overflow(
+def test_verdict_too_large_for_kafka_is_replaced_by_an_overflow(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, sink = topic(), topic()
@@ -292,16 +296,16 @@ def test_a_verdict_that_kafka_would_not_take_is_an_overflow(
         limits=ketal.Limits(message_bytes_max=100),
     )  # fmt: skip
     run(job, ketal.compile(FORKS))
-    (said,) = committed(broker, sink, least=1)
-    assert said["verdict"] == "overflow"
-    assert said["limit"] == "message_bytes_max"
-    assert len(said["id"]) == 32
+    (verdict,) = committed(broker, sink, least=1)
+    assert verdict["verdict"] == "overflow"
+    assert verdict["limit"] == "message_bytes_max"
+    assert len(verdict["id"]) == 32
 
 
-def test_a_topic_that_takes_no_message_so_large_ends_the_job_at_once(
+def test_verdict_too_large_for_its_topic_ends_the_job_at_once(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """kafka-python hangs in what it is called for while a message of the transaction fails."""
+    """kafka-python blocks in a call while a message of the transaction fails."""
     source, sink = topic(), topic()
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.alter_configs([ConfigResource("TOPIC", sink, {"max.message.bytes": "100"})])
@@ -317,10 +321,10 @@ def test_a_topic_that_takes_no_message_so_large_ends_the_job_at_once(
     assert time.monotonic() - began_s < patience_ms / 2e3
 
 
-def test_latest_begins_at_the_end_and_stays_there(
+def test_start_at_latest_commits_its_first_offsets(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Where the first start began is committed: nothing that came after it is skipped."""
+    """The first start commits the end offsets, so that a later start skips no message."""
     source, program = topic(), ketal.compile(FORKS)
     produce(broker, [(source, 0, accept("a", 1))])
     job = job_of(broker, [source], tmp_path, until_end=True, start="latest")
@@ -330,10 +334,10 @@ def test_latest_begins_at_the_end_and_stays_there(
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["b@1", "c@1"]]
 
 
-def test_a_partition_that_is_added_is_read_from_its_beginning(
+def test_added_partition_is_read_from_its_beginning(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the job began at the end: what is in it came later."""
+    """Also if the job started at `latest`: the partition's messages came later."""
     monkeypatch.setattr(sessions, "PARTITIONS_S", 0.1)
     source, program = topic(), ketal.compile(FORKS)
     job = job_of(
@@ -348,33 +352,33 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(
                 admin.create_partitions({source: 2})
             produce(broker, [(source, 1, accept("a", 1)), (source, 0, accept("b", 1))])
         elif figures.restarts and done == ["added"]:
-            # It is known now: an execution ends when all known partitions have.
+            # The partition is known now: an execution ends when all known partitions have ended.
             done.append("ended")
             produce(broker, [(source, 0, END), (source, 1, END)])
 
-    told = Told()
-    ProcessEngine(job, program, told.hooks(look)).run()
+    recorder = HookRecorder()
+    ProcessEngine(job, program, recorder.hooks(look)).run()
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
-    (said,) = told.sentences
-    assert said.startswith("the topics have other partitions than before; going on")
+    (notice,) = recorder.notices
+    assert notice.startswith("the topics have other partitions than before; going on")
 
 
-def test_a_fenced_producer_ends_and_does_not_harm_its_successor(
+def test_fenced_producer_ends_without_harming_its_successor(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """kafka-python would ask for a new epoch, and abort what its successor does."""
+    """kafka-python would request a new epoch, and abort its successor's transaction."""
     source, program = topic(), ketal.compile(FORKS)
     produce(broker, [(source, 0, accept("a", 1))])
     job = job_of(broker, [source], tmp_path)
-    told = Told()
-    old = ProcessEngine(job, program, told.hooks(lambda figures: successor()))
+    recorder = HookRecorder()
+    old = ProcessEngine(job, program, recorder.hooks(lambda figures: successor()))
     seen: list[ProcessEngine] = []
 
     def successor() -> None:
         if not seen:
             own = Target("file", str(tmp_path / "successor.jsonl"))
             given = job_of(broker, [source], tmp_path, until_end=True, verdicts=own, rejected=own)
-            new = ProcessEngine(given, program, Told().hooks())
+            new = ProcessEngine(given, program, HookRecorder().hooks())
             seen.append(new)
             new.run()
             produce(broker, [(source, 0, accept("b", 1))])
@@ -386,8 +390,8 @@ def test_a_fenced_producer_ends_and_does_not_harm_its_successor(
     assert len(ids) == 1
 
 
-def test_the_errors_after_which_a_producer_would_bump_its_epoch_are_fatal(broker: Broker) -> None:
-    """What is private in kafka-python may change: then this fails, and so does every start."""
+def test_errors_that_would_bump_a_producers_epoch_are_fatal(broker: Broker) -> None:
+    """Private names of kafka-python may change: then this test fails, and so does every start."""
     import kafka
 
     assert kafka.__version__ == clients.TESTED_VERSION
@@ -415,8 +419,10 @@ def test_the_errors_after_which_a_producer_would_bump_its_epoch_are_fatal(broker
         clients.close_producer(producer)
 
 
-def test_clients_are_back_soon_after_a_broker(broker: Broker, topic: Topic, tmp_path: Path) -> None:
-    """Whoever tried for long would wait half a minute, with a lag that nothing shows."""
+def test_clients_reconnect_soon_after_the_broker_returns(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The default backoff grows to half a minute, during which no metric shows the lag."""
     job = job_of(broker, [topic()], tmp_path)
     consumer, producer = clients.make_consumer(job), clients.make_producer(job, "soon")
     try:
@@ -427,8 +433,8 @@ def test_clients_are_back_soon_after_a_broker(broker: Broker, topic: Topic, tmp_
         clients.close_producer(producer)
 
 
-def test_a_consumer_that_joins_its_group_goes_on_with_it(broker: Broker, topic: Topic) -> None:
-    """kafka-python forgets it where `poll` returned meanwhile, unless its flag is set."""
+def test_consumer_keeps_joining_its_group(broker: Broker, topic: Topic) -> None:
+    """kafka-python stops joining if `poll` returns in between, unless its flag is set."""
     with pytest.raises(SettingError, match="kafka-python"):
         clients.keep_joining(object())
     name = topic()
@@ -445,7 +451,7 @@ def test_a_consumer_that_joins_its_group_goes_on_with_it(broker: Broker, topic: 
         clients.close_consumer(consumer)
 
 
-def test_what_no_second_try_can_mend_is_found_among_the_causes() -> None:
+def test_setting_error_is_found_among_the_causes_of_an_error() -> None:
     from kafka import errors
 
     first, second = errors.KafkaError("first"), errors.KafkaError("second")
@@ -453,18 +459,18 @@ def test_what_no_second_try_can_mend_is_found_among_the_causes() -> None:
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g")
     assert client_errors.settings_error(job, first) is None
     second.__cause__ = errors.TopicAuthorizationFailedError("events")
-    said = client_errors.settings_error(job, first)
-    assert said is not None
-    assert "TopicAuthorizationFailedError" in str(said)
+    error = client_errors.settings_error(job, first)
+    assert error is not None
+    assert "TopicAuthorizationFailedError" in str(error)
 
 
-def test_a_topic_that_failed_a_transaction_before_is_the_one_that_is_named() -> None:
-    """kafka-python refuses what comes after, with the error that came before as an argument."""
+def test_error_names_the_topic_that_failed_the_transaction_earlier() -> None:
+    """kafka-python refuses later calls with an error that has the first error as an argument."""
     from kafka import errors
 
     failed = errors.TopicAuthorizationFailedError({"verdicts"})
     refused = errors.KafkaError("a request has failed before", failed)
     job = Job(pattern="p", topics=["events"], bootstrap_servers="b", group_id="g")
-    said = client_errors.settings_error(job, refused)
-    assert said is not None
-    assert "not allowed: topic verdicts (" in str(said)
+    error = client_errors.settings_error(job, refused)
+    assert error is not None
+    assert "not allowed: topic verdicts (" in str(error)

@@ -1,4 +1,4 @@
-"""The process engine when processes are killed, stopped and replaced, and when the broker dies.
+"""The process engine when processes are killed, suspended and replaced, and when the broker dies.
 
 `KETAL_CHAOS` is the number of kills for each kind of output; `make chaos` sets a large one.
 """
@@ -38,8 +38,8 @@ from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
     FORKS,
+    HookRecorder,
     Message,
-    Told,
     Topic,
     accept,
     committed,
@@ -113,10 +113,10 @@ class Command:
             process.communicate()
 
     def snapshots(self) -> int:
-        """Return the number of the newest state that was saved."""
+        """Return the number of the newest saved state."""
         numbers = [0]
         for path in self.state.glob("*.sqlite"):
-            # It may go meanwhile, or have just begun.
+            # The file may disappear meanwhile, or may just have been created.
             with contextlib.suppress(sqlite3.OperationalError):
                 address = f"{path.absolute().as_uri()}?mode=ro"
                 with contextlib.closing(sqlite3.connect(address, uri=True)) as database:
@@ -141,10 +141,10 @@ class Command:
 
 
 class Load(threading.Thread):
-    """Sends events of two nodes until it is told to finish: each two of a height are a match.
+    """Sends events of two nodes until `finish`: the two events of each height are a match.
 
-    The second of a height comes when others have come between, so that a match is often one of
-    events before a kill and after it. Messages are keyed by the height.
+    Other events come between the two, so that a match often has one event from before a kill and
+    one from after it. Messages are keyed by the height.
     """
 
     BETWEEN = 20
@@ -190,7 +190,7 @@ class Load(threading.Thread):
         self._sent.append(producer.send(self._topic, line, key=key, partition=number))
 
     def finish(self) -> list[bytes]:
-        """Send what is missing to pairs, and the end; return all events, which Kafka has by now."""
+        """Send the missing halves of pairs, and the end; return all events, which Kafka now has."""
         self._enough.set()
         self.join()
         for one in self._sent:
@@ -199,7 +199,7 @@ class Load(threading.Thread):
 
 
 def sending(broker: Broker, messages: list[Message]) -> Callable[..., None]:
-    """Return a function that sends the next messages, where a job may have read all there are."""
+    """Return a function that sends the next messages, for a job that may have read all others."""
 
     def send(count: int = 100) -> None:
         produce(broker, messages[:count])
@@ -209,16 +209,16 @@ def sending(broker: Broker, messages: list[Message]) -> Callable[..., None]:
 
 
 def pairs() -> list[bytes]:
-    """Return events of which each two are a match."""
+    """Return events of which each consecutive two are a match."""
     return [accept(node, height, height) for height in range(1, PAIRS + 1) for node in "ab"]
 
 
 @pytest.mark.parametrize("seed", range((KILLS + 1) // 2))
 @pytest.mark.parametrize("kind", ["kafka", "file"])
-def test_kill_9_loses_nothing_and_doubles_nothing(
+def test_kill_9_loses_and_repeats_no_verdict(
     kind: str, seed: int, broker: Broker, topic: Topic, tmp_path: Path, figures: Counter[str]
 ) -> None:
-    """Under read_committed; a file may have a verdict again, with the same id."""
+    """For a reader with read_committed; a file may repeat a verdict, with the same id."""
     chance = random.Random(seed)
     source, sink = topic(3), topic()
     lines = pairs()
@@ -231,7 +231,7 @@ def test_kill_9_loses_nothing_and_doubles_nothing(
     for _ in range(2):
         before = command.snapshots()
         with command.running() as process:
-            # The first of them is the claim; the others have messages in them.
+            # The first commit is the claim; the others follow messages.
             command.await_snapshot(before + chance.randint(2, 4), process, send)
             time.sleep(chance.random() * 0.05)
             process.kill()
@@ -244,20 +244,20 @@ def test_kill_9_loses_nothing_and_doubles_nothing(
     assert process.returncode == 0, err
     wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
     if kind == "kafka":
-        said = [v["id"] for v in committed(broker, sink, least=PAIRS)]
-        assert sorted(said) == sorted(wanted)
+        reported_ids = [v["id"] for v in committed(broker, sink, least=PAIRS)]
+        assert sorted(reported_ids) == sorted(wanted)
     else:
-        said = [v["id"] for v in written(tmp_path / "verdicts.jsonl")]
-        assert set(said) == set(wanted)
+        reported_ids = [v["id"] for v in written(tmp_path / "verdicts.jsonl")]
+        assert set(reported_ids) == set(wanted)
     figures[f"process, {kind}: verdicts"] += len(wanted)
-    figures[f"process, {kind}: verdicts that came again"] += len(said) - len(wanted)
+    figures[f"process, {kind}: verdicts that came again"] += len(reported_ids) - len(wanted)
     (summary,) = map(json.loads, out.splitlines())
     assert summary["summary"]["events"]["read"] == len(lines)
     assert summary["summary"]["kafka"] == {"messages": len(lines) + 3, "control": 3}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_commits_and_says_the_summary(
+def test_signal_makes_the_job_commit_and_print_its_summary(
     number: int, code: int, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source = topic()
@@ -276,11 +276,11 @@ def test_a_signal_commits_and_says_the_summary(
     with command.running("--output", "json", "--until-end") as process:
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
-    # All had been committed: nothing is said again, and the counts go on.
+    # All verdicts were committed: none is reported again, and the counts go on.
     assert list(map(json.loads, out.splitlines())) == [summary]
 
 
-def test_a_terminal_has_a_line_that_lives(
+def test_terminal_shows_a_live_status_line(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -304,10 +304,10 @@ def test_a_terminal_has_a_line_that_lives(
     assert b"1 match" in seen
 
 
-def test_a_zombie_ends_and_its_successor_goes_on(
+def test_zombie_process_ends_and_its_successor_goes_on(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Both write to one folder; what the one that was stopped had not committed is not seen."""
+    """Both write to one folder; the zombie's uncommitted output is not visible."""
     source, sink = topic(), topic()
     command = Command(tmp_path, broker, source, f"kafka:{sink}")
     check_zombie(command, ketal.compile(FORKS), broker, source, sink)
@@ -316,7 +316,7 @@ def test_a_zombie_ends_and_its_successor_goes_on(
 def check_zombie(
     command: Command, program: Program, broker: Broker, source: str, sink: str
 ) -> None:
-    """Stop a process, let another take over and a third one go on; look what they say together."""
+    """Suspend a process, let a second take over and a third go on; check all of their verdicts."""
     lines = pairs()[:2_000]
     messages: list[Message] = [(source, 0, line) for line in lines[:1_000]]
     send = sending(broker, messages)
@@ -336,11 +336,11 @@ def check_zombie(
         _, err = last.communicate(timeout=PATIENCE_S)
         assert last.returncode == 0, err
     wanted = [v["id"] for v in expected(program, lines, command.folder)]
-    said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
-    assert sorted(said) == sorted(wanted)
+    reported_ids = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    assert sorted(reported_ids) == sorted(wanted)
 
 
-def test_a_disk_that_is_full_ends_the_job_and_loses_nothing(
+def test_full_disk_ends_the_job_and_loses_no_verdict(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, program = topic(), ketal.compile(FORKS)
@@ -352,10 +352,10 @@ def test_a_disk_that_is_full_ends_the_job_and_loses_nothing(
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
 
 
-def test_a_disk_that_fills_up_under_the_snapshot(
+def test_disk_that_fills_up_during_a_save_leaves_the_last_commit_intact(
     broker: Broker, topic: Topic, tmp_path: Path, figures: Counter[str]
 ) -> None:
-    """The file of the state ends anywhere in a record; what was committed before is taken up."""
+    """The state file ends anywhere within a record; the job resumes from the last commit."""
     chance = random.Random(11)
     source, sink = topic(), topic()
     lines = pairs()
@@ -376,15 +376,15 @@ def test_a_disk_that_fills_up_under_the_snapshot(
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
-    said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
-    assert sorted(said) == sorted(wanted)
+    reported_ids = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    assert sorted(reported_ids) == sorted(wanted)
 
 
 @pytest.mark.parametrize("several", [False, True], ids=["alone", "several"])
-def test_a_broker_that_dies_inside_a_transaction(
+def test_broker_death_inside_a_transaction_repeats_the_work_since_the_commit(
     several: bool, mortal_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call that hangs is given up, and everything since the last commit is done again."""
+    """The blocked call times out, and the work since the last commit is repeated."""
     commit = KafkaProducer.commit_transaction
     deaths: list[float] = []
     source, sink = make_topic(mortal_broker), make_topic(mortal_broker)
@@ -400,31 +400,31 @@ def test_a_broker_that_dies_inside_a_transaction(
         commit(producer)
 
     monkeypatch.setattr(KafkaProducer, "commit_transaction", dying)
-    told = Told()
+    recorder = HookRecorder()
     job = job_of(
         mortal_broker, [source], tmp_path, until_end=True, verdicts=Target("kafka", sink),
         call_timeout_ms=4_000,
     )  # fmt: skip
     if several:
-        # It cannot leave the group while the broker is down, and is waited for.
+        # It cannot leave the group while the broker is down; the group waits for its timeout.
         job = replace(
             job, source=Source(keyed_by="height"),
             store=Target("kafka", make_topic(mortal_broker, policy="compact")),
             properties={"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500},
         )  # fmt: skip
-    engine = run(job, ketal.compile(FORKS), told)
-    assert any("failed" in sentence for sentence in told.sentences)
-    assert "Kafka is back; going on from the last commit" in told.sentences
+    engine = run(job, ketal.compile(FORKS), recorder)
+    assert any("failed" in notice for notice in recorder.notices)
+    assert "Kafka is back; going on from the last commit" in recorder.notices
     assert engine.figures.restarts >= 1
     wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
-    said = [v["id"] for v in committed(mortal_broker, sink, least=len(wanted))]
-    assert sorted(said) == sorted(wanted)
+    reported_ids = [v["id"] for v in committed(mortal_broker, sink, least=len(wanted))]
+    assert sorted(reported_ids) == sorted(wanted)
 
 
-def test_a_broker_that_dies_under_load_alone_and_with_the_engine(
+def test_broker_death_under_load_loses_and_repeats_no_verdict(
     mortal_broker: Broker, tmp_path: Path, figures: Counter[str]
 ) -> None:
-    """At random points; an engine that lives goes on by itself, and nothing is there twice."""
+    """It dies at random points, alone or with the engine; a surviving engine goes on by itself."""
     chance = random.Random(7)
     source, sink = make_topic(mortal_broker, 3), make_topic(mortal_broker)
     command = Command(tmp_path, mortal_broker, source, f"kafka:{sink}", call_timeout_ms=4_000)
@@ -445,8 +445,8 @@ def test_a_broker_that_dies_under_load_alone_and_with_the_engine(
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
-    said = [v["id"] for v in committed(mortal_broker, sink, least=len(wanted))]
-    assert sorted(said) == sorted(wanted)
+    reported_ids = [v["id"] for v in committed(mortal_broker, sink, least=len(wanted))]
+    assert sorted(reported_ids) == sorted(wanted)
     (summary,) = [json.loads(line)["summary"] for line in out.splitlines()]
     assert summary["kafka"] == {"messages": len(lines) + 3, "control": 3}
     assert summary["events"]["accepted"] == summary["events"]["read"] == len(lines)
@@ -454,30 +454,30 @@ def test_a_broker_that_dies_under_load_alone_and_with_the_engine(
     figures["process: of those together with the engine's"] += (DEATHS + 1) // 2
 
 
-def test_a_broker_that_does_not_come_back_is_lost(
+def test_job_gives_up_a_broker_that_does_not_return(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Nobody listens there: the job says so and gives up when it was told to."""
+    """Nothing listens at the address: the job reports this and gives up after `lost_after_ms`."""
     job = replace(
         job_of(broker, [topic()], tmp_path, lost_after_ms=0, call_timeout_ms=1_000),
         bootstrap_servers="127.0.0.1:9",
     )
-    told = Told()
+    recorder = HookRecorder()
     with pytest.raises(LostError, match=r"127\.0\.0\.1:9 is lost"):
-        run(job, ketal.compile(FORKS), told)
-    assert "trying again" in told.sentences[0]
+        run(job, ketal.compile(FORKS), recorder)
+    assert "trying again" in recorder.notices[0]
 
 
-def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
+def test_kafka_is_lost_after_lost_after_ms_of_failures() -> None:
     job = Job(
         pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g", lost_after_ms=60_000
     )
-    told = Told()
-    engine = ProcessEngine(job, ketal.compile(FORKS), told.hooks())
+    recorder = HookRecorder()
+    engine = ProcessEngine(job, ketal.compile(FORKS), recorder.hooks())
     engine._handle_failure(ConnectionError("no route"))
     engine.failing_since_s = time.monotonic() - 30.0
     engine._handle_failure(ConnectionError("no route"))
-    assert told.sentences == ["Kafka at b:1 failed (ConnectionError: no route); trying again"]
+    assert recorder.notices == ["Kafka at b:1 failed (ConnectionError: no route); trying again"]
     assert engine.figures.restarts == 2
     assert "ketal_restarts_total 2" in engine.figures.text.splitlines()
     engine.failing_since_s = time.monotonic() - 61.0
@@ -485,7 +485,7 @@ def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
         engine._handle_failure(ConnectionError("no route"))
 
 
-def test_a_call_that_hangs_is_given_up() -> None:
+def test_blocked_call_times_out() -> None:
     never = threading.Event()
     with pytest.raises(TimeoutError, match=r"the commit took more than 0\.01 s"):
         call_with_deadline(0.01, "the commit", never.wait)

@@ -1,4 +1,4 @@
-"""`[kafka.properties]`: what is wrong there is said before Kafka is asked anything."""
+"""`[kafka.properties]`: wrong settings are refused before any request to Kafka."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.connecting import clients, properties
 from ketal.streaming.kafka.connecting.properties import check_properties
 from ketal.streaming.kafka.process_engine import ProcessEngine
-from tests.streaming.jobs import FORKS, Told, Topic, job_of, run
+from tests.streaming.jobs import FORKS, HookRecorder, Topic, job_of, run
 
 
-def test_properties_are_those_of_kafka_python() -> None:
+def test_properties_have_the_names_of_kafka_python() -> None:
     check_properties({"sasl_plain_password": "secret", "linger_ms": 1, "check_crcs": False})
     with pytest.raises(SettingError, match="did you mean security_protocol") as caught:
         check_properties({"security.protocol": "secret"})
@@ -50,11 +50,13 @@ def test_properties_are_those_of_kafka_python() -> None:
         ("ssl_cafile", "secret.pem", "names no file"),
     ],
 )
-def test_a_value_of_no_sense_is_refused_and_not_shown(name: str, value: Any, message: str) -> None:
+def test_invalid_property_value_is_refused_without_being_printed(
+    name: str, value: Any, message: str
+) -> None:
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g",
               properties={name: value})  # fmt: skip
     with pytest.raises(SettingError) as caught:
-        ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
+        ProcessEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
     text = str(caught.value)
     assert text.startswith(f"[kafka.properties] {name} ")
     assert message in text
@@ -64,7 +66,7 @@ def test_a_value_of_no_sense_is_refused_and_not_shown(name: str, value: Any, mes
 
 
 @pytest.mark.parametrize(("word", "package"), [("lz4", "lz4"), ("snappy", "python-snappy")])
-def test_a_compression_without_its_library_names_it(
+def test_compression_without_its_library_names_the_package(
     word: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"kafka.codec.has_{word}", lambda: False)
@@ -89,7 +91,7 @@ def test_a_compression_without_its_library_names_it(
         ({properties.TOKEN_ENDPOINT: "file:secret"}, "is no http: or https: URL\n  hint: "),
     ],
 )  # fmt: skip
-def test_what_a_login_lacks_is_said_before_kafka_is_asked(
+def test_incomplete_login_settings_are_refused_before_connecting(
     values: dict[str, str], message: str
 ) -> None:
     with pytest.raises(SettingError) as caught:
@@ -98,8 +100,8 @@ def test_what_a_login_lacks_is_said_before_kafka_is_asked(
     assert "secret" not in str(caught.value).replace(properties.TOKEN_SECRET, "")
 
 
-def test_the_words_are_those_of_kafka_python() -> None:
-    """What it would refuse is none of them, and the other way round."""
+def test_accepted_words_are_those_of_kafka_python() -> None:
+    """ketal accepts exactly the words that kafka-python accepts."""
     from kafka import KafkaProducer
     from kafka.net.manager import KafkaConnectionManager
     from kafka.net.sasl import SASL_MECHANISMS
@@ -115,10 +117,10 @@ def test_the_words_are_those_of_kafka_python() -> None:
     ("values", "message"),
     [({}, "'port'"), ({"sasl_plain_password": "port"}, "settings (ValueError)")],
 )
-def test_what_a_client_refuses_when_it_is_made_is_a_fault_of_the_settings(
+def test_client_that_refuses_its_settings_is_a_setting_error(
     values: dict[str, str], message: str
 ) -> None:
-    """And what it says of it is shown, unless there is a value in it."""
+    """The client's message is shown, unless it contains a value."""
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b:port", group_id="g",
               properties=values)  # fmt: skip
     for make in (clients.make_consumer, lambda job: clients.make_producer(job, "id")):
@@ -127,10 +129,10 @@ def test_what_a_client_refuses_when_it_is_made_is_a_fault_of_the_settings(
         assert message in str(caught.value)
 
 
-def test_a_transaction_that_may_last_longer_than_the_broker_lets_it(
+def test_transaction_timeout_beyond_the_brokers_is_a_setting_error(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """kafka-python says it of another kind than it has for it."""
+    """kafka-python raises another error than the one it defines for this case."""
     job = job_of(broker, [topic()], tmp_path, properties={"transaction_timeout_ms": 99_999_999})
     with pytest.raises(SettingError, match=r"transaction_timeout_ms: Kafka refuses.*\n  hint: "):
         run(job, ketal.compile(FORKS))

@@ -1,4 +1,4 @@
-"""Databases of saved state: the committed name decides, whatever else is in the folder."""
+"""Databases of saved state: the committed name decides what is read, whatever the folder holds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ketal.streaming.kafka.state import folder_store as saved_module
 from ketal.streaming.kafka.state.folder_store import Claim, FolderStore
 
 FILES = ("", "-wal", "-shm")
-"""What SQLite has of an open database, beside its name."""
+"""Suffixes of the files of an open SQLite database."""
 
 
 def content(path: Path) -> list[str]:
-    """Return the databases of a folder; nothing else is there."""
+    """Return the databases of a folder; assert that it holds no other files."""
     names = {one.name for one in path.iterdir()}
     databases = {name for name in names if name.endswith(".sqlite")}
     assert names <= {name + suffix for name in databases for suffix in FILES}
@@ -35,7 +35,7 @@ def file_of(name: str) -> str:
     return name.partition("@")[0]
 
 
-def test_a_session_reads_what_another_committed_and_writes_a_database_of_its_own(
+def test_session_reads_a_committed_database_and_writes_its_own(
     tmp_path: Path,
 ) -> None:
     one = FolderStore(tmp_path)
@@ -53,7 +53,7 @@ def test_a_session_reads_what_another_committed_and_writes_a_database_of_its_own
 
 
 def broken(whole: bytes, chance: random.Random) -> Iterable[bytes]:
-    """Yield a file cut off at some places, and with a bit of some bytes flipped."""
+    """Yield a file truncated at random places, and with random bits flipped."""
     for at in sorted(chance.sample(range(len(whole)), min(len(whole), 150))):
         yield whole[:at]
         flipped = whole[at] ^ (1 << chance.randrange(8))
@@ -61,18 +61,18 @@ def broken(whole: bytes, chance: random.Random) -> Iterable[bytes]:
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
-def test_damage_is_seen(tmp_path: Path, suffix: str) -> None:
-    """Anywhere: the state is the one that was written, or an error (what no row is in, is free)."""
+def test_damaged_database_is_never_read_as_another_state(tmp_path: Path, suffix: str) -> None:
+    """Wherever the damage is, the state read is the written one, or it is an error."""
     one = FolderStore(tmp_path / "written")
     one.write({b"key": b"value", b"other": os.urandom(20_000)})
     changes = {b"key": os.urandom(50), b"third": os.urandom(20_000)}
     name = one.write(changes)
     if not suffix:
-        one.close()  # All is in the database then.
+        one.close()  # Moves the write-ahead log into the database.
     files = {f.name: f.read_bytes() for f in (tmp_path / "written").iterdir()}
     one.close()
     files = {k: v for k, v in files.items() if not k.endswith("-shm")}
-    folder, said = tmp_path / "damaged", list[str]()
+    folder, errors = tmp_path / "damaged", list[str]()
     for content in broken(files[file_of(name) + suffix], random.Random(1)):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -82,16 +82,16 @@ def test_damage_is_seen(tmp_path: Path, suffix: str) -> None:
         try:
             records = FolderStore(folder).read(name)
         except StateError as fault:
-            said.append(str(fault))
+            errors.append(str(fault))
         else:
             assert records.keys() == {b"key", b"other", b"third"}
             assert changes.items() <= records.items()
-    assert len(said) > 150, "each that is cut off, and most of the bits"
-    assert all(f"{folder / file_of(name)} is damaged" in one for one in said)
+    assert len(errors) > 150, "each that is cut off, and most of the bits"
+    assert all(f"{folder / file_of(name)} is damaged" in one for one in errors)
 
 
-def test_what_is_written_is_on_the_disk_itself(tmp_path: Path) -> None:
-    """SQLite syncs its files after each commit, and the folder when it makes one."""
+def test_database_syncs_each_commit_to_disk(tmp_path: Path) -> None:
+    """SQLite syncs its files after each commit, and the folder when it creates a file."""
     one = FolderStore(tmp_path)
     one.write({b"a": b"1"})
     assert one._database is not None
@@ -99,7 +99,7 @@ def test_what_is_written_is_on_the_disk_itself(tmp_path: Path) -> None:
     assert one._database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_what_was_written_after_the_committed_one_never_was(tmp_path: Path) -> None:
+def test_state_written_after_the_committed_one_is_not_read(tmp_path: Path) -> None:
     one = FolderStore(tmp_path)
     name = one.write({b"a": b"1"})
     one.write({b"a": b"2", b"b": b"2"})
@@ -122,8 +122,10 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
-def test_one_that_is_stopped_while_it_writes_stops_nobody(tmp_path: Path, number: int) -> None:
-    """It has SQLite's lock on its own database, which the next session only reads."""
+def test_session_suspended_or_killed_while_writing_blocks_no_other(
+    tmp_path: Path, number: int
+) -> None:
+    """It holds SQLite's lock on its own database, which the next session only reads."""
     command = [sys.executable, "-c", STOPPED, str(tmp_path)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -141,7 +143,7 @@ def test_one_that_is_stopped_while_it_writes_stops_nobody(tmp_path: Path, number
     assert len(content(tmp_path)) == 2
 
 
-def test_a_database_that_has_grown_is_begun_anew_and_its_predecessor_kept(
+def test_grown_database_is_replaced_and_its_predecessor_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_module, "ADDED_BYTES_LEAST", 500)
@@ -165,7 +167,7 @@ def test_a_database_that_has_grown_is_begun_anew_and_its_predecessor_kept(
     assert largest < 200_000, "neither is large, and SQLite's log is not"
 
 
-def test_the_state_is_what_bounds_the_database(
+def test_size_of_the_database_is_bounded_by_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_module, "ADDED_BYTES_LEAST", 10)
@@ -177,7 +179,7 @@ def test_the_state_is_what_bounds_the_database(
     assert file_of(one.write({b"small": b"y" * 100})) != file_of(name)
 
 
-def test_one_that_was_stopped_removes_nothing_of_its_successor(tmp_path: Path) -> None:
+def test_suspended_session_removes_no_database_of_its_successor(tmp_path: Path) -> None:
     old = FolderStore(tmp_path)
     name = old.write({b"n": b"0"})
     old.mark_committed()
@@ -201,7 +203,7 @@ def test_one_that_was_stopped_removes_nothing_of_its_successor(tmp_path: Path) -
     assert FolderStore(tmp_path).read(new.write({})) == {b"n": b"4"}
 
 
-def test_commits_are_numbered_through_all_databases(tmp_path: Path) -> None:
+def test_commits_are_numbered_consecutively_across_databases(tmp_path: Path) -> None:
     one = FolderStore(tmp_path)
     names = [one.write({b"n": b"0"}) for _ in range(3)]
     two = FolderStore(tmp_path)
@@ -212,7 +214,7 @@ def test_commits_are_numbered_through_all_databases(tmp_path: Path) -> None:
     assert FolderStore(tmp_path).write({}) > names[-1], "of one that has read nothing too"
 
 
-def test_a_full_disk_is_said_and_what_is_committed_holds(tmp_path: Path) -> None:
+def test_full_disk_is_reported_and_the_committed_state_stays(tmp_path: Path) -> None:
     one = FolderStore(tmp_path)
     name = one.write({b"n": b"0"})
     assert one._database is not None
@@ -225,7 +227,7 @@ def test_a_full_disk_is_said_and_what_is_committed_holds(tmp_path: Path) -> None
     assert FolderStore(tmp_path).read(name) == {b"n": b"0"}
 
 
-def test_a_database_that_cannot_be_begun_is_removed(
+def test_database_that_cannot_be_created_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = FolderStore(tmp_path)
@@ -237,15 +239,15 @@ def test_a_database_that_cannot_be_begun_is_removed(
     with pytest.raises(SettingError, match=r"cannot be saved in .*: attempt to write a readonly"):
         one.write({b"n": b"0"})
     assert content(tmp_path) == []
-    # Where there is no shared memory, SQLite has no write-ahead log.
+    # Without shared memory, SQLite has no write-ahead log.
     monkeypatch.setattr(saved_module, "_connect", lambda path, mode: sqlite3.connect(":memory:"))
     with pytest.raises(SettingError, match="no write-ahead log there; choose a local file system"):
         one.write({b"n": b"0"})
     assert content(tmp_path) == []
 
 
-def test_the_state_is_the_owners_alone(tmp_path: Path) -> None:
-    """It holds what events say."""
+def test_state_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+    """The state contains attributes of events."""
     one = FolderStore(tmp_path)
     one.write({b"n": b"0"})
     one.write({b"n": b"1"})
@@ -254,7 +256,7 @@ def test_the_state_is_the_owners_alone(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
-def test_only_a_state_is_read(tmp_path: Path) -> None:
+def test_name_that_is_not_a_saved_state_is_refused(tmp_path: Path) -> None:
     one = FolderStore(tmp_path)
     name = one.write({})
     for wrong in ("", f"../{name}", "/etc/passwd", name.replace("@", "/"), name[:-1]):
@@ -265,7 +267,7 @@ def test_only_a_state_is_read(tmp_path: Path) -> None:
         one.read(name)
 
 
-def test_what_is_no_state_stays_in_the_folder(tmp_path: Path) -> None:
+def test_foreign_files_stay_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("")
     one = FolderStore(tmp_path)
     name = one.write({b"n": b"0"})
@@ -274,26 +276,26 @@ def test_what_is_no_state_stays_in_the_folder(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {file_of(name), "mine.txt"}
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingError, match="file"):
         FolderStore(tmp_path / "file" / "state")
 
 
-def test_a_folder_is_of_one_group_and_knows_its_topics(tmp_path: Path) -> None:
+def test_folder_belongs_to_one_group_and_its_topics(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     assert not Claim(folder, "somebody who never committed", ["z"]).has_commits
     first = Claim(folder, "g", ["a"])
     assert not first.has_commits
     first.mark_committed()
     assert first.has_commits
-    # Topics may come and go, one by one.
+    # Topics may be added and removed one by one.
     for topics in (["a", "b"], ["b"], ["a", "c"]):
         again = Claim(folder, "g", topics)
         assert again.has_commits
         again.mark_committed()
-    for group_id, topics, said in (("h", ["a"], "group g, and"), ("g", ["d"], "reads a, b, c")):
-        with pytest.raises(SettingError, match=said):
+    for group_id, topics, message in (("h", ["a"], "group g, and"), ("g", ["d"], "reads a, b, c")):
+        with pytest.raises(SettingError, match=message):
             Claim(folder, group_id, topics)
     (path,) = folder.iterdir()
     assert json.loads(path.read_text())["topics"] == ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""The changelog's segments: what is read is what was written, and its size is bounded."""
+"""The changelog's segments: they read back as written, and their size is bounded."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ VALUES = st.none() | st.binary(max_size=40)
 
 
 class Log:
-    """Segments as a topic keeps them, and the state that they are to give."""
+    """Segments as a topic keeps them, and the state that they should restore."""
 
     def __init__(self, bytes_max: int = 50) -> None:
         self.bytes_max = bytes_max
         self.segments = Segments(bytes_max)
-        self.kept: dict[int, bytes] = {}
+        self.topic: dict[int, bytes] = {}
         self.state: dict[bytes, bytes] = {}
         self.written = 0
 
     def commit(self, changes: Changes) -> int:
-        """Return how many bytes the commit wrote."""
+        """Return the number of bytes that the commit wrote."""
         written = 0
         for number, content in self.segments.append(changes).items():
             if content is None:
-                del self.kept[number]
+                del self.topic[number]
             else:
-                assert number not in self.kept
-                self.kept[number] = content
+                assert number not in self.topic
+                self.topic[number] = content
                 written += len(content)
         for name, value in changes.items():
             self.state.pop(name, None)
@@ -43,25 +43,25 @@ class Log:
         return written
 
     def reopen(self) -> Segments:
-        """Go on from what is kept."""
+        """Resume from the kept segments."""
         self.segments = Segments(self.bytes_max)
-        for number, content in sorted(self.kept.items()):
+        for number, content in sorted(self.topic.items()):
             self.segments.restore(number, content)
         return self.segments
 
 
 @given(st.lists(st.tuples(st.dictionaries(NAMES, VALUES), st.booleans()), max_size=60))
-def test_what_is_read_is_what_was_written(
+def test_segments_restore_the_written_state(
     commits: list[tuple[Changes, bool]],
 ) -> None:
-    """After each commit, whoever goes on; where everything that can be cleaned is."""
+    """After each commit, by the same or a new writer, with all that can be compacted compacted."""
     log, least = Log(), module.LOG_BYTES_LEAST
     module.LOG_BYTES_LEAST = 0
     try:
         for changes, reopened in commits:
             log.commit(changes)
             assert log.segments.records() == log.state
-            numbers = sorted(log.kept)
+            numbers = sorted(log.topic)
             assert not numbers or numbers[0] == log.segments.first
             assert first_hole(numbers, log.segments.first) is None
             if reopened:
@@ -70,19 +70,19 @@ def test_what_is_read_is_what_was_written(
         module.LOG_BYTES_LEAST = least
 
 
-def test_the_log_stays_within_three_times_the_state_and_a_commit_within_twice_its_changes() -> None:
-    """Records that never change among some that always do; and it shrinks with the state."""
+def test_log_size_is_bounded_by_the_state_and_a_commit_by_its_changes() -> None:
+    """Some records change always, and others never; the log shrinks with the state."""
     chance, log = random.Random(1), Log(bytes_max=10_000)
     names = [b"scope/%d" % number for number in range(60_000)]
     first: Changes = dict.fromkeys(names, b"x" * 100)
     log.commit(first)
-    state = sum(map(len, log.kept.values()))
+    state = sum(map(len, log.topic.values()))
     for _ in range(400):
         changes: Changes = dict.fromkeys(chance.sample(names[:20000], 500), b"y" * 100)
         assert log.commit(changes) <= 2.5 * len(msgspec.msgpack.encode(changes))
-        assert sum(map(len, log.kept.values())) <= 3 * state
+        assert sum(map(len, log.topic.values())) <= 3 * state
     assert log.segments.first > 0
     log.commit(dict.fromkeys(names))
     log.commit({b"a": b"1"})
-    assert sum(map(len, log.kept.values())) <= module.LOG_BYTES_LEAST
+    assert sum(map(len, log.topic.values())) <= module.LOG_BYTES_LEAST
     assert log.reopen().records() == {b"a": b"1"}

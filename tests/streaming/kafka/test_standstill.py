@@ -1,4 +1,4 @@
-"""A broker that stands still: it takes connections, answers nothing, and does not die."""
+"""A suspended broker: it accepts connections, answers nothing, and does not die."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ketal.errors import LostError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
-from tests.streaming.jobs import FORKS, Told, accept, job_of, produce, run
+from tests.streaming.jobs import FORKS, HookRecorder, accept, job_of, produce, run
 
 CALL_TIMEOUT_MS = 3_000
 
 
-def test_a_broker_that_stands_still_is_noticed(
+def test_suspended_broker_is_noticed(
     mortal_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a job that has nothing to read and nothing to commit; and by one that is just started."""
+    """By a job without messages to read or offsets to commit, and by a job that is starting."""
     monkeypatch.setattr("ketal.streaming.kafka.job_session.PARTITIONS_S", 0.5)
     program = ketal.compile(FORKS)
     running = mortal_broker.running()
@@ -43,7 +43,7 @@ def test_a_broker_that_stands_still_is_noticed(
             os.kill(pid, signal.SIGSTOP)
 
     try:
-        for hooks in (Told().hooks(look), Told().hooks()):
+        for hooks in (HookRecorder().hooks(look), HookRecorder().hooks()):
             with pytest.raises(LostError, match="is lost"):
                 ProcessEngine(job, program, hooks).run()
             assert commits[-3:] == [2, 2, 2], "it stands still"

@@ -1,4 +1,4 @@
-"""One consumer with its state in a topic: of any pattern, and without a folder to keep."""
+"""One consumer with its state in a topic: for any pattern, and without a state folder."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
     FORKS,
+    HookRecorder,
     Running,
-    Told,
     Topic,
     accept,
     committed,
@@ -45,7 +45,7 @@ from tests.streaming.kafka.test_process_faults import (
 WHOLE_FORKS = FORKS.replace(
     "order CausalOrder; partition by height;", "order CausalOrder(total);"
 ).replace("hash != First.hash", "hash != First.hash && height == First.height")
-"""Neither partitioned, nor one that any order answers alike: no several consumers run it."""
+"""Neither partitioned nor order-independent: several consumers cannot share it."""
 KILLS = sample(2, 3)
 
 
@@ -61,7 +61,7 @@ class TopicCommand(Command):
         job.write_text(job.read_text().replace("dir:state", f"kafka:{self.topic}"))
 
     def snapshots(self) -> int:
-        """Return how much was written to the topic."""
+        """Return the end offset of the topic."""
         part = TopicPartition(self.topic, 0)
         return int(self.reader.end_offsets([part])[part])
 
@@ -72,10 +72,8 @@ def in_topic(broker: Broker, source: str, folder: Path, **options: Any) -> Job:
     return job_of(broker, [source], folder, until_end=True, store=store, **options)
 
 
-def test_kill_9_loses_nothing_and_doubles_nothing(
-    broker: Broker, topic: Topic, tmp_path: Path
-) -> None:
-    """Each process begins where the last one's commit was, with nothing but the topics."""
+def test_kill_9_loses_and_repeats_no_verdict(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    """Each process resumes from the last commit, with nothing but the topics."""
     chance = random.Random(1)
     source, sink = topic(3), topic()
     lines = pairs()[:2_000]
@@ -104,7 +102,7 @@ def test_kill_9_loses_nothing_and_doubles_nothing(
     assert not command.state.exists()
 
 
-def test_a_zombie_ends_and_its_successor_goes_on(
+def test_zombie_process_ends_and_its_successor_goes_on(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, sink = topic(), topic()
@@ -112,14 +110,14 @@ def test_a_zombie_ends_and_its_successor_goes_on(
     check_zombie(command, ketal.compile(WHOLE_FORKS), broker, source, sink)
 
 
-def test_who_is_refused_leaves_the_job_that_runs_as_it_is(
+def test_refused_job_does_not_disturb_the_running_job(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Another program, another topic; also while the one that runs commits again and again."""
-    source, sink, told = topic(), topic(), Told()
+    """It has another program or another topic; the running job commits all the time."""
+    source, sink, recorder = topic(), topic(), HookRecorder()
     program, changed = ketal.compile(WHOLE_FORKS), ketal.compile(FORKS)
     job = in_topic(broker, source, tmp_path, verdicts=Target("kafka", sink), commit_interval_ms=1)
-    running = Running(ProcessEngine(replace(job, until_end=False), program, told.hooks()))
+    running = Running(ProcessEngine(replace(job, until_end=False), program, recorder.hooks()))
     running.start()
     until(lambda: running.engine.has_begun)
     away = make_topic(broker, 1, "compact")
@@ -133,7 +131,7 @@ def test_who_is_refused_leaves_the_job_that_runs_as_it_is(
                 run(replace(quiet, store=Target("kafka", away)), program)
         produce(broker, [(source, 0, accept("b", 1, 1))])
         assert len(committed(broker, sink, least=1)) == 1
-        assert told.sentences == []
+        assert recorder.notices == []
         assert running.engine.figures.restarts == 0
     finally:
         running.engine.stop()
@@ -141,10 +139,10 @@ def test_who_is_refused_leaves_the_job_that_runs_as_it_is(
     assert running.fault is None
 
 
-def test_state_that_does_not_belong_is_refused_or_left(
+def test_foreign_state_is_refused_and_discarded_by_fresh(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Of another group, of several consumers, in a topic of several partitions."""
+    """The state is of another group or several consumers, or its topic has several partitions."""
     source, program = topic(2), ketal.compile(WHOLE_FORKS)
     produce(broker, [(source, n, accept("a", n + 1, n)) for n in range(2)])
     job = in_topic(broker, source, tmp_path)
@@ -153,9 +151,9 @@ def test_state_that_does_not_belong_is_refused_or_left(
         StateError, match=r"it is of another group, or the offsets(.|\n)*--on-change fresh"
     ):
         run(replace(job, group_id=f"{job.group_id}-other"), program)
-    told = Told()
-    run(replace(job, group_id=f"{job.group_id}-other", on_change="fresh"), program, told)
-    assert any("beginning anew at the earliest messages" in one for one in told.sentences)
+    recorder = HookRecorder()
+    run(replace(job, group_id=f"{job.group_id}-other", on_change="fresh"), program, recorder)
+    assert any("beginning anew at the earliest messages" in one for one in recorder.notices)
     with pytest.raises(SettingError, match="has 2 partitions, and one consumer's state takes 1"):
         run(
             in_topic(broker, topic(), tmp_path, store=Target("kafka", make_topic(broker, 2))),
@@ -163,7 +161,7 @@ def test_state_that_does_not_belong_is_refused_or_left(
         )
 
 
-def test_partitions_that_are_added_are_read(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+def test_added_partition_is_read(broker: Broker, topic: Topic, tmp_path: Path) -> None:
     from kafka import KafkaAdminClient
 
     source, program = topic(), ketal.compile(WHOLE_FORKS)
@@ -178,7 +176,7 @@ def test_partitions_that_are_added_are_read(broker: Broker, topic: Topic, tmp_pa
     assert engine.summary["patterns"]["Forks"]["matches"] == 1
 
 
-def test_the_plan_says_that_one_consumer_reads_all() -> None:
+def test_dry_run_prints_that_one_consumer_reads_all_partitions() -> None:
     program = ketal.compile(WHOLE_FORKS)
     job = Job(
         pattern="p",

@@ -1,4 +1,4 @@
-"""A job that is asked to end while Kafka is away does not wait for it."""
+"""A job that is stopped while Kafka is unreachable does not wait for Kafka."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
-from tests.streaming.jobs import FORKS, Running, Told, accept, job_of, produce, until
+from tests.streaming.jobs import FORKS, HookRecorder, Running, accept, job_of, produce, until
 
 CALL_TIMEOUT_MS = 300_000
 PATIENCE_S = 120
-"""Less than one call of Kafka's may take."""
+"""Less than the timeout of a call of Kafka."""
 
 
 def stop(running: Running) -> None:
@@ -28,15 +28,15 @@ def stop(running: Running) -> None:
     assert running.fault is None
 
 
-def beginning() -> int:
-    """Return how many sessions wait for Kafka to let them begin; those that are given up do so."""
+def connecting_sessions() -> int:
+    """Return the number of sessions that wait to connect to Kafka, abandoned ones included."""
     return sum(one.name == "ketal connecting" for one in threading.enumerate())
 
 
-def test_what_is_under_way_when_kafka_goes_is_not_waited_for(
+def test_shutdown_does_not_wait_for_pending_calls_when_the_broker_is_gone(
     mortal_broker: Broker, tmp_path: Path
 ) -> None:
-    """A commit that nobody answers, and a session that begins where nobody does."""
+    """The pending call is an unanswered commit, or the connection of a new session."""
     program = ketal.compile(FORKS)
     source = make_topic(mortal_broker)
     job = job_of(
@@ -44,12 +44,12 @@ def test_what_is_under_way_when_kafka_goes_is_not_waited_for(
         commit_interval_ms=10 * CALL_TIMEOUT_MS,
     )  # fmt: skip
     produce(mortal_broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
-    running = Running(ProcessEngine(job, program, Told().hooks()))
+    running = Running(ProcessEngine(job, program, HookRecorder().hooks()))
     running.start()
     until(lambda: running.engine.consumed == 2, "it reads nothing", PATIENCE_S)
     mortal_broker.kill()
     stop(running)
-    # What it had said when it began is what is committed.
+    # Only the claim from the start of the session is committed.
     assert running.engine.summary is not None
     assert running.engine.summary["kafka"]["messages"] == 0
     silent = socket.create_server(("127.0.0.1", 0))
@@ -60,17 +60,17 @@ def test_what_is_under_way_when_kafka_goes_is_not_waited_for(
             begins = replace(
                 begins, source=Source(keyed_by="height"), store=Target("kafka", "state")
             )
-        running = Running(ProcessEngine(begins, program, Told().hooks()))
-        before, end_s = beginning(), time.monotonic() + PATIENCE_S
+        running = Running(ProcessEngine(begins, program, HookRecorder().hooks()))
+        before, end_s = connecting_sessions(), time.monotonic() + PATIENCE_S
         running.start()
-        while beginning() <= before:
+        while connecting_sessions() <= before:
             assert time.monotonic() < end_s, "it does not begin"
             time.sleep(0.01)
         stop(running)
         assert running.engine.summary is None
     silent.close()
     mortal_broker.start()
-    again = Running(ProcessEngine(replace(job, until_end=True), program, Told().hooks()))
+    again = Running(ProcessEngine(replace(job, until_end=True), program, HookRecorder().hooks()))
     again.start()
     again.join(3 * PATIENCE_S)
     assert again.engine.summary is not None

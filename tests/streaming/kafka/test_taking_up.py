@@ -1,6 +1,6 @@
-"""How a consumer takes parts up: from which message on, and with a state that takes long to read.
+"""How a consumer starts its parts: from which offset, and with a state that takes long to restore.
 
-The group is real, and so is each other member of it.
+The consumer group and its other members are real.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ketal.streaming.kafka.group_session import GroupSession
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
-from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
+from tests.streaming.jobs import FORKS, HookRecorder, Topic, accept, job_of, produce, run, written
 
 PATIENCE_S = 180
 PATIENCE_MS = 2_000
-"""So long a member of the group may be silent."""
+"""The `max_poll_interval_ms` of a member."""
 
 
 def shared(broker: Broker, topics: Sequence[str], folder: Path, parts: int, **options: Any) -> Job:
@@ -49,13 +49,13 @@ def matches(engine: ProcessEngine) -> int:
 
 
 class DeathError(Exception):
-    """Ends an engine as nothing of it is caught."""
+    """Ends an engine, which does not catch this error."""
 
 
-def test_what_came_after_the_latest_is_its_successors_when_the_first_owner_dies(
+def test_messages_after_a_latest_start_survive_the_death_of_the_first_owner(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was given its parts, and died before it had a state to commit."""
+    """The owner was assigned its parts, and died before it had a state to commit."""
     source, program = topic(2), ketal.compile(FORKS)
     produce(broker, [(source, n, accept("old", 1, n)) for n in range(2)])
     job = shared(broker, [source], tmp_path, 2, start="latest")
@@ -73,15 +73,15 @@ def test_what_came_after_the_latest_is_its_successors_when_the_first_owner_dies(
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]] * 2
     assert engine.summary is not None
     assert engine.summary["kafka"]["messages"] == 4
-    # What has begun goes on as any other part, and is committed with its state.
+    # A part that has begun resumes like any other, and is committed with its state.
     produce(broker, [(source, 0, accept("c", 1, 0))])
     assert matches(run(job, program)) == 4
 
 
-def test_the_latest_is_not_the_first_where_another_part_is_committed(
+def test_part_without_offsets_starts_at_the_beginning_if_another_part_is_committed(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Of two first owners one had come so far."""
+    """Only one of two first owners has committed the start of its part."""
     source, program = topic(2), ketal.compile(FORKS)
     produce(broker, [(source, n, accept(node, 1, n)) for n in range(2) for node in "ab"])
     job = shared(broker, [source], tmp_path, 2, start="latest")
@@ -98,22 +98,22 @@ def test_the_latest_is_not_the_first_where_another_part_is_committed(
 def slow_restore(
     monkeypatch: pytest.MonkeyPatch, wait: Callable[[], None]
 ) -> list[threading.Thread]:
-    """Have each restore wait first; return who restored."""
-    restore, by = Part.restore, []
+    """Make each restore wait first; return a list of the threads that restored."""
+    restore, threads = Part.restore, []
 
     def slowly(self: Part, *given: Any) -> str:
-        by.append(threading.current_thread())
+        threads.append(threading.current_thread())
         wait()
         return restore(self, *given)
 
     monkeypatch.setattr(Part, "restore", slowly)
-    return by
+    return threads
 
 
-def test_whoever_restores_a_large_state_stays_in_the_group(
+def test_consumer_stays_in_the_group_while_it_restores_a_large_state(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Restoring takes longer than a member may be silent."""
+    """Restoring takes longer than `max_poll_interval_ms`."""
     source, program = topic(2), ketal.compile(FORKS)
     produce(broker, [(source, n, accept("a", 1, n)) for n in range(2)])
     job = shared(
@@ -122,27 +122,27 @@ def test_whoever_restores_a_large_state_stays_in_the_group(
     )  # fmt: skip
     run(job, program)
     produce(broker, [(source, n, accept("b", 1, n)) for n in range(2)])
-    by = slow_restore(monkeypatch, lambda: time.sleep(1.5 * PATIENCE_MS / 1e3))
-    told = Told()
-    engine = run(job, program, told)
-    assert len(by) == 2
+    threads = slow_restore(monkeypatch, lambda: time.sleep(1.5 * PATIENCE_MS / 1e3))
+    recorder = HookRecorder()
+    engine = run(job, program, recorder)
+    assert len(threads) == 2
     assert (engine.figures.restarts, matches(engine)) == (0, 2)
-    assert told.sentences == ["has 2 of 2 parts: 0, 1"]
+    assert recorder.notices == ["has 2 of 2 parts: 0, 1"]
 
 
-def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
+def test_parts_revoked_while_they_are_restored_are_dropped(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another consumer comes meanwhile; each part is then one consumer's, and nothing is lost."""
+    """Another consumer joins meanwhile; then each part has one owner, and no verdict is lost."""
     source, program = topic(2), ketal.compile(FORKS)
     produce(broker, [(source, n, accept("a", 1, n)) for n in range(2)])
     job = shared(broker, [source], tmp_path, 2)
     run(job, program)
     produce(broker, [(source, n, accept("b", 1, n)) for n in range(2)])
-    ours, told = replace(job, until_end=False), Told()
+    ours, recorder = replace(job, until_end=False), HookRecorder()
     theirs = replace(ours, rejected=replace(job.rejected, name=f"{job.rejected.name}-2"),
                      verdicts=replace(job.verdicts, name=f"{job.verdicts.name}-2"))  # fmt: skip
-    second = ProcessEngine(theirs, program, Told().hooks())
+    second = ProcessEngine(theirs, program, HookRecorder().hooks())
     other = threading.Thread(target=second.run, daemon=True)
     taken_away = threading.Event()
     revoked = GroupSession.on_partitions_revoked
@@ -158,7 +158,7 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
             assert taken_away.wait(PATIENCE_S), "the group is not polled"
 
     monkeypatch.setattr(GroupSession, "on_partitions_revoked", give_up)
-    by = slow_restore(monkeypatch, wait)
+    threads = slow_restore(monkeypatch, wait)
     found = [0, 0]
 
     def look(figures: Any) -> None:
@@ -167,19 +167,19 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
         if sum(found) == 2:
             engine.stop()
 
-    engine = ProcessEngine(ours, program, told.hooks(look))
+    engine = ProcessEngine(ours, program, recorder.hooks(look))
     try:
         engine.run()
     finally:
         second.stop()
         other.join(PATIENCE_S)
-    assert len(by) >= 3, "what was restored first was dropped"
+    assert len(threads) >= 3, "what was restored first was dropped"
     assert engine.figures.restarts == second.figures.restarts == 0
-    assert not any("has 2 of 2 parts" in said for said in told.sentences), told.sentences
+    assert not any("has 2 of 2 parts" in notice for notice in recorder.notices), recorder.notices
     assert matches(run(job, program)) == 2
 
 
-def test_a_job_that_is_stopped_does_not_wait_until_its_state_is_restored(
+def test_stopped_job_does_not_wait_for_its_state_to_be_restored(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, program, restored = topic(), ketal.compile(FORKS), threading.Event()
@@ -191,20 +191,20 @@ def test_a_job_that_is_stopped_does_not_wait_until_its_state_is_restored(
         engine.stop()
         assert restored.wait(PATIENCE_S)
 
-    by = slow_restore(monkeypatch, wait)
-    engine = ProcessEngine(job, program, Told().hooks())
+    threads = slow_restore(monkeypatch, wait)
+    engine = ProcessEngine(job, program, HookRecorder().hooks())
     engine.run()
     restored.set()
-    by[0].join(PATIENCE_S)
+    threads[0].join(PATIENCE_S)
     monkeypatch.undo()
     produce(broker, [(source, 0, accept("b"))])
     assert matches(run(job, program)) == 1
 
 
-def test_many_verdicts_of_one_poll_are_committed_on_the_way(
+def test_many_verdicts_of_one_poll_are_committed_in_between(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What waits for the commit is bounded, however many messages come at once."""
+    """The verdicts that wait for a commit are bounded, however many messages a poll returns."""
     monkeypatch.setattr("ketal.streaming.kafka.job_session.BATCH_EVENTS", 10)
     monkeypatch.setattr("ketal.streaming.kafka.job_session.PENDING_BYTES_MAX", 1)
     source, program = topic(), ketal.compile(FORKS)

@@ -1,4 +1,4 @@
-"""The broker is a real one: messages, transactions, and data that outlives kill -9."""
+"""The broker of the tests is real: messages, transactions, and data that survives kill -9."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.streaming.jobs import PATIENCE_POLLS, POLL_MS, Topic, consume, produc
 HUNDRED = [f"message {n}".encode() for n in range(100)]
 
 
-def test_a_hundred_messages_come_through_in_order(broker: Broker, topic: Topic) -> None:
+def test_partition_delivers_messages_in_order(broker: Broker, topic: Topic) -> None:
     name = topic()
     produce(broker, [(name, 0, value) for value in HUNDRED])
     assert consume(broker, name) == HUNDRED
 
 
-def test_partitions_share_the_messages(broker: Broker, topic: Topic) -> None:
+def test_messages_are_distributed_over_partitions(broker: Broker, topic: Topic) -> None:
     name = topic(partitions=4)
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
         for number, value in enumerate(HUNDRED):
@@ -29,8 +29,8 @@ def test_partitions_share_the_messages(broker: Broker, topic: Topic) -> None:
     assert sorted(consume(broker, name)) == sorted(HUNDRED)
 
 
-def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker, topic: Topic) -> None:
-    """The offsets that it consumed and the messages that it produced are one."""
+def test_transaction_is_visible_as_a_whole_or_not_at_all(broker: Broker, topic: Topic) -> None:
+    """Consumed offsets and produced messages are committed together."""
     source, sink = topic(), topic()
     produce(broker, [(source, 0, value) for value in HUNDRED])
     consumer = KafkaConsumer(
@@ -39,7 +39,7 @@ def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker, topic: Topic)
         group_id=f"{sink}-group",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        # Else what is committed is told before its transaction has quite ended, and may be old.
+        # Otherwise offsets are returned before their transaction has ended, and may be stale.
         isolation_level="read_committed",
     )
     producer = KafkaProducer(
@@ -77,8 +77,8 @@ def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker, topic: Topic)
     assert uncommitted == [b"never to be seen", *committed]
 
 
-def test_kill_9_loses_nothing_that_was_acknowledged(mortal_broker: Broker) -> None:
-    """And the broker comes back where its clients look for it."""
+def test_kill_9_of_the_broker_loses_no_acknowledged_message(mortal_broker: Broker) -> None:
+    """The restarted broker has the same address."""
     address = mortal_broker.bootstrap_servers
     name = make_topic(mortal_broker)
     with closing(KafkaProducer(bootstrap_servers=address, acks="all")) as producer:
@@ -88,6 +88,6 @@ def test_kill_9_loses_nothing_that_was_acknowledged(mortal_broker: Broker) -> No
         assert mortal_broker.running() is None
         running = mortal_broker.restart()
         assert running.bootstrap_servers == address
-        # The producer that knew the old one goes on.
+        # A producer that was connected before goes on.
         producer.send(name, b"after").get(timeout=60)
     assert consume(mortal_broker, name) == [*HUNDRED, b"after"]

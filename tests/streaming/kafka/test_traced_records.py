@@ -1,4 +1,4 @@
-"""Records of Kafka that carry clocks, and a program whose peers' events come by Kafka."""
+"""Kafka records that carry clocks, and a program that gets its peers' events through Kafka."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pattern Conflict {
 """
 
 
-def test_a_program_has_a_monitor_and_its_peers_events_come_by_kafka(broker: Broker) -> None:
+def test_monitor_in_a_program_gets_its_peers_events_through_kafka(broker: Broker) -> None:
     servers = broker.bootstrap_servers
     events, orders = (f"{name}-{uuid.uuid4()}" for name in ("events", "orders"))
     for topic in (events, orders):

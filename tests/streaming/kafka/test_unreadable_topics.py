@@ -1,4 +1,4 @@
-"""Topics that are deleted under a job, and topics that it cannot decompress."""
+"""Topics that are deleted while a job runs, and topics that it cannot decompress."""
 
 from __future__ import annotations
 
@@ -18,18 +18,28 @@ from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import job_session
 from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
-from tests.streaming.jobs import FORKS, Running, Told, Topic, accept, job_of, produce, run, until
+from tests.streaming.jobs import (
+    FORKS,
+    HookRecorder,
+    Running,
+    Topic,
+    accept,
+    job_of,
+    produce,
+    run,
+    until,
+)
 
 SOON = {"metadata_max_age_ms": 200}
 
 
 @pytest.mark.parametrize("which", ["source", "sink"])
-def test_a_topic_that_is_deleted_is_not_made_again(
+def test_deleted_topic_is_not_created_again(
     which: str, broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that makes topics for whoever asks for them makes one of other settings.
+    """A broker with auto-creation would create the topic with other settings.
 
-    kafka-python's `allow_auto_create_topics` does nothing.
+    kafka-python ignores `allow_auto_create_topics`.
     """
     if which == "source":
         monkeypatch.setattr(job_session, "PARTITIONS_S", 0.5)
@@ -39,7 +49,7 @@ def test_a_topic_that_is_deleted_is_not_made_again(
         broker, [topics["source"]], tmp_path, verdicts=Target("kafka", topics["sink"]),
         lost_after_ms=1_000, call_timeout_ms=4_000, properties=SOON,
     )  # fmt: skip
-    running = Running(ProcessEngine(job, ketal.compile(FORKS), Told().hooks()))
+    running = Running(ProcessEngine(job, ketal.compile(FORKS), HookRecorder().hooks()))
     running.start()
     until(lambda: running.engine.figures.commits > 1)
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -53,37 +63,37 @@ def test_a_topic_that_is_deleted_is_not_made_again(
     assert f"there is no topic {topics[which]} any more" in str(running.fault)
 
 
-def test_a_topic_that_is_made_anew_is_another_one(
+def test_recreated_topic_is_not_taken_for_the_deleted_one(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Its first messages would be passed over, as if they were those that were read."""
+    """Otherwise its first messages would be skipped as already read."""
     source = topic()
     produce(broker, [(source, 0, accept("a", n)) for n in (1, 2, 3)])
-    job, told = job_of(broker, [source], tmp_path, properties=SOON), Told()
-    running = Running(ProcessEngine(job, ketal.compile(FORKS), told.hooks()))
+    job, recorder = job_of(broker, [source], tmp_path, properties=SOON), HookRecorder()
+    running = Running(ProcessEngine(job, ketal.compile(FORKS), recorder.hooks()))
     running.start()
     until(lambda: running.engine.figures.commits > 1)
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.delete_topics([source])
         until(lambda: source not in admin.list_topics())
-        time.sleep(2)  # The job has asked for it, and goes on asking.
+        time.sleep(2)  # The job requests metadata of the topic all the time.
         admin.create_topics({source: {"num_partitions": 1}}, wait_for_metadata=True)
     produce(broker, [(source, 0, accept("b", n)) for n in range(1, 7)])
     running.join(timeout=60)
     running.engine.stop()
     assert isinstance(running.fault, StateError)
     made_anew = f"the topic {source} was deleted and made anew; going on from the last commit"
-    assert made_anew in told.sentences
+    assert made_anew in recorder.notices
     assert running.engine.consumed == 3
 
 
-def test_a_topic_made_anew_is_told_from_messages_that_are_gone(
+def test_recreated_topic_is_distinguished_from_expired_messages(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An offset out of range may be seen first."""
+    """The job may get an offset-out-of-range error before it sees the new topic id."""
     source = topic()
     job = job_of(broker, [source], tmp_path)
-    engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
+    engine = ProcessEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
     outputs = Outputs(job, engine.hooks)
     with closing(outputs), closing(new_session(engine, outputs)) as session:
         session.begin()
@@ -104,14 +114,14 @@ def test_a_topic_made_anew_is_told_from_messages_that_are_gone(
             session._consume()
 
 
-def test_messages_that_nothing_decompresses_end_the_job(
+def test_messages_that_cannot_be_decompressed_end_the_job(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To try again does not help; kafka-python needs libraries for lz4 and snappy."""
+    """A retry does not help; kafka-python needs libraries for lz4 and snappy."""
     source = topic()
     options = {"bootstrap_servers": broker.bootstrap_servers, "compression_type": "gzip"}
     with closing(KafkaProducer(**options)) as producer:
-        # What compression does not shorten is sent as it is.
+        # A message that compression does not shorten is sent uncompressed.
         producer.send(source, accept("a", note="x" * 2_000)).get(timeout=30)
     monkeypatch.setattr("kafka.codec.has_gzip", lambda: False)
     job = job_of(broker, [source], tmp_path, until_end=True)
@@ -119,10 +129,10 @@ def test_messages_that_nothing_decompresses_end_the_job(
         run(job, ketal.compile(FORKS))
 
 
-def test_kafka_is_reported_back_once_until_the_job_recovers(
+def test_return_of_kafka_is_reported_once_until_the_job_recovers(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And is asked less and less often meanwhile."""
+    """Meanwhile the job retries at growing intervals."""
     sessions = []
 
     def fail(session: Session) -> None:
@@ -130,11 +140,11 @@ def test_kafka_is_reported_back_once_until_the_job_recovers(
         raise KafkaError("again")
 
     monkeypatch.setattr(Session, "run", fail)
-    told = Told()
+    recorder = HookRecorder()
     job = job_of(broker, [topic()], tmp_path, lost_after_ms=2_000)
     with pytest.raises(LostError, match=r"KafkaError: again$"):
-        run(job, ketal.compile(FORKS), told)
+        run(job, ketal.compile(FORKS), recorder)
     assert len(sessions) > 2
-    assert [said for said in told.sentences if "is back" in said] == [
+    assert [notice for notice in recorder.notices if "is back" in notice] == [
         "Kafka is back; going on from the last commit"
     ]

@@ -1,4 +1,4 @@
-"""When a partition is idle: where somebody looked for so long, and nothing was there."""
+"""When a partition is idle: after checks over `idle_ms` that found no message in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.state.topic_store import Changelog
 from ketal.streaming.kafka.watermarks import CHECK_MS, STANDSTILL_MS, Watermarks
-from tests.streaming.jobs import Told
+from tests.streaming.jobs import HookRecorder
 
 IDLE_MS = 30_000
 HERE, THERE = ("t", 0), ("t", 1)
@@ -31,8 +31,8 @@ pattern Next {
 """
 
 
-def test_the_idle_partitions_of_a_part_are_looked_up_once_a_poll() -> None:
-    """Not once for each partition that has messages: of many of both that would take seconds."""
+def test_idle_partitions_of_a_part_are_checked_once_per_poll() -> None:
+    """Once for each partition with messages would take seconds if there are many of both kinds."""
     idle = PropertyMock(return_value=[TopicPartition(*THERE)])
     watermarks = type("Watermarks", (), {"idle": idle})()
     part = Mock(ended=False, watermarks=watermarks)
@@ -53,58 +53,58 @@ def marks() -> Watermarks:
     return out
 
 
-def looked(out: Watermarks, first_ms: int, last_ms: int, behind: set[Any]) -> None:
+def check_idle(out: Watermarks, first_ms: int, last_ms: int, behind: set[Any]) -> None:
     for now_ms in range(first_ms, last_ms + 1, CHECK_MS):
         out.mark_active([HERE], now_ms)
         out.mark_idle(behind, now_ms)
 
 
-def test_a_partition_is_idle_after_so_many_looks_that_found_nothing() -> None:
+def test_partition_is_idle_after_idle_ms_of_checks_without_messages() -> None:
     out = marks()
-    looked(out, 0, IDLE_MS - CHECK_MS, set())
+    check_idle(out, 0, IDLE_MS - CHECK_MS, set())
     assert out.advance() is None
-    looked(out, IDLE_MS, IDLE_MS, set())
+    check_idle(out, IDLE_MS, IDLE_MS, set())
     assert out.advance() == 200.0
 
 
-def test_a_partition_that_was_idle_is_waited_for_once_it_has_messages() -> None:
+def test_idle_partition_holds_the_watermark_again_once_it_has_messages() -> None:
     out = marks()
-    looked(out, 0, IDLE_MS, set())
+    check_idle(out, 0, IDLE_MS, set())
     assert out.advance() == 200.0
     out.observe(HERE, 300.0)
     out.mark_active([THERE], IDLE_MS)
     assert out.advance() is None
-    looked(out, IDLE_MS, 2 * IDLE_MS, set())
+    check_idle(out, IDLE_MS, 2 * IDLE_MS, set())
     assert out.advance() == 300.0
 
 
-def test_time_in_which_nobody_looked_does_not_count() -> None:
-    """Of a day in which the process stood still, as much counts as a look may take."""
+def test_time_without_checks_does_not_count_as_idle() -> None:
+    """Of a day in which the process was suspended, only the length of one check counts."""
     out, day_ms = marks(), 86_400_000
-    looked(out, 0, 0, set())
-    looked(out, day_ms, day_ms + IDLE_MS - 3 * CHECK_MS, set())
+    check_idle(out, 0, 0, set())
+    check_idle(out, day_ms, day_ms + IDLE_MS - 3 * CHECK_MS, set())
     assert out.advance() is None
-    looked(out, day_ms + IDLE_MS - 2 * CHECK_MS, day_ms + IDLE_MS, set())
+    check_idle(out, day_ms + IDLE_MS - 2 * CHECK_MS, day_ms + IDLE_MS, set())
     assert out.advance() == 200.0
 
 
 @pytest.mark.parametrize("quiet_ms", [IDLE_MS - CHECK_MS, 2 * IDLE_MS])
-def test_what_came_while_nobody_looked_has_time_to_be_read(quiet_ms: int) -> None:
-    """Also in a partition that was about to be idle, or was."""
+def test_messages_that_arrived_during_a_suspension_have_time_to_be_read(quiet_ms: int) -> None:
+    """Also in a partition that was idle, or about to become idle."""
     out, day_ms = marks(), 86_400_000
-    looked(out, 0, quiet_ms, set())
+    check_idle(out, 0, quiet_ms, set())
     out.advance()
     out.mark_active([HERE], day_ms)
     out.observe(HERE, 300.0)
     assert out.advance() is None
-    looked(out, day_ms, day_ms + STANDSTILL_MS - CHECK_MS, set())
+    check_idle(out, day_ms, day_ms + STANDSTILL_MS - CHECK_MS, set())
     assert out.advance() is None
-    looked(out, day_ms + STANDSTILL_MS, day_ms + STANDSTILL_MS, set())
+    check_idle(out, day_ms + STANDSTILL_MS, day_ms + STANDSTILL_MS, set())
     assert out.advance() == 300.0
 
 
-def test_looks_that_are_far_apart_find_what_is_idle_too() -> None:
-    """A process that is busy, or saves a large state, waits longer, and not for ever."""
+def test_infrequent_checks_still_find_idle_partitions() -> None:
+    """A process that is busy, or saves a large state, waits longer, but not for ever."""
     out = marks()
     for now_ms in range(0, 2 * IDLE_MS, 4 * CHECK_MS):
         out.mark_active([HERE], now_ms)
@@ -114,29 +114,29 @@ def test_looks_that_are_far_apart_find_what_is_idle_too() -> None:
     assert out.advance() == 200.0
 
 
-def test_what_is_unread_is_not_idle() -> None:
-    """It never becomes so, and it is so no more as soon as there is something."""
+def test_partition_with_unread_messages_is_not_idle() -> None:
+    """It does not become idle, and an idle partition becomes active once it has messages."""
     out = marks()
-    looked(out, 0, 2 * IDLE_MS, {THERE})
+    check_idle(out, 0, 2 * IDLE_MS, {THERE})
     assert out.advance() is None
-    looked(out, 2 * IDLE_MS, 3 * IDLE_MS, set())
+    check_idle(out, 2 * IDLE_MS, 3 * IDLE_MS, set())
     assert out.advance() == 200.0
-    looked(out, 3 * IDLE_MS, 3 * IDLE_MS, {THERE})
+    check_idle(out, 3 * IDLE_MS, 3 * IDLE_MS, {THERE})
     out.observe(HERE, 300.0)
     assert out.advance() is None
 
 
-def test_a_part_that_is_taken_up_waits_anew_for_all_of_its_partitions() -> None:
+def test_restarted_part_waits_for_all_of_its_partitions_again() -> None:
     out = marks()
-    looked(out, 0, IDLE_MS, set())
+    check_idle(out, 0, IDLE_MS, set())
     out.restart(2 * IDLE_MS)
-    looked(out, 2 * IDLE_MS, 3 * IDLE_MS - CHECK_MS, set())
+    check_idle(out, 2 * IDLE_MS, 3 * IDLE_MS - CHECK_MS, set())
     out.observe(HERE, 300.0)
     assert out.advance() is None
 
 
 class Reading:
-    """A part of two partitions that takes one event after the other, by a clock that is set."""
+    """A part of two partitions that takes one event after another, with a clock that tests set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ms = 0.0
@@ -146,7 +146,7 @@ class Reading:
             idle_ms=IDLE_MS, store=Target("kafka", "state"),
         )  # fmt: skip
         self.offsets = {TopicPartition(*HERE): 0, TopicPartition(*THERE): 0}
-        engine = ProcessEngine(job, ketal.compile(NEXT), Told().hooks())
+        engine = ProcessEngine(job, ketal.compile(NEXT), HookRecorder().hooks())
         self.part = Part(engine, 0, self.offsets, Changelog(job, 0, 1))
         self.verdicts: list[ketal.Verdict] = []
 
@@ -170,10 +170,10 @@ class Reading:
 
 
 @pytest.mark.parametrize("away_ms", [CHECK_MS, 10 * IDLE_MS])
-def test_nothing_is_late_because_the_process_stood_still(
+def test_suspension_of_the_process_makes_no_event_late(
     away_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first poll brings one partition; what the other one has comes with the next."""
+    """The first poll after it returns one partition, and the next poll the other."""
     reading = Reading(monkeypatch)
     reading.process(HERE, "p", 100)
     reading.process(THERE, "p", 100)
@@ -184,7 +184,7 @@ def test_nothing_is_late_because_the_process_stood_still(
     assert reading.part.summary_numbers["events"]["late"] == 0
 
 
-def test_windows_close_without_a_partition_that_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_end_without_waiting_for_an_idle_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = Reading(monkeypatch)
     reading.process(HERE, "p", 100)
     reading.process(THERE, "p", 100)

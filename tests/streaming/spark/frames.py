@@ -1,4 +1,4 @@
-"""Rows of a test as a DataFrame."""
+"""DataFrames made of rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def data_frame(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str) -> DataFrame:
-    """Return rows as a DataFrame of Arrow.
+    """Return rows as a DataFrame backed by Arrow.
 
-    Of a list, Spark would make one that runs Python tasks again each time that it is read.
+    A DataFrame of a list would run Python tasks again each time that it is read.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType

@@ -1,4 +1,4 @@
-"""Rows of a key group that are taken in batches are judged as rows taken one by one."""
+"""Rows of a key group are judged alike in batches and one by one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def work(*, messages: bool, policy: str, limits: Limits | None) -> Work:
     )  # fmt: skip
 
 
-def test_rows_come_by_topic_partition_and_offset() -> None:
+def test_rows_are_sorted_by_topic_partition_and_offset() -> None:
     import pandas
 
     names = ("topic", "partition", "offset")
@@ -61,8 +61,8 @@ def test_rows_come_by_topic_partition_and_offset() -> None:
     ]  # fmt: skip
     frames = [pandas.DataFrame(rows[:3], columns=names), pandas.DataFrame([], columns=names),
               pandas.DataFrame(rows[3:], columns=names)]  # fmt: skip
-    found = operator._sorted_rows(iter(frames), names)
-    assert found == sorted(rows, key=lambda row: (row[0] or "", *row[1:]))
+    ordered = operator._sorted_rows(iter(frames), names)
+    assert ordered == sorted(rows, key=lambda row: (row[0] or "", *row[1:]))
     assert operator._sorted_rows(iter(frames[1:2]), names) == []
 
 
@@ -81,7 +81,7 @@ strange: Any = st.sampled_from([b"{", None, b'{"node": "A"}', b'{"type": "ketal.
 
 @st.composite
 def batches(draw: Any) -> list[list[tuple[Any, ...]]]:
-    """Draw rows of Kafka in batches: events, some of them again, and what is none."""
+    """Draw rows of Kafka in batches: events, duplicates, and messages that are no events."""
     last = {"A": 0, "B": 0}
     sent: list[bytes] = []
     out: list[list[tuple[Any, ...]]] = []
@@ -120,7 +120,7 @@ def batches(draw: Any) -> list[list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("policy", ["skip", "resume", "halt"])
 @examples(25, 1_000)
 @given(given=batches(), restored=st.booleans())
-def test_a_batch_is_its_rows(
+def test_batch_gives_the_verdicts_and_state_of_its_rows_one_by_one(
     policy: str, limits: Limits | None, messages: bool, given: list[Any], restored: bool
 ) -> None:
     at = work(messages=messages, policy=policy, limits=limits)
@@ -128,8 +128,8 @@ def test_a_batch_is_its_rows(
     for rows in filter(None, given):
         if not messages:  # Spark writes the value of every row, as an object.
             rows = [row for row in rows if row[4] not in (None, b"{", b"\xff")]
-        said = [verdict.to_dict() for verdict in in_batches.process(rows)]
-        assert said == [v.to_dict() for row in rows for v in one_by_one.process([row])]
+        verdicts = [verdict.to_dict() for verdict in in_batches.process(rows)]
+        assert verdicts == [v.to_dict() for row in rows for v in one_by_one.process([row])]
         assert in_batches.figures_row(Counter()) == one_by_one.figures_row(Counter())
         state = in_batches.state()
         assert state == one_by_one.state()
@@ -137,8 +137,8 @@ def test_a_batch_is_its_rows(
             in_batches, one_by_one = Group(at, 0, state), Group(at, 0, state)
 
 
-def test_garbage_of_a_worker_goes_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept is frozen, and so is what turns out to be garbage: now and then all is seen."""
+def test_garbage_of_a_worker_is_collected_eventually(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live objects are frozen, and garbage among them; now and then all objects are unfrozen."""
 
     class Cycle:
         def __init__(self) -> None:
@@ -158,8 +158,10 @@ def test_garbage_of_a_worker_goes_in_the_end(monkeypatch: pytest.MonkeyPatch) ->
         gc.unfreeze()
 
 
-def test_a_task_has_no_archive_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyspark has the importers of all packages in an archive read it before each task."""
+def test_task_does_not_read_package_archives_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyspark invalidates the importers of all packages in an archive before each task."""
     path, jar = str(tmp_path / "pyspark.zip"), str(tmp_path / "spark-core_2.13-4.0.0.jar")
     packages = ("__init__.py", "inner/__init__.py", "inner/late.py")
     for one, names in ((path, packages), (jar, ("a.class",))):

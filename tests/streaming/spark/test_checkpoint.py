@@ -1,4 +1,4 @@
-"""What the folder of a job on Spark keeps together: program, groups, offsets and outputs."""
+"""The folder of a job on Spark: it keeps program, groups, offsets and outputs consistent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ketal.streaming.spark.families import HASHING, families, row_placements
 from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.rows.row_reader import RowShape
 from ketal.streaming.spark.spark_engine import SparkEngine, _worker_fault
-from tests.streaming.jobs import FORKS, Told, Topic, accept, produce, written
+from tests.streaming.jobs import FORKS, HookRecorder, Topic, accept, produce, written
 from tests.streaming.spark.frames import data_frame
 from tests.streaming.spark.test_engine import run, spark_job
 
@@ -51,16 +51,16 @@ def job(folder: Path, **options: Any) -> Job:
     )  # fmt: skip
 
 
-def ran(folder: Path, offsets: str, batch: int = 0, generation: int = 0) -> None:
-    """Put there what Spark notes of a batch that was committed."""
+def write_committed_batch(folder: Path, offsets: str, batch: int = 0, generation: int = 0) -> None:
+    """Write the checkpoint files of a committed batch, as Spark does."""
     for name, text in (("offsets", f"v1\n{{}}\n{offsets}"), ("commits", "v1\n{}")):
         at = folder / f"checkpoint-{generation}" / name
         at.mkdir(parents=True, exist_ok=True)
         (at / str(batch)).write_text(text)
 
 
-def opened(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
-    """Return where a job begins, and why anew."""
+def begin_job(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
+    """Return the starting offsets of a job, and the notice if it starts fresh."""
     notices: list[str] = []
     checkpoint = Checkpoint(one, ketal.compile(text), notify=notices.append)
     try:
@@ -81,30 +81,30 @@ def opened(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
         ),
     ],
 )
-def test_what_decides_about_a_group_does_not_change(
+def test_change_of_a_setting_that_decides_key_groups_is_refused(
     text: str, source: Source, message: str, tmp_path: Path
 ) -> None:
     one = job(tmp_path)
-    opened(one, text, {"t": 1})
-    ran(tmp_path, '{"t":{"0":5}}')
+    begin_job(one, text, {"t": 1})
+    write_committed_batch(tmp_path, '{"t":{"0":5}}')
     with pytest.raises(StateError, match=f"the groups of .*{message}.*(.|\n)*--on-change fresh"):
-        opened(replace(one, source=source), text, {"t": 1})
-    starting, anew = opened(replace(one, source=source, on_change="fresh"), text, {"t": 1})
+        begin_job(replace(one, source=source), text, {"t": 1})
+    starting, anew = begin_job(replace(one, source=source, on_change="fresh"), text, {"t": 1})
     assert json.loads(starting) == {"t": {"0": 5}}
     assert message in anew
 
 
-def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
+def test_settings_that_do_not_decide_key_groups_may_change(tmp_path: Path) -> None:
     one = job(tmp_path, source=Source())
-    opened(one, A, {"t": 1})
-    ran(tmp_path, '{"t":{"0":5}}')
+    begin_job(one, A, {"t": 1})
+    write_committed_batch(tmp_path, '{"t":{"0":5}}')
     for source in (Source(keyed_by="other"), Source(fields={"node": "n"})):
-        assert opened(replace(one, source=source), A, {"t": 1})[1] == ""
+        assert begin_job(replace(one, source=source), A, {"t": 1})[1] == ""
     both = job(tmp_path / "both", source=Source())
-    opened(both, A + B, {"t": 1})
-    ran(tmp_path / "both", '{"t":{"0":5}}')
-    # A pattern of another partition has a group that sees all.
-    assert opened(replace(both, source=Source(keyed_by="node")), A + B, {"t": 1})[1] == ""
+    begin_job(both, A + B, {"t": 1})
+    write_committed_batch(tmp_path / "both", '{"t":{"0":5}}')
+    # A pattern with another partition runs in a group that gets all events.
+    assert begin_job(replace(both, source=Source(keyed_by="node")), A + B, {"t": 1})[1] == ""
 
 
 @pytest.mark.parametrize(
@@ -115,73 +115,75 @@ def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
         ("format", f"it has format 0, and this version reads format {FORMAT}"),
     ],
 )
-def test_a_checkpoint_whose_keys_are_in_other_groups_is_refused(
+def test_checkpoint_with_another_hashing_of_keys_is_refused(
     name: str, message: str, tmp_path: Path
 ) -> None:
     one, note = job(tmp_path), tmp_path / "job.json"
-    opened(one, A, {"t": 1})
-    ran(tmp_path, '{"t":{"0":5}}')
+    begin_job(one, A, {"t": 1})
+    write_committed_batch(tmp_path, '{"t":{"0":5}}')
     note.write_text(json.dumps({**json.loads(note.read_text()), name: 0}))
     with pytest.raises(StateError, match=message):
-        opened(one, A, {"t": 1})
+        begin_job(one, A, {"t": 1})
 
 
 @pytest.mark.parametrize("now", [A.replace("!= First", "== First"), A + B, B])
-def test_a_pattern_that_changed_asks_for_a_second_job(now: str, tmp_path: Path) -> None:
+def test_changed_pattern_is_refused_with_the_hint_to_start_a_second_job(
+    now: str, tmp_path: Path
+) -> None:
     one = job(tmp_path)
-    opened(one, A, {"t": 1})
-    ran(tmp_path, '{"t":{"0":5}}')
+    begin_job(one, A, {"t": 1})
+    write_committed_batch(tmp_path, '{"t":{"0":5}}')
     noted = (tmp_path / "job.json").read_bytes()
     with pytest.raises(StateError, match=r"pattern . (.|\n)*fresh(.|\n)*a second job with another"):
-        opened(one, now, {"t": 1})
+        begin_job(one, now, {"t": 1})
     assert (tmp_path / "job.json").read_bytes() == noted
-    starting, anew = opened(replace(one, on_change="fresh"), now, {"t": 1})
+    starting, anew = begin_job(replace(one, on_change="fresh"), now, {"t": 1})
     assert json.loads(starting) == {"t": {"0": 5}}
     assert "is of another job: pattern" in anew
 
 
-def test_what_begins_anew_has_an_offset_of_each_partition_and_no_other(tmp_path: Path) -> None:
+def test_fresh_start_has_offsets_of_exactly_the_current_partitions(tmp_path: Path) -> None:
     one = job(tmp_path, topics=("gone", "t"))
-    opened(one, A, {"gone": 1, "t": 2})
-    ran(tmp_path, '{"gone":{"0":3},"t":{"0":5,"1":6}}', batch=4)
+    begin_job(one, A, {"gone": 1, "t": 2})
+    write_committed_batch(tmp_path, '{"gone":{"0":3},"t":{"0":5,"1":6}}', batch=4)
     noted = (tmp_path / "job.json").read_bytes()
     other = replace(one, topics=("new", "t"), on_change="fresh")
     checkpoint = Checkpoint(other, ketal.compile(A))
     checkpoint.close()
-    # Nothing is left behind as long as Kafka has not said that the topics are there.
+    # The note is unchanged until Kafka has confirmed that the topics exist.
     assert (tmp_path / "job.json").read_bytes() == noted
     assert Path(checkpoint.path).name == "checkpoint-1"
     for start, first in (("latest", -1), ("earliest", -2)):
-        starting, _ = opened(replace(other, start=start), A, {"new": 1, "t": 3, "out": 1})
+        starting, _ = begin_job(replace(other, start=start), A, {"new": 1, "t": 3, "out": 1})
         assert json.loads(starting) == {
             "new": {"0": first},
-            # Nothing of a partition that was added was read: it begins with its first message.
+            # No message of an added partition was read: it starts at its first message.
             "t": {"0": 5, "1": 6, "2": -2},
         }
     assert json.loads((tmp_path / "job.json").read_bytes())["generation"] == 1
-    # It never came to a batch, and is changed again: the offsets are still those.
-    starting, _ = opened(replace(other, key_groups=2, on_change="stop"), A, {"new": 1, "t": 2})
+    # A second change before the first batch: the offsets stay the same.
+    starting, _ = begin_job(replace(other, key_groups=2, on_change="stop"), A, {"new": 1, "t": 2})
     assert json.loads(starting)["t"] == {"0": 5, "1": 6}
 
 
-def test_offsets_that_cannot_be_read_are_said(tmp_path: Path) -> None:
-    opened(job(tmp_path), A, {"t": 1})
-    ran(tmp_path, "")
+def test_unreadable_offsets_are_reported(tmp_path: Path) -> None:
+    begin_job(job(tmp_path), A, {"t": 1})
+    write_committed_batch(tmp_path, "")
     with pytest.raises(StateError, match="checkpoint-0/offsets/0 is damaged"):
-        opened(job(tmp_path, key_groups=2, on_change="fresh"), A, {"t": 1})
+        begin_job(job(tmp_path, key_groups=2, on_change="fresh"), A, {"t": 1})
 
 
-def test_groups_have_their_numbers_whatever_the_order_in_the_file(tmp_path: Path) -> None:
+def test_numbers_of_groups_do_not_depend_on_the_order_of_patterns(tmp_path: Path) -> None:
     whole = PATTERN.replace("partition by %s;", "") % "W"
     both = PATTERN % ("C", "node, height"), PATTERN % ("D", "height, node")
     texts = [A, B, whole, *both]
     one, other = (families(ketal.compile("".join(t)), 4) for t in (texts, texts[::-1]))
-    said = [(set(f.program.names), f.partition, f.first) for f in one]
-    assert said == [(set(f.program.names), f.partition, f.first) for f in other]
-    assert [names for names, _, _ in said] == [{"W", "A", "B"}, {"C", "D"}]
-    opened(job(tmp_path), "".join(texts), {"t": 1})
-    ran(tmp_path, '{"t":{"0":5}}')
-    assert opened(job(tmp_path), "".join(texts[::-1]), {"t": 1})[1] == ""
+    numbering = [(set(f.program.names), f.partition, f.first) for f in one]
+    assert numbering == [(set(f.program.names), f.partition, f.first) for f in other]
+    assert [names for names, _, _ in numbering] == [{"W", "A", "B"}, {"C", "D"}]
+    begin_job(job(tmp_path), "".join(texts), {"t": 1})
+    write_committed_batch(tmp_path, '{"t":{"0":5}}')
+    assert begin_job(job(tmp_path), "".join(texts[::-1]), {"t": 1})[1] == ""
     before, now = (
         Work(
             families=found, limits=DEFAULT, shape=RowShape(PLAIN, (), Source()),
@@ -203,11 +205,11 @@ def test_groups_have_their_numbers_whatever_the_order_in_the_file(tmp_path: Path
         assert sorted(v.to_dict()["id"] for v in group.process(rows[1:])) == found
 
 
-def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
+def test_batch_is_identified_by_its_number_and_its_offsets(tmp_path: Path) -> None:
     one, program = job(tmp_path), ketal.compile(A)
     checkpoint = Checkpoint(one, program)
     for batch in (0, 1):
-        ran(tmp_path, f'{{"t":{{"0":{batch}}}}}', batch)
+        write_committed_batch(tmp_path, f'{{"t":{{"0":{batch}}}}}', batch)
         checkpoint.record_written(batch, {str(batch): {"messages": 1}})
     checkpoint.close()
     notices: list[str] = []
@@ -215,12 +217,12 @@ def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
     assert (checkpoint.has_written(0), checkpoint.has_written(1)) == (False, True)
     assert notices == []
     checkpoint.close()
-    # The last batch was lost, and another one has its number.
+    # The last batch was lost, and another batch has its number.
     shutil.rmtree(checkpoint.path)
     checkpoint = Checkpoint(one, program, notify=notices.append)
     assert "has lost batches up to 1" in notices[0]
     assert not checkpoint.has_written(1)
-    ran(tmp_path, '{"t":{"0":7}}', 1)
+    write_committed_batch(tmp_path, '{"t":{"0":7}}', 1)
     assert not checkpoint.has_written(1)
     checkpoint.record_written(0, {"2": {"messages": 7}})
     assert checkpoint.written.groups == {"2": {"messages": 7}}
@@ -238,7 +240,7 @@ def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
         ("py4j.protocol.Py4JJavaError: An error occurred", None, ""),
     ],
 )
-def test_what_an_executor_would_say_again_is_no_loss(
+def test_permanent_error_of_an_executor_is_not_treated_as_a_lost_broker(
     last: str, kind: type[Exception] | None, message: str
 ) -> None:
     outer = (
@@ -261,12 +263,14 @@ def test_what_an_executor_would_say_again_is_no_loss(
         ("SaslAuthenticationException: Authentication failed", "Authentication failed"),
     ],
 )
-def test_what_kafka_would_refuse_again_is_no_loss(thrown: str, message: str) -> None:
+def test_permanent_error_of_kafka_is_not_treated_as_a_lost_broker(
+    thrown: str, message: str
+) -> None:
     job = Job(
         pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", engine="spark",
         verdicts=Target("kafka", "forks"), rejected=Target("kafka", "forks"),
     )  # fmt: skip
-    engine = SparkEngine(job, ketal.compile(FORKS), Told().hooks())
+    engine = SparkEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
     fault = engine._classified_fault(
         f"it\n\tat x\nCaused by: org.apache.kafka.common.errors.{thrown}\n"
     )
@@ -295,7 +299,7 @@ def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_lost_batches_other_topics_and_foreign_state_on_spark(
+def test_lost_batches_new_topics_and_foreign_state_on_spark(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, folder = topic(), tmp_path / "a folder"
@@ -304,7 +308,7 @@ def test_lost_batches_other_topics_and_foreign_state_on_spark(
     one = spark_job(broker, [source], folder, key_groups=2, batch_messages_max=1)
     run(one, ketal.compile(A + B))
     produce(broker, [(source, 0, accept(node, 1)) for node in "bc"])
-    # The patterns in another order, and each message in a batch of its own.
+    # The patterns are in another order, and each message is in its own batch.
     run(one, ketal.compile(B + A))
     state = folder / "state"
     assert len([p for p in (state / "checkpoint-0" / "commits").iterdir() if p.name.isdigit()]) >= 3
@@ -312,9 +316,9 @@ def test_lost_batches_other_topics_and_foreign_state_on_spark(
     assert len(ids) == len(set(ids)) == 3
     # Spark's checkpoint is removed, and the note beside it is not.
     shutil.rmtree(state / "checkpoint-0")
-    told = Told()
-    engine = run(one, ketal.compile(A + B), told)
-    assert "has lost batches up to" in told.sentences[0]
+    recorder = HookRecorder()
+    engine = run(one, ketal.compile(A + B), recorder)
+    assert "has lost batches up to" in recorder.notices[0]
     again = [v["id"] for v in written(folder / "verdicts.jsonl")]
     assert (len(again), set(again)) == (6, set(ids))
     assert engine.summary is not None
@@ -329,14 +333,14 @@ def test_lost_batches_other_topics_and_foreign_state_on_spark(
         [["x@1", "y@1"]], [["y@1", "x@1"]],
     )  # fmt: skip
 
-    # State that is not what job.json says: said at once, and not tried for two minutes.
+    # State that contradicts job.json is reported at once, without two minutes of retries.
     changed = ketal.compile(A.replace("hash != First.hash", "true"))
     elsewhere = replace(other, store=Target("dir", str(tmp_path / "elsewhere")))
     Checkpoint(elsewhere, changed).close()
     held, foreign = state / "job.json", json.loads((tmp_path / "elsewhere/job.json").read_bytes())
     held.write_text(json.dumps({**json.loads(held.read_bytes()), "program": foreign["program"]}))
     produce(broker, [(source, 0, accept("z", 1))])
-    told = Told()
+    recorder = HookRecorder()
     with pytest.raises(StateError, match="of another program: pattern A changed"):
-        run(replace(other, on_change="stop"), changed, told)
-    assert told.sentences == []
+        run(replace(other, on_change="stop"), changed, recorder)
+    assert recorder.notices == []

@@ -17,13 +17,13 @@ from tests.streaming.jobs import FORKS, Topic, accept, produce
 
 @in_long
 @pytest.mark.usefixtures("connector")
-def test_the_command_starts_a_spark_of_its_own_and_ends_it_on_sigterm(
+def test_stream_command_starts_its_own_spark_and_stops_it_on_sigterm(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """What was said is in the summary, and the exit code is 0.
+    """The summary counts the verdicts, and the exit code is 0.
 
-    Where it ran nothing is left, and neither Spark, its Java nor what downloads its jars writes
-    anything of a job that is well.
+    No files are left where it ran, and neither Spark, its Java nor the download of its jars
+    prints anything for a job without faults.
     """
     source = topic(2)
     produce(broker, [(source, 0, accept("a", 1)), (source, 1, accept("b", 1))])
@@ -53,11 +53,11 @@ def test_the_command_starts_a_spark_of_its_own_and_ends_it_on_sigterm(
         match = json.loads(job.stdout.readline() or "{}")
         assert not (tmp_path / "artifacts").exists(), "Spark's own, and empty"
         job.send_signal(signal.SIGTERM)
-        rest, told = job.communicate(timeout=120)
+        rest, error_output = job.communicate(timeout=120)
     finally:
         job.kill()
-    assert job.returncode == 0, told
-    assert match["events"] == ["a@1", "b@1"], told
-    assert told == ""
+    assert job.returncode == 0, error_output
+    assert match["events"] == ["a@1", "b@1"], error_output
+    assert error_output == ""
     assert json.loads(rest)["summary"]["kafka"] == {"messages": 2, "control": 0}
     assert not (tmp_path / "artifacts").exists()

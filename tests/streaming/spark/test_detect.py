@@ -1,4 +1,4 @@
-"""`ketal.streaming.spark.detect`: from streams and tables the verdicts of `ketal.run`."""
+"""`ketal.streaming.spark.detect`: streams and tables give the verdicts of `ketal.run`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def accept(node: str, counter: int, height: int, **more: Any) -> dict[str, Any]:
 
 
 def table(spark: SparkSession, rows: Sequence[dict[str, Any]], schema: str = SCHEMA) -> DataFrame:
-    """Return rows as a DataFrame; what a row does not have is null."""
+    """Return rows as a DataFrame; a column that a row lacks is null."""
     names = [column.split()[0] for column in schema.split(", ")]
     return data_frame(spark, [[row.get(name) for name in names] for row in rows], schema)
 
@@ -55,7 +55,7 @@ def stream(
     batches: Sequence[Sequence[dict[str, Any]]],
     schema: str = SCHEMA,
 ) -> DataFrame:
-    """Return a stream that has one file a batch, in their order."""
+    """Return a stream that reads one file per batch, in their order."""
     folder.mkdir(exist_ok=True)
     for number, rows in enumerate(batches):
         path = folder / f"{number}.json"
@@ -77,8 +77,8 @@ def kafka(spark: SparkSession, broker: Broker, topics: Sequence[str], *, streami
     )
 
 
-def said(verdicts: DataFrame, checkpoint: Path | None = None) -> list[dict[str, Any]]:
-    """Return the verdicts; of a stream those until its end, from a checkpoint on."""
+def collected_verdicts(verdicts: DataFrame, checkpoint: Path | None = None) -> list[dict[str, Any]]:
+    """Collect the verdicts of a table, or of a stream from its checkpoint to its end."""
     rows: list[Any] = []
     if verdicts.isStreaming:
         writer = verdicts.writeStream.foreachBatch(
@@ -104,7 +104,7 @@ def run(program: ketal.Program, lines: Sequence[bytes], folder: Path) -> list[di
 
 
 @pytest.mark.parametrize("name", ["design_forked_blocks", *sample([], ["find_any_causal"])])
-def test_a_topic_says_what_run_says(
+def test_detect_on_a_topic_gives_the_verdicts_of_run(
     name: str, spark: SparkSession, broker: Broker, topic: Topic
 ) -> None:
     case, topics = Case(name), (topic(2), topic(2))
@@ -112,17 +112,17 @@ def test_a_topic_says_what_run_says(
     produce(broker, spread(lines, [(t, n) for t in topics for n in range(2)], seed=7))
     for streaming in (False, True):
         events = kafka(spark, broker, topics, streaming=streaming)
-        found = said(detect(case.program, events, key_groups=4, partitions=4))
+        found = collected_verdicts(detect(case.program, events, key_groups=4, partitions=4))
         assert without_time(found) == without_time(case.verdicts)
 
 
-def test_windows_close_by_the_watermark_in_groups_that_are_quiet(
+def test_windows_end_by_the_watermark_in_groups_without_new_events(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Nothing more comes to the group of height 1, and yet its window ends; then an event is late.
+    """The group of height 1 gets no more events, but its window ends; then an event is late.
 
-    Spark would drop that event without a word. A group in which nothing waited for time, as that of
-    height 2, and one that had no rows yet, go by the same watermark.
+    Spark alone would drop that event silently. A group without a timer, as that of height 2, and a
+    group without rows so far use the same watermark.
     """
     program = ketal.compile(WINDOWED_FORKS)
     batches = [
@@ -132,7 +132,7 @@ def test_windows_close_by_the_watermark_in_groups_that_are_quiet(
         [accept("d", height, height, time=149.0) for height in (1, 2, 4)],
     ]
     events = stream(spark, tmp_path / "in", batches)
-    found = said(detect(program, events, key_groups=64, lateness_ms=1_000))
+    found = collected_verdicts(detect(program, events, key_groups=64, lateness_ms=1_000))
     assert sorted(v["verdict"] for v in found) == ["late"] * 3 + ["match", "timed_out"]
     by_kind = {v["verdict"]: v for v in found if v["verdict"] != "late"}
     assert by_kind["timed_out"]["bindings"] == {"First": ["a@1"]}
@@ -140,7 +140,7 @@ def test_windows_close_by_the_watermark_in_groups_that_are_quiet(
     assert sorted(v["event"] for v in found if v["verdict"] == "late") == ["d@1", "d@2", "d@4"]
 
 
-def test_a_column_of_time_keeps_its_watermark(spark: SparkSession, tmp_path: Path) -> None:
+def test_time_column_keeps_its_own_watermark(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql import functions as F
 
     program = ketal.compile(WINDOWED_FORKS)
@@ -174,7 +174,7 @@ def turns() -> list[bytes]:
     ]
 
 
-def test_one_group_holds_back_what_a_total_order_needs(
+def test_total_order_runs_in_one_key_group(
     spark: SparkSession, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     program, one = ketal.compile(TURNS), topic(4)
@@ -183,7 +183,7 @@ def test_one_group_holds_back_what_a_total_order_needs(
     assert len(wanted) > 3
     for streaming in (False, True):
         events = kafka(spark, broker, [one], streaming=streaming)
-        found = said(detect(program, events, key_groups=4, partitions=4))
+        found = collected_verdicts(detect(program, events, key_groups=4, partitions=4))
         assert without_time(found) == without_time(wanted)
 
 
@@ -202,10 +202,10 @@ pattern Keys { partition by key, node; event Any = exists(n); find next Any Any;
 """
 
 
-def test_patterns_of_several_partitions_each_have_their_groups(
+def test_patterns_with_different_partitions_have_their_own_key_groups(
     spark: SparkSession, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """In the order of one topic partition, counted once, and what is malformed is told once."""
+    """Events keep the order of a topic partition and count once; a rejection is reported once."""
     program, one = ketal.compile(ARRIVAL), topic()
     lines = turns()
     poisoned = [*lines[:4], b"poison", *lines[4:], lines[2]]
@@ -215,7 +215,7 @@ def test_patterns_of_several_partitions_each_have_their_groups(
     found = []
     for streaming in (False, True):
         events = kafka(spark, broker, [one], streaming=streaming)
-        found = said(detect(program, events, key_groups=4, partitions=1))
+        found = collected_verdicts(detect(program, events, key_groups=4, partitions=1))
         rejected = [v for v in found if v["verdict"] == "rejected"]
         places = sorted((v["place"], v["reason"].split(" (")[0]) for v in rejected)
         assert [place for place, _ in places] == [f"{one}/0/24", f"{one}/0/4"]
@@ -223,7 +223,7 @@ def test_patterns_of_several_partitions_each_have_their_groups(
         assert without_time([v for v in found if v not in rejected]) == without_time(wanted)
 
 
-def test_columns_of_an_event_come_in_many_types(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_of_an_event_can_have_many_types(spark: SparkSession, tmp_path: Path) -> None:
     """Clocks as maps or text, data as a struct, a map, text, or columns of their own."""
     from pyspark.sql import functions as F
 
@@ -265,8 +265,8 @@ def test_columns_of_an_event_come_in_many_types(spark: SparkSession, tmp_path: P
     assert without_time(found["columns"]) == wanted
 
 
-def test_columns_of_one_name_are_refused(spark: SparkSession) -> None:
-    """A join leaves them; Spark tells names apart by more than the case of their letters."""
+def test_columns_with_the_same_name_are_refused(spark: SparkSession) -> None:
+    """A join may leave such columns; Spark does not distinguish names by case."""
     program, events = ketal.compile(FORKS), table(spark, [accept("a", 1, 1)])
     names = events.columns
     for other in ("height", "Height"):
@@ -291,7 +291,7 @@ def test_columns_of_one_name_are_refused(spark: SparkSession) -> None:
         ("'1' AS offset", "the column offset is string; it must be a whole number"),
     ],
 )
-def test_a_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
+def test_event_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
     column: str, message: str, spark: SparkSession
 ) -> None:
     name = column.split()[-1]
@@ -310,7 +310,7 @@ def test_a_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
         ("'0' AS offset", "the column offset is string; it must be a whole number"),
     ],
 )
-def test_a_column_of_kafka_of_a_wrong_type_is_an_error_before_a_row_is_read(
+def test_kafka_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
     column: str, message: str, spark: SparkSession
 ) -> None:
     kafka = {"key": "X'6b'", "value": "X'7b7d'", "topic": "'t'", "partition": "0", "offset": "0L"}
@@ -322,10 +322,10 @@ def test_a_column_of_kafka_of_a_wrong_type_is_an_error_before_a_row_is_read(
 
 @pytest.mark.parametrize("groups", [1, 4])
 @pytest.mark.parametrize("unit", sample(["s", "ns"], ["s", "ms", "us", "ns"]))
-def test_the_timestamp_of_a_message_can_be_the_time_of_its_event(
+def test_kafka_timestamp_of_a_message_can_be_the_time_of_its_event(
     unit: Literal["s", "ms", "us", "ns"], groups: int, spark: SparkSession
 ) -> None:
-    """Whatever the unit of times is; a message without one (-1) has no time."""
+    """Whatever unit times have; a message without a timestamp (-1) has no time."""
     stamps = {("a", 1): 1_700_000_000_250, ("b", 1): 1_700_000_003_250, ("a", 2): -1, ("b", 2): -1}
     rows = [(message(node, n, n), at) for (node, n), at in stamps.items()]
     events = data_frame(spark, rows, "value binary, at long").selectExpr(
@@ -342,8 +342,8 @@ def test_the_timestamp_of_a_message_can_be_the_time_of_its_event(
 
 
 @pytest.mark.parametrize("format", ["%m/%d/%Y %I:%M:%S %p", "%Y%m%d%H%M%S"])
-def test_times_have_the_format_of_the_source(format: str, spark: SparkSession) -> None:
-    """In the events, and in the column that bears the watermark."""
+def test_times_are_read_in_the_format_of_the_source(format: str, spark: SparkSession) -> None:
+    """Both the times of events and the column of the watermark."""
     times = [datetime(2013, 5, 27, 22, 53, second, tzinfo=UTC) for second in (30, 33)]
     texts = [time.strftime(format) for time in times]
     values = [message(node, 1, time=text) for node, text in zip("ab", texts, strict=True)]
@@ -364,10 +364,8 @@ def test_times_have_the_format_of_the_source(format: str, spark: SparkSession) -
     assert at == [*(time.timestamp() for time in times), None, None]
 
 
-def test_the_watermark_goes_by_the_format_of_the_source(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """The window of height 1 ends, though nothing more comes to its group."""
+def test_watermark_uses_the_time_format_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    """The window of height 1 ends, though its group gets no more events."""
     at = [(("a", 1, 1), "5/27/2013 11:59:00 PM"), (("a", 2, 3), "5/28/2013 12:01:00 AM")]
     at += [(("a", 3, 3), "5/28/2013 12:01:01 AM"), (("d", 1, 4), "5/27/2013 11:59:30 PM")]
     batches = [
@@ -380,7 +378,9 @@ def test_the_watermark_goes_by_the_format_of_the_source(
     )  # fmt: skip
     source = Source(time_format="%m/%d/%Y %I:%M:%S %p")
     program = ketal.compile(WINDOWED_FORKS)
-    found = said(detect(program, events, key_groups=64, source=source, lateness_ms=1_000))
+    found = collected_verdicts(
+        detect(program, events, key_groups=64, source=source, lateness_ms=1_000)
+    )
     assert [(v["verdict"], v.get("event")) for v in found if v["verdict"] == "late"] == [
         ("late", "d@1")
     ]
@@ -388,26 +388,26 @@ def test_the_watermark_goes_by_the_format_of_the_source(
     assert ended["bindings"] == {"First": ["a@1"]}
 
 
-def test_the_time_of_an_events_column_has_no_format() -> None:
+def test_time_column_of_an_event_has_no_format() -> None:
     columns = RowReader(RowShape(("copy", "value"), (), None), ketal.Limits())
     (item,) = columns.items([(0, message("a", time="5/27/2013"))])
     assert isinstance(item, ketal.Rejected)
     assert item.reason == "time '5/27/2013' is neither RFC 3339 nor seconds since the epoch"
 
 
-def test_a_partition_that_no_column_holds_is_an_error_before_a_row_is_read(
+def test_partition_key_without_a_column_is_an_error_before_a_row_is_read(
     spark: SparkSession,
 ) -> None:
     program = ketal.compile(FORKS)
     plain = table(spark, [accept("a", 1, 1)]).drop("time", "data", "height")
-    said = r"pattern Forks is partitioned by height, which no column holds; there are node, type"
+    message = r"pattern Forks is partitioned by height, which no column holds; there are node, type"
     for groups in (1, 4):
         for events in (
             plain,
             plain.withColumnRenamed("hash", "Height"),
             plain.selectExpr("*", "struct(1 AS other) AS data"),
         ):
-            with pytest.raises(SettingError, match=said):
+            with pytest.raises(SettingError, match=message):
                 detect(program, events, key_groups=groups)
         for data in ("'{}'", "map('a', 'b')", "struct(1 AS height)"):
             detect(program, plain.selectExpr("*", f"{data} AS data"), key_groups=groups)
@@ -418,8 +418,8 @@ def test_a_partition_that_no_column_holds_is_an_error_before_a_row_is_read(
         detect(deep, plain.selectExpr("*", "struct(1 AS height) AS block"))
 
 
-def test_a_limit_is_what_keeps_a_pattern_out_of_key_groups(spark: SparkSession) -> None:
-    """It counts the matches of all scopes, in whatever order events come."""
+def test_pattern_with_a_limit_cannot_run_in_several_key_groups(spark: SparkSession) -> None:
+    """The limit counts the matches of all scopes, in any order of events."""
     events = table(spark, [accept("a", 1, 1), accept("b", 1, 1), accept("c", 1, 1)])
     for text in (FORKS, FORKS.replace("order CausalOrder; ", "").replace("Conc(Accept)", "Accept")):
         program = ketal.compile(text.replace("Second;\n}", "Second; limit 1;\n}"))
@@ -428,10 +428,10 @@ def test_a_limit_is_what_keeps_a_pattern_out_of_key_groups(spark: SparkSession) 
             match=r"in 4 key groups: it lists the first 1 matches of all scopes.*leave `limit` out",
         ):
             detect(program, events, key_groups=4)
-        assert len(said(detect(program, events, key_groups=1))) == 1
+        assert len(collected_verdicts(detect(program, events, key_groups=1))) == 1
 
 
-def test_verdicts_have_columns_that_are_no_text(spark: SparkSession) -> None:
+def test_verdict_columns_are_typed(spark: SparkSession) -> None:
     rows = [
         accept("a", 1, 1, time=1e9),
         accept("b", 1, 1, time=1e9 + 0.123456),
@@ -446,19 +446,19 @@ def test_verdicts_have_columns_that_are_no_text(spark: SparkSession) -> None:
     match, rejected = by_kind["match"], by_kind["rejected"]
     assert match.events == ["a@1", "b@1"]
     assert match.bindings == {"First": ["a@1"], "Second": ["b@1"]}
-    said = found.selectExpr("CAST(unix_micros(time) AS bigint) AS at").where("at IS NOT NULL")
-    assert [row["at"] for row in said.collect()] == [10**15 + 123_456]
+    times = found.selectExpr("CAST(unix_micros(time) AS bigint) AS at").where("at IS NOT NULL")
+    assert [row["at"] for row in times.collect()] == [10**15 + 123_456]
     assert (rejected.time, rejected.events, rejected.bindings) == (None, None, None)
 
 
-def test_a_time_that_python_cannot_collect_is_in_the_json_alone(spark: SparkSession) -> None:
+def test_time_that_python_cannot_collect_is_in_the_json_only(spark: SparkSession) -> None:
     rows = [accept(node, 1, 1, time=-62_135_596_800.0) for node in "ab"]
     (match,) = detect(ketal.compile(FORKS), table(spark, rows), key_groups=4).collect()
     assert match.time is None
     assert json.loads(match.json)["time"].startswith("0001-01-01T00:00:0")
 
 
-def test_what_was_counted_is_observed_of_a_table(spark: SparkSession) -> None:
+def test_counts_of_a_table_are_observed(spark: SparkSession) -> None:
     from pyspark.sql import Observation
 
     other = FORKS.replace("Forks", "Hashes").replace("by height", "by hash")
@@ -471,7 +471,7 @@ def test_what_was_counted_is_observed_of_a_table(spark: SparkSession) -> None:
         {"node": "e", "type": "accept"},
     ]
     counts = Observation("counts")
-    found = said(detect(program, table(spark, rows), key_groups=4, counts=counts))
+    found = collected_verdicts(detect(program, table(spark, rows), key_groups=4, counts=counts))
     assert sorted(v["verdict"] for v in found) == ["match", "rejected"]
     counted = counts.get
     expected = {
@@ -492,17 +492,15 @@ def test_what_was_counted_is_observed_of_a_table(spark: SparkSession) -> None:
         ({"partitions": 0}, SettingError, "partitions must be 1 to 2147483647, not 0"),
     ],
 )
-def test_an_argument_of_no_sense_is_refused(
+def test_invalid_arguments_are_refused(
     given: dict[str, Any], error: type[Exception], why: str, spark: SparkSession
 ) -> None:
     with pytest.raises(error, match=why):
         detect(ketal.compile(FORKS), table(spark, [accept("a", 1, 1)]), **given)
 
 
-def test_what_was_counted_is_observed_of_each_batch_of_a_stream(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """A count is of its batch, also where a worker kept its group and where another restored it."""
+def test_counts_of_each_batch_of_a_stream_are_observed(spark: SparkSession, tmp_path: Path) -> None:
+    """Counts are per batch, whether a worker kept its group or another worker restored it."""
     batches = [
         [accept("a", 1, 1, time=100.0), accept("b", 1, 1, time=101.0), accept("c", 1, 2)],
         [accept("a", 2, 3, time=200.0), accept("z", 1, None, time=200.0)],  # type: ignore[arg-type]
@@ -532,12 +530,10 @@ def test_what_was_counted_is_observed_of_each_batch_of_a_stream(
     assert [one["read"] for one in counted if one["read"]] == [3, 2, 2, 2]
 
 
-def test_the_last_value_of_a_key_counts_wherever_it_is_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Where it decides about the group as well, whatever else is in the message.
+def test_last_value_of_a_repeated_json_key_counts(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where it decides the key group, whatever else is in the message.
 
-    Text in a column is read alike.
+    JSON text in a column is read in the same way.
     """
     height = '"data": {"height": 0, "hash": "a", "height": %d}'
     shapes = (
@@ -561,7 +557,7 @@ def test_the_last_value_of_a_key_counts_wherever_it_is_read(
     rows = [(None, bytearray(line, "ascii"), "t", 0, n) for n, line in enumerate(lines)]
     kafka = "key binary, value binary, topic string, partition int, offset bigint"
     messages = data_frame(spark, rows, kafka)
-    found = said(detect(program, messages, key_groups=16))
+    found = collected_verdicts(detect(program, messages, key_groups=16))
     assert without_time(found) == without_time(wanted)
     texts = [
         (
@@ -577,11 +573,11 @@ def test_the_last_value_of_a_key_counts_wherever_it_is_read(
     events = data_frame(
         spark, texts, "node string, type string, clock string, data string, hash string"
     )
-    assert len(said(detect(program, events, key_groups=16))) == 5
+    assert len(collected_verdicts(detect(program, events, key_groups=16))) == 5
 
 
-def test_paths_that_differ_in_the_case_of_letters_are_read_apart(spark: SparkSession) -> None:
-    """In one struct Spark could not tell them apart."""
+def test_paths_that_differ_in_case_only_are_distinct(spark: SparkSession) -> None:
+    """Spark could not distinguish these fields in one struct."""
     program = ketal.compile(FORKS.replace("by height", "by height, Height, at.x"))
     lines = [
         f'{{"node": "{node}", "type": "accept", "clock": {{"{node}": 1}}, "Height": {n},'
@@ -591,11 +587,11 @@ def test_paths_that_differ_in_the_case_of_letters_are_read_apart(spark: SparkSes
     rows = [(None, bytearray(line, "ascii"), "t", 0, n) for n, line in enumerate(lines)]
     kafka = "key binary, value binary, topic string, partition int, offset bigint"
     messages = data_frame(spark, rows, kafka)
-    (match,) = said(detect(program, messages, key_groups=16))
+    (match,) = collected_verdicts(detect(program, messages, key_groups=16))
     assert match["events"] == ["a@1", "b@1"]
 
 
-def test_rows_that_are_no_events_are_verdicts(spark: SparkSession) -> None:
+def test_rows_that_are_no_events_are_rejected(spark: SparkSession) -> None:
     rows = [
         accept("a", 1, 1),
         {"node": "b", "type": "accept"},
@@ -604,7 +600,7 @@ def test_rows_that_are_no_events_are_verdicts(spark: SparkSession) -> None:
         accept("e", 1, 1, data="[1]"),
         {"type": "ketal.none"},
     ]
-    found = said(detect(ketal.compile(FORKS), table(spark, rows), key_groups=4))
+    found = collected_verdicts(detect(ketal.compile(FORKS), table(spark, rows), key_groups=4))
     reasons = sorted(v["reason"] for v in found)
     assert {v["verdict"] for v in found} == {"rejected"}
     assert len(reasons) == 5
@@ -614,10 +610,10 @@ def test_rows_that_are_no_events_are_verdicts(spark: SparkSession) -> None:
     assert any("ketal.none is no control event" in reason for reason in reasons)
 
 
-def test_keys_and_headers_are_fields_and_groups(
+def test_key_and_headers_of_a_message_can_be_fields_and_partition_keys(
     spark: SparkSession, broker: Broker, topic: Topic
 ) -> None:
-    """Where the key is the partition, Spark hashes it, and reads the value of some to see that."""
+    """If the key is the partition key, Spark hashes it, and reads a sample of values to check."""
     from kafka import KafkaProducer
 
     one = topic(2)
@@ -635,11 +631,11 @@ def test_keys_and_headers_are_fields_and_groups(
     plan = verdicts._jdf.queryExecution().optimizedPlan().toString()
     assert "hash(key#" in plan
     assert "L < 10000)" in plan, "the watch looks at the value of few messages"
-    found = said(verdicts)
+    found = collected_verdicts(verdicts)
     assert sorted(v["verdict"] for v in found) == ["match", "rejected", "rejected"]
 
 
-def test_a_dot_with_two_contents_is_told_once_by_whichever_family_sees_both(
+def test_contradiction_is_reported_once_by_the_family_that_gets_both_events(
     spark: SparkSession,
 ) -> None:
     other = FORKS.replace("Forks", "Other").replace("by height", "by hash")
@@ -648,27 +644,29 @@ def test_a_dot_with_two_contents_is_told_once_by_whichever_family_sees_both(
         *(accept("b", 2, 3, hash=text) for text in "yz"),
         *(accept("c", 2, 4, hash="w", time=time) for time in (1.0, 2.0)),
     ]
-    found = said(detect(ketal.compile(FORKS + other), table(spark, rows), key_groups=64))
+    found = collected_verdicts(
+        detect(ketal.compile(FORKS + other), table(spark, rows), key_groups=64)
+    )
     rejected = [v for v in found if v["verdict"] == "rejected"]
     assert sorted(v["place"] for v in rejected) == ["a@2", "b@2", "c@2"]
     assert all("was read before with other content" in v["reason"] for v in rejected)
 
 
-def test_equal_values_meet_in_one_group(spark: SparkSession) -> None:
-    """17 and 17.0 are one scope, and so are 0 and -0.0."""
+def test_equal_numbers_are_in_one_key_group(spark: SparkSession) -> None:
+    """17 and 17.0 are the same scope, and so are 0 and -0.0."""
     rows = [
         accept(node, 1, None, data=json.dumps({"height": height, "hash": node}))  # type: ignore[arg-type]
         for node, height in zip("abcdef", (17, 17.0, 0, -0.0, 1e3, 1000), strict=True)
     ]
     events = table(spark, rows).drop("height", "hash")
-    found = said(detect(ketal.compile(FORKS), events, key_groups=64))
+    found = collected_verdicts(detect(ketal.compile(FORKS), events, key_groups=64))
     assert sorted(tuple(v["events"]) for v in found) == [
         ("a@1", "b@1"), ("c@1", "d@1"), ("e@1", "f@1"),
     ]  # fmt: skip
 
 
-def test_a_batch_that_is_done_again_says_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    """A driver that was killed before the batch's commit: the same verdicts, with the same ids."""
+def test_repeated_batch_gives_the_same_verdicts(spark: SparkSession, tmp_path: Path) -> None:
+    """As after a driver was killed before the batch's commit: the ids are the same."""
     program = ketal.compile(FORKS)
     batches = [
         [accept("a", 1, 1), accept("a", 2, 2)],
@@ -677,21 +675,21 @@ def test_a_batch_that_is_done_again_says_the_same(spark: SparkSession, tmp_path:
     ]
     events = stream(spark, tmp_path / "in", batches)
     checkpoint = tmp_path / "checkpoint"
-    everything = said(detect(program, events, key_groups=4), checkpoint)
+    everything = collected_verdicts(detect(program, events, key_groups=4), checkpoint)
     assert len(everything) == 4
     last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
     last.unlink()
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
-    again = said(detect(program, events, key_groups=4), checkpoint)
+    again = collected_verdicts(detect(program, events, key_groups=4), checkpoint)
     assert {v["id"] for v in again} < {v["id"] for v in everything}
-    # And from there it goes on.
+    # A new stream resumes from there.
     more = [*batches, [accept("d", 1, 1)]]
     events = stream(spark, tmp_path / "in", more)
-    found = said(detect(program, events, key_groups=4), checkpoint)
+    found = collected_verdicts(detect(program, events, key_groups=4), checkpoint)
     assert sorted(v["events"] for v in found) == [["a@1", "d@1"], ["b@1", "d@1"], ["d@1", "c@2"]]
 
 
-def test_what_cannot_run_in_parts_is_refused(spark: SparkSession) -> None:
+def test_pattern_that_cannot_run_in_key_groups_is_refused(spark: SparkSession) -> None:
     events = table(spark, [accept("a", 1, 1)])
     eager = ketal.compile(FORKS.replace("find any", "find next"))
     with pytest.raises(
@@ -700,7 +698,7 @@ def test_what_cannot_run_in_parts_is_refused(spark: SparkSession) -> None:
         r"key_groups = 1 is one ordering stage",
     ):
         detect(eager, events)
-    assert said(detect(eager, events, key_groups=1)) == []
+    assert collected_verdicts(detect(eager, events, key_groups=1)) == []
     possibly = ketal.compile(TURNS.replace("(total, nodes = [\"a\", \"b\", \"c\"]);",
                                            "; mode possibly;"))  # fmt: skip
     with pytest.raises(NotAvailableError, match="mode possibly"):
@@ -714,20 +712,20 @@ def test_what_cannot_run_in_parts_is_refused(spark: SparkSession) -> None:
         detect(ketal.compile(FORKS), [])  # type: ignore[arg-type]
 
 
-def test_a_pattern_of_one_group_is_warned_of(spark: SparkSession) -> None:
+def test_pattern_of_a_single_key_group_is_warned_of(spark: SparkSession) -> None:
     program = ketal.compile(FORKS.replace("partition by height;", ""))
     with pytest.warns(UserWarning, match="Forks is not partitioned: `partition by` an attribute"):
         detect(program, table(spark, [accept("a", 1, 1)]))
 
 
-def test_a_registered_guard_travels_with_the_program(spark: SparkSession) -> None:
-    """One that stands in a module by its name; one of this test, a closure, as it is."""
+def test_registered_guard_is_sent_to_executors_with_the_program(spark: SparkSession) -> None:
+    """A guard of a module is sent by name; a closure, as in this test, by value."""
     forbidden = {"b"}
     ketal.register_guard("allowed_here", lambda text: text not in forbidden, version="1")
     text = FORKS.replace("hash != First.hash", "allowed_here(hash)")
     rows = [accept("a", 1, 1), accept("b", 1, 1), accept("c", 1, 1)]
-    found = said(detect(ketal.compile(text), table(spark, rows), key_groups=4))
-    # Either may be the one that the guard is asked of, and b is never let through.
+    found = collected_verdicts(detect(ketal.compile(text), table(spark, rows), key_groups=4))
+    # Either event of a pair may be the one under the guard, which never accepts b.
     pairs = [("a@1", "c@1"), ("b@1", "a@1"), ("b@1", "c@1"), ("c@1", "a@1")]
     assert sorted(tuple(v["events"]) for v in found) == pairs
     lock = threading.Lock()
@@ -737,7 +735,9 @@ def test_a_registered_guard_travels_with_the_program(spark: SparkSession) -> Non
 
 
 @pytest.mark.parametrize("groups", [1, 7, 300])
-def test_however_many_groups(spark: SparkSession, groups: int) -> None:
+def test_number_of_key_groups_does_not_change_the_verdicts(
+    spark: SparkSession, groups: int
+) -> None:
     program = ketal.compile(FORKS)
     rows = [accept(f"n{node}", height + 1, height) for node in range(3) for height in range(20)]
     events = [
@@ -762,10 +762,10 @@ def test_however_many_groups(spark: SparkSession, groups: int) -> None:
         (False, r"\(hashing 2\), and they go to .* \(hashing 3\) now"),
     ],
 )
-def test_a_checkpoint_whose_groups_had_other_keys_is_refused(
+def test_checkpoint_of_an_older_hashing_is_refused(
     wide: bool, message: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before hashing 3 the keys of up to 256 groups were no numbers of groups, and wider."""
+    """Before hashing 3 the keys of up to 256 groups were no group numbers, and had a wider type."""
     program = ketal.compile(FORKS)
 
     def query(number: int) -> None:

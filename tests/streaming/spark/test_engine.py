@@ -18,7 +18,7 @@ from ketal.streaming.spark.spark_engine import SparkEngine
 from tests.streaming.jobs import (
     END,
     FORKS,
-    Told,
+    HookRecorder,
     Topic,
     accept,
     committed,
@@ -56,8 +56,8 @@ def spark_job(broker: Broker, topics: list[str], folder: Path, **options: Any) -
     )  # fmt: skip
 
 
-def run(job: Any, program: ketal.Program, told: Told | None = None) -> SparkEngine:
-    engine = SparkEngine(job, program, (told or Told()).hooks())
+def run(job: Any, program: ketal.Program, recorder: HookRecorder | None = None) -> SparkEngine:
+    engine = SparkEngine(job, program, (recorder or HookRecorder()).hooks())
     engine.run()
     return engine
 
@@ -66,10 +66,10 @@ def by_line(verdicts: list[dict[str, Any]]) -> list[str]:
     return sorted(map(json.dumps, verdicts))
 
 
-def test_a_job_says_what_run_says_and_its_figures_add_up(
+def test_job_reports_the_verdicts_of_run_and_its_counts_add_up(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """`ketal.end` in every partition ends it; duplicates, poison and controls are all counted."""
+    """`ketal.end` in every partition ends the job; duplicates, poison and controls are counted."""
     one, program = topic(), ketal.compile(SEVERAL)
     lines = [
         *turns()[:9],
@@ -97,17 +97,17 @@ def test_a_job_says_what_run_says_and_its_figures_add_up(
         assert {k: v for k, v in found.items() if v} == {
             k: v for k, v in wanted.summary["patterns"][name].items() if v
         }
-    said = len(written(tmp_path / "verdicts.jsonl")) + 1
-    assert sum(engine.figures.verdicts.values()) == said
+    verdict_count = len(written(tmp_path / "verdicts.jsonl")) + 1
+    assert sum(engine.figures.verdicts.values()) == verdict_count
     assert 'ketal_records{outcome="duplicates"} 1' in engine.figures.text
     assert f'ketal_lag_messages{{partition="{one}/0"}} 0' in engine.figures.text
-    told = Told()
-    again = run(spark_job(broker, [one], tmp_path, until_end=False), program, told)
-    assert told.sentences == ["the execution is over (ketal.end); another store begins a new one"]
+    recorder = HookRecorder()
+    again = run(spark_job(broker, [one], tmp_path, until_end=False), program, recorder)
+    assert recorder.notices == ["the execution is over (ketal.end); another store begins a new one"]
     assert again.summary == engine.summary
 
 
-def test_a_job_goes_on_and_a_changed_pattern_does_not(
+def test_restarted_job_resumes_but_not_with_a_changed_pattern(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, sink, program = topic(2), topic(), ketal.compile(FORKS)
@@ -117,8 +117,8 @@ def test_a_job_goes_on_and_a_changed_pattern_does_not(
     run(job, program)
     produce(broker, [(source, 1, accept("b", 1)), (source, 0, accept("a", 1))])
     second = run(job, program)
-    said = committed(broker, sink, least=2)
-    assert sorted(v["verdict"] for v in said) == ["match", "rejected"]
+    verdicts = committed(broker, sink, least=2)
+    assert sorted(v["verdict"] for v in verdicts) == ["match", "rejected"]
     assert second.summary is not None
     assert second.summary["kafka"] == {"messages": 4, "control": 0}
     assert second.summary["events"]["duplicates"] == 1
@@ -127,18 +127,18 @@ def test_a_job_goes_on_and_a_changed_pattern_does_not(
     with pytest.raises(StateError, match=r"another job: pattern Forks changed: .*(.|\n)*fresh"):
         run(job, other)
     produce(broker, [(source, 0, accept("c", 1)), (source, 0, accept("d", 1))])
-    told = Told()
-    run(spark_job(broker, [source], tmp_path, on_change="fresh", **to), other, told)
-    assert any("starting anew at the stored offsets" in s for s in told.sentences)
-    # What came before the change is no part of it, and nothing after it was lost.
+    recorder = HookRecorder()
+    run(spark_job(broker, [source], tmp_path, on_change="fresh", **to), other, recorder)
+    assert any("starting anew at the stored offsets" in s for s in recorder.notices)
+    # Events before the change are not matched; events after it are not lost.
     found = committed(broker, sink, least=3)
     assert [v["events"] for v in found[2:]] == [["c@1", "d@1"]]
 
 
-def test_a_batch_that_was_written_is_not_written_again(
+def test_written_batch_is_not_written_again_after_a_kill(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """The driver was killed between the sink's write and the batch's commit."""
+    """The kill is simulated between the sink's write and the batch's commit."""
     source, program = topic(), ketal.compile(FORKS)
     job = spark_job(broker, [source], tmp_path)
     produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
@@ -154,7 +154,7 @@ def test_a_batch_that_was_written_is_not_written_again(
     assert engine.summary["kafka"] == {"messages": 3, "control": 0}
 
 
-def test_a_batch_that_was_half_written_comes_again_with_its_ids(
+def test_half_written_batch_is_written_again_with_the_same_ids(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, program = topic(), ketal.compile(FORKS)
@@ -177,19 +177,19 @@ def uncommit(folder: Path) -> None:
     (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
 
-def test_a_job_stops_between_two_batches_when_it_is_asked_to(
+def test_stop_ends_the_job_between_two_batches(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, program = topic(2), ketal.compile(FORKS)
     produce(broker, spread([accept(n, 1) for n in "ab"], [(source, 0), (source, 1)], seed=1)[:2])
     engine = SparkEngine(
-        spark_job(broker, [source], tmp_path, until_end=False), program, Told().hooks()
+        spark_job(broker, [source], tmp_path, until_end=False), program, HookRecorder().hooks()
     )
     running = threading.Thread(target=engine.run)
     running.start()
     until(lambda: (tmp_path / "verdicts.jsonl").exists()
            and bool(written(tmp_path / "verdicts.jsonl")))  # fmt: skip
-    other = SparkEngine(spark_job(broker, [source], tmp_path), program, Told().hooks())
+    other = SparkEngine(spark_job(broker, [source], tmp_path), program, HookRecorder().hooks())
     with pytest.raises(SettingError, match="another process runs the job"):
         other.run()
     engine.stop()
@@ -199,7 +199,9 @@ def test_a_job_stops_between_two_batches_when_it_is_asked_to(
     assert engine.summary["kafka"]["messages"] == 2
 
 
-def test_what_is_not_there_is_said(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+def test_missing_topics_or_broker_are_reported(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
     program = ketal.compile(FORKS)
     with pytest.raises(SettingError, match="there is no topic nowhere"):
         run(spark_job(broker, ["nowhere"], tmp_path), program)
@@ -215,7 +217,7 @@ def test_what_is_not_there_is_said(broker: Broker, topic: Topic, tmp_path: Path)
         run(gone, program)
 
 
-def test_messages_that_are_gone_are_no_empty_topic(
+def test_messages_deleted_by_retention_are_a_state_error(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, program = topic(), ketal.compile(FORKS)
@@ -228,10 +230,10 @@ def test_messages_that_are_gone_are_no_empty_topic(
         run(job, program)
 
 
-def test_a_batch_that_is_left_is_no_fault_of_its_query(
+def test_batch_abandoned_on_stop_is_not_logged_as_a_fault_of_its_query(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that ends while its first batch is prepared: Spark logs two screens of each fault."""
+    """The job ends while its first batch is prepared; Spark logs two screens for each fault."""
     one, queries = topic(), []
     produce(broker, [(one, 0, accept("a")), (one, 0, accept("b"))])
     live = SparkEngine._follow
@@ -244,7 +246,7 @@ def test_a_batch_that_is_left_is_no_fault_of_its_query(
 
     monkeypatch.setattr(SparkEngine, "_follow", stopped)
     job = spark_job(broker, [one], tmp_path, until_end=False)
-    engine = SparkEngine(job, ketal.compile(FORKS), Told().hooks())
+    engine = SparkEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
     engine.run()
     (query,) = queries
     assert query.exception() is None

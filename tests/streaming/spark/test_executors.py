@@ -1,4 +1,4 @@
-"""Spark runs here, with its Kafka connector and with Python workers."""
+"""Spark runs on this machine, with its Kafka connector and with Python workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_what_needs_the_spark_runs_on_one_worker(
+def test_tests_that_need_spark_run_on_one_worker(
     spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
     if not request.config.getoption("loadgroup", default=False):
@@ -24,7 +24,7 @@ def test_what_needs_the_spark_runs_on_one_worker(
     assert request.node.nodeid.endswith("@spark")
 
 
-def test_a_topic_is_read_through_the_connector(
+def test_topic_is_read_through_the_kafka_connector(
     spark: SparkSession, broker: Broker, topic: Callable[..., str]
 ) -> None:
     name = topic(partitions=2)

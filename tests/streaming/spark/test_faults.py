@@ -1,9 +1,10 @@
 """The Spark engine when its driver is killed, with and without its JVM, and when the broker dies.
 
-A driver that is killed at a random point is most often caught computing a batch, and seldom where
-it matters: between the sink's write and the batch's commit. So some kills are aimed: the output has
-grown, and the batch is not yet in the checkpoint's `commits`. `KETAL_CHAOS` is a number of kills of
-the process engine; a fifth as many are of the driver. `make chaos` sets a large one.
+A driver killed at a random point is most often computing a batch, and seldom at the point that
+matters: between the sink's write and the batch's commit. So some kills are aimed at that point: the
+output has grown, and the batch is not yet in the checkpoint's `commits`. `KETAL_CHAOS` is the
+number of kills of the process engine; the driver gets a fifth as many. `make chaos` sets a large
+number.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from tests.sampling import in_long
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import (
     FORKS,
+    HookRecorder,
     Running,
-    Told,
     Topic,
     committed,
     expected,
@@ -73,7 +74,7 @@ trigger_ms = 100
 
 
 def of_session(number: int) -> list[int]:
-    """Return the processes of a session that live."""
+    """Return the live processes of an operating-system session."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -115,8 +116,8 @@ class Driver:
                     os.kill(number, signal.SIGKILL)
             process.communicate()
 
-    def told(self) -> str:
-        """Return what the driver that was started last has told."""
+    def error_output(self) -> str:
+        """Return the standard error of the driver that was started last."""
         return (self.folder / f"driver-{self.starts}.err").read_text()[-4_000:]
 
     def kill(self, process: subprocess.Popen[str], part: str = "all") -> None:
@@ -131,7 +132,7 @@ class Driver:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
             process.wait(PATIENCE_S)
-            assert process.returncode == 4, self.told()
+            assert process.returncode == 4, self.error_output()
         elif part == "all":
             os.killpg(process.pid, signal.SIGKILL)
         else:
@@ -182,9 +183,11 @@ class Driver:
         """Return when a batch was committed."""
         before = self.committed()
         until(
-            lambda: process.poll() is not None or self.committed() > before, self.told(), PATIENCE_S
+            lambda: process.poll() is not None or self.committed() > before,
+            self.error_output(),
+            PATIENCE_S,
         )
-        assert process.poll() is None, self.told()
+        assert process.poll() is None, self.error_output()
 
     def await_write(self, process: subprocess.Popen[str]) -> int:
         """Return when the output of a batch is there, and its commit is not: the last commit."""
@@ -197,9 +200,9 @@ class Driver:
                     last, before = now, size()
                 elif grown > before:
                     return last
-                assert process.poll() is None, self.told()
-                assert time.monotonic() < end_s, self.told()
-                # What is watched needs the core, too, and writes nothing before a batch has begun.
+                assert process.poll() is None, self.error_output()
+                assert time.monotonic() < end_s, self.error_output()
+                # The watched job needs the core too, and writes nothing before a batch has begun.
                 time.sleep(0.005 if self.begun() > now else 0.05)
 
     def output(self) -> list[dict[str, Any]]:
@@ -209,7 +212,7 @@ class Driver:
 
 
 class Kills:
-    """Drivers that are killed, each followed by the next; it counts what came of them."""
+    """Drivers that are killed one after another; counts the kinds of kills."""
 
     def __init__(self, driver: Driver, chance: random.Random) -> None:
         self.driver = driver
@@ -217,7 +220,7 @@ class Kills:
         self.random = self.aimed = self.missed = self.half_written = 0
 
     def at_random(self) -> None:
-        """Kill one while it starts, or while it runs."""
+        """Kill a driver while it starts, or while it runs."""
         with self.driver.running() as process:
             if self.chance.random() < 0.3:
                 time.sleep(8 * self.chance.random())
@@ -228,7 +231,7 @@ class Kills:
         self.random += 1
 
     def at_the_write(self) -> None:
-        """Kill one between the sink's write and the commit of the batch, or count a miss."""
+        """Kill a driver between the sink's write and the commit of the batch, or count a miss."""
         with self.driver.running() as process:
             if self.chance.random() < 0.5:
                 self.driver.await_batch(process)
@@ -249,10 +252,10 @@ class Kills:
 
 @pytest.mark.usefixtures("connector")
 @pytest.mark.parametrize("kind", KINDS)
-def test_kill_9_of_the_driver_loses_nothing(
+def test_kill_9_of_the_driver_loses_no_verdict(
     kind: str, broker: Broker, topic: Topic, tmp_path: Path, figures: Counter[str]
 ) -> None:
-    """Under load; what comes twice has the same id and is the same, and only the kills did it."""
+    """Under load; a repeated verdict is equal and has the same id, and only kills repeat any."""
     chance = random.Random(kind)
     source, sink = topic(PARTITIONS), topic()
     driver = Driver(tmp_path, broker, source, kind, sink)
@@ -268,19 +271,19 @@ def test_kill_9_of_the_driver_loses_nothing(
         lines = load.finish()
     with driver.running() as process:
         out, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, driver.told()
+    assert process.returncode == 0, driver.error_output()
     assert not (tmp_path / "artifacts").exists(), "Spark's own, and empty"
 
     by_id: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for verdict in driver.output():
         by_id[verdict["id"]].append(verdict)
     wanted = {v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)}
-    again = sum(len(said) - 1 for said in by_id.values())
+    again = sum(len(copies) - 1 for copies in by_id.values())
     kills.count(figures, f"spark, {kind}")
     figures[f"spark, {kind}: verdicts"] += len(wanted)
     figures[f"spark, {kind}: verdicts that came again"] += again
     assert by_id.keys() == wanted
-    assert all(one == said[0] for said in by_id.values() for one in said)
+    assert all(one == copies[0] for copies in by_id.values() for one in copies)
     assert again > 0 or not kills.half_written
     (summary,) = [json.loads(line)["summary"] for line in out.splitlines()]
     assert summary["kafka"] == {"messages": len(lines) + PARTITIONS, "control": PARTITIONS}
@@ -288,10 +291,10 @@ def test_kill_9_of_the_driver_loses_nothing(
 
 
 class OnSpark(Running):
-    """An engine on the Spark of the tests; `finish` raises what it raised."""
+    """An engine on the Spark of the tests; `finish` re-raises its error."""
 
     def await_batch(self) -> None:
-        """Return when a batch was written."""
+        """Return once a batch was written."""
         before = self.engine.figures.commits
         until(
             lambda: not self.is_alive() or self.engine.figures.commits > before,
@@ -310,11 +313,11 @@ class OnSpark(Running):
 
 @in_long
 @pytest.mark.usefixtures("spark")
-def test_kill_9_of_the_broker_under_a_query(
+def test_kill_9_of_the_broker_during_a_query_loses_no_verdict(
     jars: Path, tmp_path: Path, figures: Counter[str]
 ) -> None:
-    """An engine that may not wait gives up, and the next goes on; one that may waits itself."""
-    chance, program, told = random.Random(3), ketal.compile(FORKS), Told()
+    """An engine that must not wait gives up, and the next resumes; one that may wait recovers."""
+    chance, program, recorder = random.Random(3), ketal.compile(FORKS), HookRecorder()
     with ExitStack() as stack:
         broker = stack.enter_context(
             Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM)
@@ -330,7 +333,7 @@ def test_kill_9_of_the_broker_under_a_query(
             )  # fmt: skip
 
         load = stack.enter_context(Load(broker, source, PARTITIONS, seed=3))
-        first = OnSpark(SparkEngine(job(lost_after_ms=0), program, told.hooks()))
+        first = OnSpark(SparkEngine(job(lost_after_ms=0), program, recorder.hooks()))
         first.start()
         first.await_batch()
         broker.kill()
@@ -338,7 +341,7 @@ def test_kill_9_of_the_broker_under_a_query(
             first.finish()
         broker.start()
 
-        second = OnSpark(SparkEngine(job(lost_after_ms=120_000), program, told.hooks()))
+        second = OnSpark(SparkEngine(job(lost_after_ms=120_000), program, recorder.hooks()))
         second.start()
         for _ in range(BROKERS):
             second.await_batch()

@@ -1,4 +1,4 @@
-"""A job's folder on a file system that only Spark reaches: Hadoop's `viewfs://`, a mount table."""
+"""A job's folder on a file system that only Spark can access: Hadoop's `viewfs://`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ketal.streaming.job.file import Target
 from ketal.streaming.spark.checkpoint import Checkpoint
 from ketal.streaming.spark.job_folder import HadoopFolder
 from tests.streaming.jobs import FORKS, Topic, accept, committed, produce
-from tests.streaming.spark.test_checkpoint import A, B, job, ran
+from tests.streaming.spark.test_checkpoint import A, B, job, write_committed_batch
 from tests.streaming.spark.test_engine import run, spark_job
 
 
 @pytest.fixture
 def address(spark: SparkSession, tmp_path: Path) -> str:
-    """A URI below which is what is in `tmp_path/far`."""
+    """Return a URI that is mounted on `tmp_path/far`."""
     name, far = uuid.uuid4().hex, tmp_path / "far"
     far.mkdir()
     hadoop: Any = spark.sparkContext._jsc
@@ -33,7 +33,7 @@ def address(spark: SparkSession, tmp_path: Path) -> str:
     return f"viewfs://{name}/jobs"
 
 
-def test_a_file_is_written_whole_and_replaced(
+def test_file_is_written_as_a_whole_and_replaced(
     spark: SparkSession, address: str, tmp_path: Path
 ) -> None:
     folder = HadoopFolder(spark, f"{address}/some/job/")
@@ -48,7 +48,7 @@ def test_a_file_is_written_whole_and_replaced(
     assert (tmp_path / "far" / "some" / "job" / "a.json").read_bytes() == b"short"
 
 
-def test_whoever_begins_later_has_the_folder(spark: SparkSession, address: str) -> None:
+def test_process_that_starts_later_owns_the_folder(spark: SparkSession, address: str) -> None:
     one = HadoopFolder(spark, address + "/job")
     one.write("a", b"1")
     two = HadoopFolder(spark, address + "/job")
@@ -65,12 +65,14 @@ def test_whoever_begins_later_has_the_folder(spark: SparkSession, address: str) 
         ("viewfs:///", "cannot"),
     ],
 )
-def test_what_cannot_be_reached_is_said(spark: SparkSession, where: str, message: str) -> None:
+def test_unreachable_file_system_is_reported(spark: SparkSession, where: str, message: str) -> None:
     with pytest.raises(SettingError, match=message):
         HadoopFolder(spark, where)
 
 
-def test_a_checkpoint_is_the_same_there(spark: SparkSession, address: str, tmp_path: Path) -> None:
+def test_checkpoint_works_on_a_remote_folder(
+    spark: SparkSession, address: str, tmp_path: Path
+) -> None:
     one, program = replace(job(tmp_path), store=Target("dir", address + "/job")), ketal.compile(A)
     at = tmp_path / "far" / "job"
 
@@ -80,7 +82,7 @@ def test_a_checkpoint_is_the_same_there(spark: SparkSession, address: str, tmp_p
     checkpoint = opened()
     assert checkpoint.begin({"t": 1}) == "earliest"
     assert checkpoint.address == f"{address}/job/checkpoint-0"
-    ran(at, '{"t":{"0":5}}', 3)
+    write_committed_batch(at, '{"t":{"0":5}}', 3)
     checkpoint.record_written(3, {"0": {"messages": 5}})
     again = opened()
     assert again.has_written(3)
@@ -95,7 +97,7 @@ def test_a_checkpoint_is_the_same_there(spark: SparkSession, address: str, tmp_p
         opened()
 
 
-def test_a_job_goes_on_from_there(
+def test_job_resumes_from_a_remote_folder(
     broker: Broker, topic: Callable[..., str] | Topic, tmp_path: Path, address: str
 ) -> None:
     source, sink, program = topic(2), topic(), ketal.compile(FORKS)

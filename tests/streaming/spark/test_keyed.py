@@ -1,4 +1,4 @@
-"""What `keyed_by` promises is watched on Spark too: a scope in two key groups ends the job."""
+"""The promise of `keyed_by` is checked on Spark too: a scope in two key groups ends the job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ketal.streaming.spark.rows.keyed import KeyGroupCheck
 from ketal.streaming.spark.rows.row_reader import ALONE, SAMPLE, RowShape
 from tests.streaming.jobs import FORKS, Topic, accept, written
 from tests.streaming.spark.frames import data_frame
-from tests.streaming.spark.test_detect import said
+from tests.streaming.spark.test_detect import collected_verdicts
 from tests.streaming.spark.test_engine import run, spark_job
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
@@ -42,29 +42,29 @@ def table(spark: SparkSession, messages: Sequence[tuple[bytes, bytes]]) -> DataF
 
 
 @pytest.mark.filterwarnings("ignore:.*key.group:UserWarning")
-def test_a_value_under_two_keys_is_an_error_in_a_table(spark: SparkSession) -> None:
-    """A key may be written in any way, and what is no event may have any key."""
+def test_value_under_two_message_keys_is_an_error_in_a_table(spark: SparkSession) -> None:
+    """A key may have any encoding, and a message that is no event may have any key."""
     program = ketal.compile(FORKS)
     right = [(b"k%d" % h, accept(node, h, h)) for h in range(1, 13) for node in "ab"]
     right += [(b"elsewhere", b'{"data": {"height": 1}}'), (b"elsewhere", b"poison")]
     beside = ketal.compile(FORKS + FORKS.replace("Forks", "Other").replace("by height", "by node"))
     for one in (program, beside):
-        found = said(detect(one, table(spark, right), source=KEYED))
+        found = collected_verdicts(detect(one, table(spark, right), source=KEYED))
         assert sorted(v["verdict"] for v in found) == ["match"] * 12 + ["rejected"] * 2
 
     wrong = [(node.encode(), accept(node, h, h)) for h in (7, 8) for node in "abcdef"]
     twice = r"t/0/\d+: height = [78] has another key than at t/0/\d+.*not keyed by height"
     for one in (program, beside):
         with pytest.raises(Exception, match=twice):
-            said(detect(one, table(spark, wrong), source=KEYED))
-    # The value itself is hashed where nothing is promised.
-    assert len(said(detect(program, table(spark, wrong)))) == 2 * 15
+            collected_verdicts(detect(one, table(spark, wrong), source=KEYED))
+    # Without `keyed_by` the value itself is hashed.
+    assert len(collected_verdicts(detect(program, table(spark, wrong)))) == 2 * 15
 
 
-def test_a_value_under_two_keys_ends_a_job(
+def test_value_under_two_message_keys_ends_a_job(
     spark: SparkSession, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """Also where the one key was read before the job was started again."""
+    """Also if the first key was read before a restart of the job."""
     source, program = topic(2), ketal.compile(FORKS)
     job = spark_job(broker, [source], tmp_path, key_groups=16, source=KEYED)
 
@@ -90,7 +90,7 @@ def work(source: Source, key_groups: int = 4) -> Work:
     )  # fmt: skip
 
 
-def test_the_latest_values_are_remembered() -> None:
+def test_latest_key_values_are_remembered() -> None:
     places = KeyGroupCheck("height", 2)
     # The first and the third are one double, and no two values are one.
     values = (10**18, 10**18, 10**18 + 1, 10**400)
@@ -108,26 +108,26 @@ def test_the_latest_values_are_remembered() -> None:
     )
 
 
-def test_a_group_remembers_values_and_counts_no_row_of_the_watch() -> None:
+def test_group_remembers_key_values_without_counting_their_rows() -> None:
     at = work(KEYED)
     group = Group(at, 0, None)
-    told = [
+    given = [
         (SAMPLE, "t", 0, 5, b"1:" + accept("a", 1, 17)),
         (ALONE, "t", 0, 6, accept("a")),
         (SAMPLE, "t", 0, 7, b"2:" + accept("a", 2, 18)),
-        # What is no event, and a text, may have any key.
+        # A message that is no event, or whose value is text, may have any key.
         (SAMPLE, "t", 0, 8, b'3:{"height": 18}'),
         (SAMPLE, "t", 0, 9, b"3:" + accept("a", data={"height": "18"})),
     ]
-    assert list(group.process(told)) == []
+    assert list(group.process(given)) == []
     assert (group.messages, group.execution.counts.tally.accepted) == (1, 1)
     group = Group(at, 0, group.state())
     with pytest.raises(SettingError, match="t/1/9: height = 18 has another key than at t/0/7"):
         list(group.process([(SAMPLE, "t", 1, 9, b"0:" + accept("b", 1, 18))]))
 
 
-def test_a_checkpoint_names_what_decides_about_its_rows() -> None:
-    """`detect` has no job that would remember it."""
+def test_checkpoint_of_another_keying_is_refused() -> None:
+    """`detect` has no job folder that records the keying."""
     state = Group(work(KEYED), 0, None).state()
     for source, groups, now in (
         (Source(), 4, r"4 key groups by data.height or height \(hashing \d+\)"),

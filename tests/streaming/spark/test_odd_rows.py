@@ -1,8 +1,8 @@
-"""Events that have columns of their own are judged as the events that they are, whatever the types.
+"""Events in columns are judged as the same events in a log, whatever the types of columns.
 
-Each case is a schema, a program and rows, most of them plain, between them those that a column
-could say wrongly. What is said of it has to be what `ketal.run` says of the same events, with the
-same ids, from a table and from a stream.
+Each case is a schema, a program and rows: most rows are plain, with some between them that a column
+could represent wrongly. A table and a stream must give the verdicts of `ketal.run` over the same
+events, with the same ids.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*key_groups = 1:UserWarning")
 
 PLACED = "topic string, partition int, offset bigint"
 ODD = ('say "a"', "line\nline", "zero\0", "zero\0other", "zero", "größer", "\U0001f600", "\\u0041")
-"""Texts; of three of them a C string has the same."""
+"""Texts, of which three are equal as C strings."""
 AT_S = 1_700_000_000.25
 
 
 def text_of(key: str = "k", guard: str = "true") -> str:
-    """Return a check whose scopes a key tells, and one of whose events a guard lets through."""
+    """Return a check that is partitioned by a key, and has a guard on one of its events."""
     return f"""
     pattern Work {{
         partition by {key};
@@ -55,30 +55,35 @@ def text_of(key: str = "k", guard: str = "true") -> str:
 
 
 def plain(count: int, *, first: int = 1, seed: int = 0, nodes: str = "abc") -> list[Row]:
-    """Return rows of nodes in turn that need no closer look."""
+    """Return ordinary rows of the nodes in turn."""
     chance = random.Random(seed)
     out = []
     for number in range(count):
         node = nodes[number % len(nodes)]
         own = {node: first + number // len(nodes), "z": 1 + number}
-        said = {"node": node, "type": chance.choice("owwwcq"), "clock": own, "time": AT_S + number}
-        out.append({**said, "k": chance.randint(1, 3), "x": chance.choice("pqr"),
+        fields = {
+            "node": node,
+            "type": chance.choice("owwwcq"),
+            "clock": own,
+            "time": AT_S + number,
+        }
+        out.append({**fields, "k": chance.randint(1, 3), "x": chance.choice("pqr"),
                     "n": chance.randint(-1, 3)})  # fmt: skip
     return out
 
 
 def around(odd: Sequence[Row], count: int = 150) -> list[Row]:
-    """Return rows with many plain ones before and after them."""
+    """Return rows with many plain rows before and after them."""
     return [*plain(count), *odd, *plain(count, first=1 + count // 3, seed=1)]
 
 
 def keyed(of: Sequence[Row], spell: Callable[[Any], Any] = str) -> list[Row]:
-    """Return rows whose key is spelt in another way."""
+    """Return rows with their keys spelt in another way."""
     return [{**row, "k": spell(row["k"])} if "k" in row else row for row in of]
 
 
 def in_data(of: Sequence[Row], *names: str) -> list[Row]:
-    """Return rows that have some attributes in the column data."""
+    """Return rows with some attributes moved into the column `data`."""
     out = []
     for row in of:
         data = {name: row[name] for name in names if name in row}
@@ -90,28 +95,28 @@ def in_data(of: Sequence[Row], *names: str) -> list[Row]:
 
 @dataclass(frozen=True)
 class Case:
-    """Events, and what is done with them.
+    """Rows of events, and how they are judged.
 
     Parameters
     ----------
     schema : str
-        Without the place.
+        The columns, without those of the place.
     batches : sequence of sequence of dict
-        The rows; what one does not have is null.
+        The rows; a column that a row lacks is null.
     program : str
-        What judges them.
+        The patterns that judge the rows.
     placed : bool
         Whether the rows have an offset.
     groups : int
         The key groups.
     change : callable, optional
-        What is done with the DataFrame yet.
+        A last change of the DataFrame.
     nulls : bool
-        Whether attributes that are null are there, as in a map.
+        Whether null attributes are present, as in a map.
     settings : mapping, optional
-        The session's.
+        Settings of the Spark session.
     event : callable, optional
-        What event a row is, other than what `event_of` finds; None for none.
+        Maps a row to its event, if not by `event_of`.
     """
 
     schema: str
@@ -126,7 +131,7 @@ class Case:
 
 
 def with_bytes(names: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
-    """Return what puts bytes that are no UTF-8 where a text is `bad`."""
+    """Return a function that replaces the text `bad` by bytes that are not UTF-8."""
 
     def change(frame: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -148,7 +153,7 @@ def one(node: str | None = "a", counter: int = 900, **more: Any) -> Row:
 
 
 def odd_rows() -> list[Row]:
-    """Return rows with all that the columns of an event may have, each of them new."""
+    """Return rows with all kinds of values in the columns of an event, without duplicates."""
     clocks: list[Any] = [
         {"a": 901, "z": None}, {"a": 902, "z": 0}, {"a": 903, "": 1}, {"z": 9}, {}, None,
         {"a": 0}, {"a": -1}, {"a": None}, {"a": 904, "z": -2}, {"a": 905, "z": 2**63 - 1},
@@ -161,7 +166,7 @@ def odd_rows() -> list[Row]:
     out += [one(type=kind, counter=940 + n) for n, kind in enumerate(("", None, "q", "O"))]
     out.append(one(counter=950, x="y" * 50_001))
     out.append(one(counter=951, clock={"a": 951} | {f"n{n}": 1 for n in range(10_000)}))
-    # What follows can be judged as columns, but for some of the texts.
+    # The following rows can be judged as columns, except for some of the texts.
     out += [one("far", 2**63 - 1), one("a.b", 1, type="w", x=None)]
     for n, text in enumerate(ODD):
         out += [one(counter=960 + n, k=text), one(counter=980 + n, type="w", k=text, x=text)]
@@ -171,7 +176,7 @@ def odd_rows() -> list[Row]:
 
 
 def again() -> list[Row]:
-    """Return a row that comes again, also with other content, after many that do not."""
+    """Return many rows, then a row that repeats with the same and with other content."""
     of = one("again", 1, type="w")
     before = [one(clock=None), *keyed(plain(150, first=200)), one(clock=None)]
     rest = [one("none", 1, k=None), *keyed(plain(150, first=300)), of, of]
@@ -185,7 +190,7 @@ UNREAD = (
 
 
 def unread() -> Row:
-    """Return attributes that nothing reads."""
+    """Return attributes that no pattern reads."""
     return {
         "f": math.nan, "b": b"\0\xff", "d": date(2024, 2, 29), "a.b c": 'x"y\n', 'it\'s "so"': 3,
         "größe": 1.5, "inner": {"p": None, "q": {"r": -math.inf}}, "many": [1.0, None, math.inf],
@@ -194,7 +199,7 @@ def unread() -> Row:
 
 
 def controls(first: int) -> list[Row]:
-    """Return rows after which one partition has ended and another has not."""
+    """Return rows of two partitions, of which one ends, and has rows after its end."""
     before, after = (plain(6, first=n, nodes="de") for n in (first, first + 3))
     elsewhere = plain(6, first=first, nodes="fg")
     mark: Row = {"type": "ketal.watermark", "time": 1.0}
@@ -371,7 +376,7 @@ def names_of(spark: SparkSession, schema: str) -> list[str]:
 
 
 def frame_of(spark: SparkSession, case: Case, batch: int | None = None) -> DataFrame:
-    """Return rows as a DataFrame, with their places where a case has them."""
+    """Return the rows of a case as a DataFrame, with their places if the case has these."""
     schema = f"{case.schema}, {PLACED}, batch int"
     names = names_of(spark, schema)
     numbered = [(n, row) for n, rows in enumerate(case.batches) for row in rows]
@@ -386,19 +391,19 @@ def frame_of(spark: SparkSession, case: Case, batch: int | None = None) -> DataF
 
 
 def event_of(row: Row, *, nulls: bool) -> Row:
-    """Return the event that a row is, as JSON has it."""
+    """Return the event of a row as a JSON object."""
     own: Row = {name: row[name] for name in ("node", "type", "clock", "time", "id") if name in row}
     beyond = {name: value for name, value in row.items() if name not in {*own, "data"}}
     if "data" in row and beyond:
         own |= beyond
         beyond = {}
     data = {**(row.get("data") or {}), **beyond}
-    said = {name: as_json(value) for name, value in own.items() if value is not None}
-    return {**said, "data": {k: as_json(v) for k, v in data.items() if nulls or v is not None}}
+    fields = {name: as_json(value) for name, value in own.items() if value is not None}
+    return {**fields, "data": {k: as_json(v) for k, v in data.items() if nulls or v is not None}}
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as Spark writes it."""
+    """Return a value as Spark writes it in JSON."""
     if isinstance(value, dict):
         return {name: as_json(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -415,7 +420,7 @@ def as_json(value: Any) -> Any:
 
 
 def events_of(case: Case, names: Sequence[str]) -> tuple[list[bytes], int]:
-    """Return the events of a case as a log, and how many came after the end of their partition."""
+    """Return the events of a case as JSON lines, and how many rows follow their partition's end."""
     rows = [row for batch in case.batches for row in batch]
     given = [
         {name: row[name] for name in names if name in row}
@@ -428,7 +433,7 @@ def events_of(case: Case, names: Sequence[str]) -> tuple[list[bytes], int]:
 
 @contextmanager
 def settings_of(spark: SparkSession, case: Case) -> Iterator[None]:
-    """Have a session the settings of a case for a while."""
+    """Apply the settings of a case to the session for the duration of the context."""
     for name, value in case.settings.items():
         spark.conf.set(name, value)
     try:
@@ -439,7 +444,7 @@ def settings_of(spark: SparkSession, case: Case) -> Iterator[None]:
 
 
 def judged(case: Case, frame: DataFrame) -> DataFrame:
-    """Return what `detect` says of a DataFrame."""
+    """Return the verdicts of `detect` over a DataFrame."""
     return detect(ketal.compile(case.program), frame, key_groups=case.groups)
 
 
@@ -449,7 +454,7 @@ Verdicts = list[dict[str, Any]]
 def check(
     spark: SparkSession, case: Case, found: Verdicts, folder: Path, *, ended: bool = True
 ) -> None:
-    """Check what was said against `ketal.run`; of a stream that goes on nothing is incomplete."""
+    """Compare verdicts with `ketal.run`; a stream that has not ended reports no `incomplete`."""
     lines, over = events_of(case, names_of(spark, case.schema))
     wanted = run(ketal.compile(case.program), lines, folder)
     given = [json.loads(row["json"]) for row in found]
@@ -462,15 +467,15 @@ def check(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_table_says_what_a_log_says(name: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_table_gives_the_verdicts_of_a_log(name: str, spark: SparkSession, tmp_path: Path) -> None:
     case = CASES[name]
     with settings_of(spark, case):
-        said = judged(case, frame_of(spark, case).drop("batch")).collect()
-    check(spark, case, [row.asDict() for row in said], tmp_path)
+        collected = judged(case, frame_of(spark, case).drop("batch")).collect()
+    check(spark, case, [row.asDict() for row in collected], tmp_path)
 
 
 def streamed(spark: SparkSession, frame: DataFrame, folder: Path) -> DataFrame:
-    """Return a DataFrame with the numbers of batches as a stream of those."""
+    """Return a DataFrame with a column `batch` as a stream of these batches."""
     frame.coalesce(1).write.partitionBy("batch").parquet(str(folder / "written"))
     (folder / "in").mkdir()
     for number, path in enumerate(sorted((folder / "written").glob("batch=*/*.parquet"))):
@@ -481,19 +486,19 @@ def streamed(spark: SparkSession, frame: DataFrame, folder: Path) -> DataFrame:
     return reader.option("maxFilesPerTrigger", "1").parquet(str(folder / "in"))
 
 
-def test_a_stream_says_what_a_log_says(spark: SparkSession, tmp_path: Path) -> None:
-    """Batches of several cases one after another."""
+def test_stream_gives_the_verdicts_of_a_log(spark: SparkSession, tmp_path: Path) -> None:
+    """The stream has batches of several cases."""
     texts, controlled = CASES["texts"], CASES["control events"]
     nulls = [one("n", 1 + n, n=None) for n in range(3)]
     batches = [*texts.batches, [*keyed(plain(99, first=400)), *nulls], controlled.batches[1]]
     case = replace(texts, batches=batches)
     verdicts = judged(case, streamed(spark, frame_of(spark, case), tmp_path))
-    said: Verdicts = []
+    streamed_verdicts: Verdicts = []
 
     def take(batch: DataFrame, number: int) -> None:
-        said.extend(row.asDict() for row in batch.collect())
+        streamed_verdicts.extend(row.asDict() for row in batch.collect())
 
     query = verdicts.writeStream.foreachBatch(take).trigger(availableNow=True).start()
     query.awaitTermination()
     assert len(query.recentProgress) == len(batches)
-    check(spark, case, said, tmp_path, ended=False)
+    check(spark, case, streamed_verdicts, tmp_path, ended=False)

@@ -1,4 +1,4 @@
-"""docs/spark.md: its program, and its commands for a cluster, as they stand; docs/python.md's."""
+"""The program of docs/spark.md, its commands for a cluster, and the program of docs/python.md."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```(sh|text|python)\n(.*?)^```$", re.M | re.S)
 
 
-def test_the_program_of_the_page(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_of_the_spark_page_runs(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     programs = [text for kind, text in _BLOCK.findall(PAGE) if kind == "python"]
     names = {"spark": spark}
     for program in programs:
         exec(program, names)
-    said = capsys.readouterr().out
-    assert '|match  |{"height":7}|[m1@1, m2@1]|' in said
-    assert said.endswith("3 read: 2 accepted, 1 rejected; 1 without a height\n")
+    output = capsys.readouterr().out
+    assert '|match  |{"height":7}|[m1@1, m2@1]|' in output
+    assert output.endswith("3 read: 2 accepted, 1 rejected; 1 without a height\n")
 
 
-def test_the_program_of_the_page_on_python(
+def test_spark_program_of_the_python_page_runs(
     spark: SparkSession,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -49,11 +51,11 @@ def test_the_program_of_the_page_on_python(
     monkeypatch.chdir(tmp_path)
     (program,) = (block for block in blocks(text, "python") if "ketal.streaming.spark" in block)
     exec(program, {"spark": spark})
-    said = capsys.readouterr().out
-    assert "|match  |Race   |[a@1, b@1]|" in said
+    output = capsys.readouterr().out
+    assert "|match  |Race   |[a@1, b@1]|" in output
 
 
-def test_the_archive_holds_the_rooms_as_packages(tmp_path: Path) -> None:
+def test_archive_for_executors_is_an_importable_package(tmp_path: Path) -> None:
     count = write_package(tmp_path / "ketal.zip")
     names = zipfile.ZipFile(tmp_path / "ketal.zip").namelist()
     assert count == len(names) == len(set(names))
@@ -77,9 +79,9 @@ def _free_port() -> int:
 
 
 @in_long
-@pytest.mark.usefixtures("jars")  # They can be had, or it is said why not.
-def test_a_master_and_two_workers_say_what_run_says(tmp_path: Path) -> None:
-    """The executors' ketal is the archive's: any other that they could find is broken."""
+@pytest.mark.usefixtures("jars")  # Downloads the jars, or skips with the reason.
+def test_cluster_of_a_master_and_two_workers_gives_the_verdicts_of_run(tmp_path: Path) -> None:
+    """Executors import ketal from the archive: any other ketal on their path is broken."""
     _, _, cluster = PAGE.partition("## On a cluster")
     blocks = _BLOCK.findall(cluster)
     script = "".join(text for kind, text in blocks if kind == "sh")
@@ -103,7 +105,7 @@ def test_a_master_and_two_workers_say_what_run_says(tmp_path: Path) -> None:
             "MASTER_PORT": str(_free_port()),
             "PYSPARK_PYTHON": str(python),
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            # Six JVMs that live for seconds.
+            # Six JVMs that run for seconds.
             "JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "NO_COLOR": "1",
         },
@@ -114,9 +116,9 @@ def test_a_master_and_two_workers_say_what_run_says(tmp_path: Path) -> None:
     )
     logs = "".join(path.read_text()[-2_000:] for path in tmp_path.glob("*.log"))
     assert ended.returncode == 0, ended.stdout + ended.stderr + logs
-    (said,) = (text for kind, text in blocks if kind == "text")
-    assert said in ended.stdout
-    # Of a job that is well spark-submit writes a few lines, and no Ivy a hundred more.
+    (shown,) = (text for kind, text in blocks if kind == "text")
+    assert shown in ended.stdout
+    # spark-submit prints a few lines for a job without faults, without a hundred of Ivy.
     assert "Exception" not in ended.stderr
     assert len(ended.stderr.splitlines()) < 20, ended.stderr
     assert len((tmp_path / "from-spark.jsonl").read_text().splitlines()) == 4

@@ -1,4 +1,4 @@
-"""What a job on Spark is told, refuses and ships, without a Spark that runs."""
+"""The settings that a job on Spark accepts, refuses and ships, without running Spark."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ def job_file(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
+def test_job_file_sets_how_spark_runs_the_job(tmp_path: Path) -> None:
     (tmp_path / "a.jar").touch()
     text = '[spark]\nkey_groups = 8\ntrigger_ms = 250\njars = ["a.jar"]\n'
     job = read_job(job_file(tmp_path, text), {"engine": "spark"})
     assert (job.engine, job.key_groups, job.trigger_ms) == ("spark", 8, 250)
     assert job.jars == (tmp_path / "a.jar",)
-    said = "\n".join(plan.lines(job, ketal.compile(FORKS)))
-    assert "engine: spark, 8 key groups, a batch each 250 ms at most, of 500,000 messages" in said
-    assert f"Spark's checkpoint in {job.state}" in said
-    assert "exactly once" not in said
-    assert "in 8 key groups, by the hash of its partition" in said
+    plan_text = "\n".join(plan.lines(job, ketal.compile(FORKS)))
+    assert (
+        "engine: spark, 8 key groups, a batch each 250 ms at most, of 500,000 messages" in plan_text
+    )
+    assert f"Spark's checkpoint in {job.state}" in plan_text
+    assert "exactly once" not in plan_text
+    assert "in 8 key groups, by the hash of its partition" in plan_text
     other = FORKS.replace("Forks", "Other").replace("by height", "by node, height")
-    said = "\n".join(plan.lines(job, ketal.compile(FORKS + other)))
-    assert "one for each height; in 8 key groups, by the hash" in said
-    assert "one for each node, height; all of them in one key group" in said
+    plan_text = "\n".join(plan.lines(job, ketal.compile(FORKS + other)))
+    assert "one for each height; in 8 key groups, by the hash" in plan_text
+    assert "one for each node, height; all of them in one key group" in plan_text
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
         ("", {"on_change": "drain"}, "takes stop or fresh, and a second job with another group_id"),
     ],
 )
-def test_what_spark_does_otherwise_is_refused(
+def test_settings_that_spark_does_not_support_are_refused(
     text: str, flags: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SettingError, match=message):
@@ -68,7 +70,7 @@ def job(**properties: object) -> Job:
     )
 
 
-def test_properties_are_put_in_the_words_of_java(tmp_path: Path) -> None:
+def test_kafka_properties_are_translated_to_java_names(tmp_path: Path) -> None:
     options = kafka_options(
         job(
             security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512", sasl_plain_username="me",
@@ -94,22 +96,22 @@ def test_properties_are_put_in_the_words_of_java(tmp_path: Path) -> None:
         kafka_options(job(ssl_certfile=str(tmp_path / "none.pem")))
 
 
-def test_a_call_of_a_java_client_takes_no_longer_than_the_file_says() -> None:
+def test_call_timeout_of_the_job_file_applies_to_java_clients() -> None:
     names = ("request.timeout.ms", "default.api.timeout.ms", "max.block.ms")
 
-    def said(call_ms: int, **properties: object) -> list[int]:
+    def timeouts(call_ms: int, **properties: object) -> list[int]:
         one = replace(job(**properties), call_timeout_ms=call_ms)
         options = kafka_options(one)
         return [int(options[f"kafka.{name}"]) for name in names]
 
-    assert said(5_000) == [5_000, 5_000, 5_000]
-    assert said(90_000) == [30_000, 90_000, 90_000]
-    # Java's clients refuse a call that is over before its request is.
-    assert said(5_000, request_timeout_ms=7_000) == [7_000, 7_000, 7_000]
-    assert said(90_000, **{"max.block.ms": 1}) == [30_000, 90_000, 1]
+    assert timeouts(5_000) == [5_000, 5_000, 5_000]
+    assert timeouts(90_000) == [30_000, 90_000, 90_000]
+    # Java's clients refuse a timeout of a call below that of its request.
+    assert timeouts(5_000, request_timeout_ms=7_000) == [7_000, 7_000, 7_000]
+    assert timeouts(90_000, **{"max.block.ms": 1}) == [30_000, 90_000, 1]
 
 
-def test_a_job_has_the_partition_of_most_patterns() -> None:
+def test_job_is_partitioned_as_most_of_its_patterns() -> None:
     text = "\n".join(
         [EVENTS % ("A", "x"), EVENTS % ("B", "x, y"), EVENTS % ("C", "x"),
          'pattern D { event E = type == "e"; find next E E; }']
@@ -174,7 +176,7 @@ def test_executors_need_neither_lark_nor_automata_lib() -> None:
     assert b"Dot(node='b', counter=1)" in done.stdout
 
 
-def test_streaming_is_imported_without_pyspark_and_without_kafka() -> None:
+def test_streaming_can_be_imported_without_pyspark_and_kafka() -> None:
     script = (
         "import sys; sys.modules['pyspark'] = sys.modules['kafka'] = None\n"
         "import ketal.streaming.spark, ketal.streaming.plan, ketal.streaming.spark.spark_engine\n"

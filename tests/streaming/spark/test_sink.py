@@ -1,4 +1,4 @@
-"""How often a batch of verdicts is read, and what is counted of it."""
+"""How often a batch of verdicts is read, and how its verdicts are counted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.spark.checkpoint import Checkpoint
 from ketal.streaming.spark.group import COLUMNS, FIGURES, LINE
 from ketal.streaming.spark.sink import Sink
-from tests.streaming.jobs import FORKS, Told, written
-from tests.streaming.spark.test_checkpoint import job, ran
+from tests.streaming.jobs import FORKS, HookRecorder, written
+from tests.streaming.spark.test_checkpoint import job, write_committed_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,17 +47,17 @@ def figures(group: int, *verdicts: tuple[str, str | None, int]) -> tuple[str | N
     ],
     ids=["no verdicts", "verdicts"],
 )
-def test_a_batch_is_read_again_only_for_verdicts(
+def test_batch_is_read_a_second_time_only_if_it_has_verdicts(
     rows: list[Any], jobs: int, counts: dict[Any, int], spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Once for its figures; once more, partition by partition, where it has verdicts."""
+    """Once for its figures, and once more, partition by partition, if it has verdicts."""
     path = tmp_path / "verdicts.jsonl"
     target = Target("file", str(path))
     one = job(tmp_path / "state", verdicts=target, rejected=target)
     schema = ", ".join(f"{name} string" for name in (*COLUMNS, LINE))
     batch = spark.createDataFrame(spark.sparkContext.parallelize(rows, 2), schema)
     checkpoint = Checkpoint(one, ketal.compile(FORKS))
-    hooks = Told().hooks()
+    hooks = HookRecorder().hooks()
     outputs = Outputs(one, hooks)
     counted: Counter[Any] = Counter()
 
@@ -72,7 +72,7 @@ def test_a_batch_is_read_again_only_for_verdicts(
         assert counted == counts
         assert [v["verdict"] for v in written(path)] == ["match", "rejected"][: len(counts)]
         assert checkpoint.written.groups == {"0": {"group": 0}, "1": {"group": 1}}
-        ran(tmp_path / "state", "{}")
+        write_committed_batch(tmp_path / "state", "{}")
         checkpoint.record_written(0, {})
         Sink(one, {}, outputs, checkpoint, count).write(batch, 0)
         assert counted == counts, "a batch that is written is not written again"
