@@ -96,7 +96,7 @@ def test_log_with_holes_gives_the_verdicts_of_its_stream() -> None:
     seen: dict[str, int] = {}
     marked = 0
 
-    @drawn(70, 4_000)
+    @drawn(110, 4_000)
     def holds(rng: random.Random) -> None:
         nonlocal marked
         file = pattern_file(rng, order="causal")

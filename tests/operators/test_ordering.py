@@ -146,7 +146,7 @@ def same_step(one: ReleaseStep, other: ReleaseStep) -> bool:
 def test_every_option_equals_its_definition_within_a_topology() -> None:
     held_less = widened = 0
 
-    @drawn(80, 2_000)
+    @drawn(100, 2_000)
     def holds(rng: random.Random) -> None:
         nonlocal held_less, widened
         where = random_topology(rng)

@@ -188,7 +188,7 @@ def test_order_independent_patterns_do_not_depend_on_the_order() -> None:
     """Patterns that lint calls order-independent give each scope the same kinds of verdict."""
     proven = 0
 
-    @drawn(60, 4_000)
+    @drawn(120, 4_000)
     def holds(rng: random.Random) -> None:
         nonlocal proven
         file, events = case(rng, events_max=7, linear=True)

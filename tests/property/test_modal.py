@@ -27,7 +27,7 @@ def test_modal_answers_equal_enumeration_of_all_linear_extensions() -> None:
     open_cases = 0
     kinds = ({"kind": "check"}, *({"strategy": name} for name in ("next", "strict", "any")))
 
-    @drawn(60, 5_000)
+    @drawn(100, 5_000)
     def holds(rng: random.Random) -> None:
         nonlocal open_cases
         file, events = case(rng, events_max=6, linear=True, **rng.choice(kinds))
@@ -111,7 +111,7 @@ def test_modal_verdicts_per_scope_equal_all_linear_extensions() -> None:
     open_cases = scopes = 0
     kinds = ({"kind": "check"}, {"strategy": "next"}, {"strategy": "strict"})
 
-    @drawn(90, 3_000)
+    @drawn(150, 3_000)
     def holds(rng: random.Random) -> None:
         nonlocal open_cases, scopes
         file, events = case(rng, events_max=6, linear=True, **rng.choice(kinds))
