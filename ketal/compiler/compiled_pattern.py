@@ -18,9 +18,9 @@ from ketal.compiler.counted.comparisons import ComparisonSite, SiteReading, comp
 from ketal.compiler.counted.named_values import TYPE, NamedValue, named_values
 from ketal.compiler.fingerprints import FORMAT, canonical_automaton, canonical_form, hash_of
 from ketal.compiler.predicate_codegen import (
-    VALUES_CACHED_MAX,
     Masks,
     Relational,
+    cached_evaluation,
     compile_equality,
     compile_masks,
     compile_read,
@@ -34,7 +34,6 @@ from ketal.compiler.predicates import (
     Formula,
     conjunction,
     disjunction,
-    evaluate,
     field_guard,
     local_guard,
     simplify,
@@ -210,7 +209,7 @@ class CompiledPattern:
         """Event → whether its type satisfies `counted.type_guard`."""
         type_guard = self.counted.type_guard
         bits = sum(1 << number for number in variables(type_guard))
-        satisfies = functools.lru_cache(VALUES_CACHED_MAX)(functools.partial(evaluate, type_guard))
+        satisfies = cached_evaluation(type_guard)
         return lambda event: satisfies(self.masks((event,))[0] & bits)
 
     @functools.cached_property

@@ -10,7 +10,7 @@ constants by name, and every name in it is made here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from ketal.compiler.predicates import (
     Formula,
     disjunction,
     evaluate,
-    map_literals,
+    requirement,
     subject,
     variables,
 )
@@ -238,25 +238,24 @@ def compile_masks(
             lookups.append(f"{field}_mask = {get}(event.{field})")
             lookups.append(f"if {field}_mask is None: {field}_mask = {compute}(event)")
     lookups.append(f"mask = {' | '.join(names) or '0'}")
-    looked_up = {number for own in by_value.values() for number, _ in own}
-    may_matter = _satisfiable_by(looked_up, {number for number, _ in others}, formulas)
-    if others and may_matter is not True:
-        matters = lru_cache(VALUES_CACHED_MAX)(partial(evaluate, may_matter))
-        lookups += [f"if not {writer.constant(matters)}(mask):", "    add(mask)", "    continue"]
+    if others:
+        # Where this is false, every formula that depends on the other atoms is false.
+        looked_up = {number for own in by_value.values() for number, _ in own}
+        numbers = {number for number, _ in others}
+        may_matter = disjunction([
+            requirement(formula, looked_up.__contains__)
+            for formula in formulas
+            if not numbers.isdisjoint(variables(formula))
+        ])  # fmt: skip
+        if may_matter is not True:
+            matters = writer.constant(cached_evaluation(may_matter))
+            lookups += [f"if not {matters}(mask):", "    add(mask)", "    continue"]
     return _masks_function(writer, others, lookups)
 
 
-def _satisfiable_by(looked_up: Set[int], others: Set[int], formulas: Iterable[Formula]) -> Formula:
-    """Return a formula over `looked_up`; if it is false, no formula depends on `others`.
-
-    A formula is monotone in its literals: if it is false with all other literals true, it is false
-    whatever their values are.
-    """
-    return disjunction([
-        map_literals(formula, lambda v: v if v[1] in looked_up else True)
-        for formula in formulas
-        if not others.isdisjoint(variables(formula))
-    ])  # fmt: skip
+def cached_evaluation(formula: Formula) -> Callable[[int], bool]:
+    """Return a function: mask → the value of a formula, in a bounded cache."""
+    return lru_cache(VALUES_CACHED_MAX)(partial(evaluate, formula))
 
 
 def _masks_function(

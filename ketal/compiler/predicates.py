@@ -184,14 +184,22 @@ def simplify(formula: Formula, known: Mapping[int, bool]) -> Formula:
     return map_literals(formula, lambda v: known[v[1]] == v[2] if v[1] in known else v)
 
 
+def requirement(formula: Formula, is_kept: Callable[[int], bool]) -> Formula:
+    """Return what a formula requires of some variables: the literals of the others become true.
+
+    Formulas are monotone in their literals, so wherever the result is false, the formula is false.
+    """
+    return map_literals(formula, lambda v: v if is_kept(v[1]) else True)
+
+
 def local_guard(formula: Formula, atoms: Sequence[Atom]) -> Formula:
     """Return the local guard of a formula: relational literals become true."""
-    return map_literals(formula, lambda v: True if atoms[v[1]].relational else v)
+    return requirement(formula, lambda number: not atoms[number].relational)
 
 
 def field_guard(formula: Formula, atoms: Sequence[Atom], field: syntax.Field) -> Formula:
     """Return the part of a local guard about one field of an event: other literals become true."""
-    return map_literals(formula, lambda v: v if subject(atoms[v[1]]) == field else True)
+    return requirement(formula, lambda number: subject(atoms[number]) == field)
 
 
 def variables(formula: Formula) -> frozenset[int]:
