@@ -165,9 +165,9 @@ class RunGroups:
             time_us = seen.time_us
             assert time_us is not None, "events without a time are offered to no window"
             span = TimeSpan(time_us, time_us, inf, time_us)
-        group = self._new(configuration, binding, NO_PARENTS, run=run, span=span)
+        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run=run, span=span)
         run.starts.append(group)
-        return group
+        return self._add(group)
 
     def extend(
         self,
@@ -183,22 +183,13 @@ class RunGroups:
             span = _joined_span(
                 [parent.span for parent in parents if parent.span is not None], time_us
             )
-        group = self._new(configuration, binding, parents, run=None, span=span)
+        group = RunGroup(self._made, configuration, binding, parents, run=None, span=span)
         for parent in parents:
             parent.children.append(group)
-        return group
+        return self._add(group)
 
-    def _new(
-        self,
-        configuration: Configuration,
-        binding: tuple[int, Seen],
-        parents: dict[RunGroup, None],
-        *,
-        run: Run | None,
-        span: TimeSpan | None,
-    ) -> RunGroup:
-        """Return a new group, counted and numbered; its parents do not have it as a child yet."""
-        group = RunGroup(self._made, configuration, binding, parents, run=run, span=span)
+    def _add(self, group: RunGroup) -> RunGroup:
+        """Count a new group, and return it."""
         self.count += 1
         self._made += 1
         return group
