@@ -19,6 +19,7 @@ from typing import Any, Final
 from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, load_event, received, save_event
+from ketal.model.events.event_time import microseconds
 from ketal.model.limits import Limits
 from ketal.model.values import base_node, glob_regex
 
@@ -212,7 +213,7 @@ class Copies(dict[str, Copy]):
         node, counter = event.node, event.clock[event.node]
         self._unlearned.setdefault(node, {})[counter] = unlearned
         self._count += 1
-        if self._timed and (time_us := event.time_us) is not None:
+        if self._timed and (time_us := microseconds(event.time)) is not None:
             earliest = self._earliest.get(node)
             if earliest is None:
                 earliest = self._earliest[node] = EarliestAfter()

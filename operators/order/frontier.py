@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import microseconds
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.membership.clock_restoration import present_order
 from ketal.operators.order.missing import MissingSince
@@ -95,7 +96,7 @@ class Frontier(ReleasePolicy):
     def admit(self, event: Event) -> bool:
         """Hold an event, or refuse it; return whether there was room."""
         self._date_untimed()
-        store, time_us, now = self.store, event.time_us, self.time.now
+        store, time_us, now = self.store, microseconds(event.time), self.time.now
         if time_us is None:
             time_us = _EARLIEST if now is None else now
         due = self._due_us(event, time_us)

@@ -29,6 +29,7 @@ from typing import ClassVar, Final, Protocol
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import microseconds
 from ketal.model.sets.counter_sets import Counters
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep, StreamTime, holes_between, named_counters
@@ -147,8 +148,8 @@ class MissingDots(Stateful):
 
     def push(self, event: Event) -> ReleaseStep:
         """Take in a new event's clock; missing dots of a node that left are lost at once."""
-        if event.time_us is not None:
-            self._time.tick(event.time_us)
+        if (time_us := microseconds(event.time)) is not None:
+            self._time.tick(time_us)
         step = ReleaseStep()
         own, known, arrived = event.node, self._known, self._arrived
         for node, counter in event.clock.items():

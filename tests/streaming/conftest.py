@@ -57,6 +57,7 @@ QUICK_RETURN = {
 OF_ONE_WORKER = ("spark", "mortal_broker", "secured", "filled_topics")
 """Fixtures that each worker would have to make for itself."""
 NICE = 10
+"""The niceness of a worker outside of the groups."""
 SPARK_TRIES = 3
 IN_CI = os.environ.get("CI") == "true"
 FIGURES = pytest.StashKey[Counter[str]]()
@@ -98,12 +99,13 @@ def _group_of(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the groups have the processor first: the longest of them ends last, and alone.
+    """Lower the priority of a worker that has left its group.
 
-    So a worker is nice from its first test on that is of no group.
+    The tests of a group run one after another, so the longest group would otherwise end last, when
+    no other worker has tests left.
     """
-    if "PYTEST_XDIST_WORKER" in os.environ and _group_of(item) is None and not os.nice(0):
-        os.nice(NICE)
+    if "PYTEST_XDIST_WORKER" in os.environ and _group_of(item) is None:
+        os.nice(max(0, NICE - os.nice(0)))
 
 
 @pytest.hookimpl(trylast=True)

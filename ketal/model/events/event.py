@@ -22,7 +22,7 @@ from ketal.clocks import vector
 from ketal.errors import EventError, class_name
 from ketal.model import attributes
 from ketal.model.events.control import CONTROL_PREFIX
-from ketal.model.events.dot import Dot
+from ketal.model.events.dot import Dot, dot_of
 from ketal.model.events.event_time import microseconds, seconds
 
 _force = msgspec.structs.force_setattr
@@ -211,7 +211,7 @@ class Event(EventFields, frozen=True):
     @property
     def dot(self) -> Dot:
         """The event's identity."""
-        return Dot(self.node, self.clock[self.node])
+        return dot_of((self.node, self.clock[self.node]))
 
     @property
     def time_us(self) -> int | None:

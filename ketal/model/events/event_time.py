@@ -100,8 +100,8 @@ def microseconds(time: Any) -> int | None:
     """Return seconds since the epoch (a float) in whole microseconds; None for None."""
     if time is None:
         return None
-    seconds: float = time
-    return round(seconds * 1e6)
+    time_s: float = time
+    return round(time_s * 1e6)
 
 
 def _range_error(value: Any) -> EventError:
