@@ -173,8 +173,8 @@ class CausalGraph:
         if any(happened_before(source, self._events[number]) for number in search.farthest):
             return ()
         raise EventError(
-            f"the clocks are not those of an execution: {target.dot} knows {source.dot}, and no "
-            "messages lead from one to the other; `ketal audit` says what is wrong"
+            f"inconsistent clocks: {target.dot} knows {source.dot}, but no chain of messages leads "
+            f"from {source.dot} to {target.dot}; run `ketal audit` to find the fault"
         )
 
 
@@ -226,5 +226,5 @@ def missing_event_hint(dot: Dot, events: Sequence[Event]) -> str:
     place = bisect_left(counters, dot.counter)
     beside = " and ".join(str(Dot(dot.node, c)) for c in counters[max(place - 1, 0) : place + 1])
     knower = next((event for event in events if event.clock.get(dot.node, 0) >= dot.counter), None)
-    known = "" if knower is None else f", though {knower.dot} is after it"
-    return f"{known}; near it the log has {beside}"
+    known = "" if knower is None else f", although {knower.dot} is after it"
+    return f"{known}; nearest in the log: {beside}"

@@ -34,6 +34,7 @@ from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import counted
 from ketal.pictures.text_diagram import text_diagram
 from ketal.programs.program import Program
 from ketal.runtime.modes.possibly_definitely import witness
@@ -92,8 +93,8 @@ def explain(
       First = a@1 write
         type == "write" holds: type is "write"
       a@1 and b@1 are concurrent: b@1 knows a:0 < 1, a@1 knows b:0 < 1
-        of a, b@1 knows nothing
-        of b, a@1 knows nothing
+        last event of a known to b@1: none
+        last event of b known to a@1: none
       Second = b@1 write
         type == "write" holds: type is "write"
         Conc(Write) holds: a@1 and b@1 are concurrent: b@1 knows a:0 < 1, a@1 knows b:0 < 1
@@ -102,11 +103,11 @@ def explain(
         raise SettingError("explain a verdict or an event, not both")
     name = verdict.id if isinstance(verdict, PatternVerdict) else verdict
     if not isinstance(name, str | None):
-        raise wrong_type("verdict", "a verdict of a pattern or its id, a str", verdict)
+        raise wrong_type("verdict", "a verdict of a pattern, or an id as a str", verdict)
     if not isinstance(first, int):
         raise wrong_type("first", "an int", first)
     if first < 0:
-        raise SettingError(f"first is how many verdicts are explained, not {first}")
+        raise SettingError(f"first must be 0 or more, not {first}")
     dot = None if event is None else as_dot(event)
     judged = JudgedLog(program, log, limits, event=dot)
     return explanations(judged, verdict=name, first=first)
@@ -125,7 +126,8 @@ def as_dot(event: Dot | str) -> Dot:
     try:
         return event if isinstance(event, Dot) else Dot.parse(event)
     except EventError:
-        raise SettingError(f"{event} is no event; write node@counter, as n3@7") from None
+        hint = "write node@counter, for example n3@7"
+        raise SettingError(f"{event!r} is not a dot; {hint}") from None
 
 
 def explanations(
@@ -191,7 +193,7 @@ def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOu
     statements: tuple[str, ...] = ()
     extension: tuple[PlacedEvent, ...] = ()
     if isinstance(verdict, TimedOut):
-        statements = (f"`{reasons.window_text}` was over before a match",)
+        statements = (f"the window `{reasons.window_text}` ended before a match",)
     elif run.compiled.pattern.mode is not None:
         extension = tuple(map(placed_in_run, witness(run, run.events, verdict)))
     return Explanation(
@@ -217,11 +219,12 @@ def _explain_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) 
 
 def _explain_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> Explanation:
     read = run.observed.ended[verdict.id]
-    expected = " or ".join(verdict.expected) or "nothing"
+    expected = " or ".join(verdict.expected)
+    ended = f"while {expected} was still expected" if expected else "in a state that no step leaves"
     return Explanation(
         verdict.pattern,
         verdict,
-        statements=(f"the log ended where {expected} was still expected",),
+        statements=(f"the log ended {ended}",),
         runs=(RunReason(verdict.state, judged.placed_steps(run, read())),),
     )
 
@@ -239,7 +242,7 @@ def explain_event(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
     """
     runs = [(run, event) for run in judged.runs for event in run.events if event.dot == dot]
     if not runs:
-        raise SettingError(f"no run was offered an event {dot}{_why_no_run(judged, dot)}")
+        raise SettingError(_why_no_run(judged, dot))
     for run, event in runs:
         for offer in run.observed.offers:
             yield explain_offer(judged, run, offer)
@@ -253,14 +256,14 @@ def explain_event(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
 
 
 def _why_no_run(judged: JudgedLog, dot: Dot) -> str:
-    """Return the reason why no run was offered an event, as the end of a message."""
+    """Return the reason why no run was offered an event."""
     for run in judged.runs:
         for event in run.events:
             if event.counter == dot.counter and base_node(event.node) == dot.node:
-                return f": {dot.node} restarted, and a run was offered {event.dot}"
+                return f"no run was offered {dot}: {dot.node} restarted; did you mean {event.dot}?"
     if any(event.dot == dot for event in judged.events):
-        return ": the log has it, and it was late or refused"
-    return f", and the log has none{missing_event_hint(dot, judged.events)}"
+        return f"no run was offered {dot}: it is in the log, but was late or refused"
+    return f"the log has no event {dot}{missing_event_hint(dot, judged.events)}"
 
 
 def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
@@ -268,18 +271,18 @@ def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
     mode = run.compiled.pattern.mode
     if mode is not None:
         yield (
-            f"`mode {mode}` judges it in every order; the explanation of a verdict shows the one "
-            "that gives it"
+            f"`mode {mode}` evaluates every order of the events; the explanation of a verdict "
+            "shows the order that yields it"
         )
         return
     failed = list(StepReasons(run, FrozenMapping(())).alphabet_failures(event))
     if len(failed) == len(run.compiled.events):
-        yield "it is no event of the pattern:"
+        yield "it is not an event of the pattern:"
         yield from (f"  {one}" for one in failed)
     elif run.scopes.name_of(event) is None:
-        yield "it lacks the time of the window, or a key of `partition by`"
+        yield "it lacks the time that `within` needs, or a key of `partition by`"
     else:
-        yield "no copy of the pattern was offered it"
+        yield "it was not offered to any copy of the pattern"
 
 
 def explain_offer(
@@ -302,10 +305,10 @@ def explain_offer(
     runs = [_run_reason(judged, run, reasons, one, event) for one in live]
     statements = [] if verdict is not None else [str(one) for one in offer.verdicts]
     if offer.halted:
-        statements.append("the run had ended before, at a violation (`on violation halt`)")
+        statements.append("the run had already ended at a violation (`on violation halt`)")
     if cut:
         most = run.limits.explained_runs_max
-        statements.append(f"there are more than {most:,} runs (limit explained_runs_max)")
+        statements.append(f"stopped after {counted(most, 'run')} (limit explained_runs_max)")
     return Explanation(
         run.compiled.name,
         verdict,

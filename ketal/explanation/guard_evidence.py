@@ -158,12 +158,12 @@ class GuardEvidence(Guards):
         values = dict(self._values_read(guard, at))
         parts = [f"{name} is {json_text(value)}" for name, value in values.items()]
         if isinstance(guard, syntax.Localhost) and at.event is not None:
-            parts = [f"the event is {'' if at.local else 'not '}of the copy's own node"]
+            parts = [f"the event is {'' if at.local else 'not '}from the copy's own node"]
         registered = isinstance(guard, syntax.Function) and guard.name in self._calls
         if truth is None and None not in values.values():
-            parts.append(_UNANSWERED if registered else "values of these kinds are not compared")
+            parts.append(_UNANSWERED if registered else "values of these kinds cannot be compared")
         elif not parts:
-            parts = ["the registered guard answers so" if registered else "whatever the event is"]
+            parts = [f"the registered guard returned {truth}" if registered else "for every event"]
         return Evidence(self._literal_text(guard, wanted), holds, ", ".join(parts), values)
 
     def _values_read(self, guard: syntax.Guard, at: Moment) -> Iterator[tuple[str, Any]]:
@@ -207,9 +207,8 @@ class GuardEvidence(Guards):
             return Evidence(text, holds, because, {})
         if self.related(relation, guard.anchor, at) is None:
             others = anchors[0].dot if len(anchors) == 1 else f"{len(anchors):,} events"
-            because = (
-                f"{self._undecided} clocks do not tell how {event.dot} and {others} are ordered"
-            )
+            pair = f"{event.dot} and {others}"
+            because = f"{self._undecided} clocks do not determine how {pair} are ordered"
             return Evidence(text, None, because, {}, dots)
         wrong = [anchor for anchor in anchors if not relation(anchor, event)]
         if wrong or len(anchors) == 1:
@@ -234,7 +233,7 @@ def _deciding_indices(held: list[bool], *, every: bool) -> list[int]:
     return [held.index(not every)]
 
 
-_UNANSWERED = "the registered guard does not answer true or false"
+_UNANSWERED = "the registered guard did not return True or False"
 
 
 def json_text(value: Any) -> str:

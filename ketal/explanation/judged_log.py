@@ -133,7 +133,7 @@ class JudgedLog(LogPass):
             some = f"{len(matching):,} verdicts have" if matching else "no verdict has"
             raise SettingError(
                 f"{some} an id that begins with {prefix!r}; "
-                "`ketal run --output json` has the ids of the verdicts"
+                "list the ids with `ketal run --output json`"
             )
         return matching[0]
 

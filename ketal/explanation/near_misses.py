@@ -57,7 +57,7 @@ def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
         yield Explanation(
             compiled.name,
             execution=run.execution,
-            statements=("no event was judged", *(f"  {reason}" for reason in reasons)),
+            statements=("no event was evaluated", *(f"  {reason}" for reason in reasons)),
         )
 
 
@@ -70,9 +70,9 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
     candidates = [judged.placed(run, event) for event in following]
     state = run.machine.automaton.named((live.configuration.state,))
     names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
-    statements = () if candidates else (f"no event after it could be {names}",)
+    statements = () if candidates else (f"no event can follow the partial match as {names}",)
     if cut:
-        statements = (f"the first {most:,} events after it are judged (near_misses_max)",)
+        statements = (f"stopped after {counted(most, 'candidate')} (limit near_misses_max)",)
     return Explanation(
         run.compiled.name,
         scope=scope,

@@ -91,10 +91,10 @@ class StepReason:
     def lines(self, event: str) -> Iterator[str]:
         """Yield it as lines of text that call the event `event`."""
         if self.holds:
-            yield f"{event} is {self.step}"
+            yield f"{event} satisfies {self.step}"
             return
         first, *others = self.failed
-        yield f"{event} is no {self.step}: {first}"
+        yield f"{event} does not satisfy {self.step}: {first}"
         yield from (f"  and {one}" for one in others)
 
 
@@ -127,8 +127,7 @@ class PlacedLink:
         return {**out, "missing": self.missing} if self.missing else out
 
     def __str__(self) -> str:
-        events = counted(self.missing, "event is", "events are")
-        missing = f" ({events} missing between)" if self.missing else ""
+        missing = f" ({counted(self.missing, 'event')} missing in between)" if self.missing else ""
         how = "then" if self.kind == "program order" else "message to"
         return f"{how} {self.target}{missing}"
 
@@ -224,8 +223,7 @@ class PairReason:
             return
         if self.order == "concurrent":
             for event, other, last in self.last_known():
-                known = "nothing" if last is None else f"{last} and nothing after it"
-                yield f"  of {event.event.node}, {other.dot} knows {known}"
+                yield f"  last event of {event.event.node} known to {other.dot}: {last or 'none'}"
             return
         yield f"  {self.path[0].source}"
         for line in _shorten([str(link) for link in self.path], "links"):
@@ -278,7 +276,7 @@ class RunReason:
             for line in _shorten([f"{s} = {e}" for s, e in self.taken], "steps"):
                 yield f"  {line}"
         else:
-            yield f"in {self.state}, with nothing taken yet:"
+            yield f"in {self.state}, before the first step" + ("" if self.steps is None else ":")
         for reason in self.steps or ():
             yield from (f"  {line}" for line in reason.lines("it"))
         if self.steps == ():
@@ -332,7 +330,7 @@ class Explanation:
     violation Lock: n@2 take: expected Free
       in q1, after:
         Take = n@1 take
-        it is no Free: type == "free" fails: type is "take"
+        it does not satisfy Free: type == "free" fails: type is "take"
     >>> explanation
     <ketal.Explanation of violation Lock: n@2 take: expected Free>
     >>> next(explanation.lines())
@@ -398,10 +396,10 @@ class Explanation:
             learner = self.learned_by
             received = self.event is not None and self.event.dot in learner.event.receives
             how = "received its message" if received else "learned of it"
-            yield f"{learner.event.node} {how} with {learner}"
+            yield f"{learner.event.node} {how} at {learner}"
         yield from self.statements
         if self.extension:
-            yield "where the events come in this order:"
+            yield "in this order of the events:"
             events = _shorten([str(event) for event in self.extension], "events")
             yield from (f"  {event}" for event in events)
         for step, pair in zip_longest(self.steps, self.pairs):
@@ -412,7 +410,7 @@ class Explanation:
         for run in self.runs:
             yield from run.lines()
         if self.near:
-            yield "the nearest to go on:"
+            yield "closest candidates for the next step:"
         for reason in self.near:
             yield from (f"  {line}" for line in reason.lines(str(reason.event)))
 

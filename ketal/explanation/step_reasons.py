@@ -135,11 +135,13 @@ class StepReasons:
             text = f"not {self._evidence.text(guard)}"
             breaker = next((x for x in between if self._satisfies(guard, x, taken)), None)
             if breaker is None:
-                of = f"none of the {len(between):,} events" if between else "no event"
-                because = f"{of} of the pattern {where} is one"
+                because = f"the pattern has no event {where}"
+                if between:
+                    of = f"none of the pattern's {counted(len(between), 'event')}"
+                    because = f"{of} {where} satisfies the guard"
                 yield Evidence(text, True, because, {})
             else:
-                because = f"{breaker} is one, {where}"
+                because = f"{breaker}, {where}, satisfies the guard"
                 yield Evidence(text, False, because, {}, (breaker.dot,))
 
     def _satisfies(self, guard: syntax.Guard, event: Event, taken: History) -> bool:

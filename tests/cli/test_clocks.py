@@ -19,7 +19,7 @@ b@2 is after a@1: b@2 knows a:1 >= 1
 shortest path (1 link)
   a@1 write (run.jsonl:1)
   message to b@2 write (run.jsonl:3)
-last common past, by node
+common past (last event of each node)
   none: no event happened before both
 """
 TWO = '== one\na {"a":1}\nx\n== two\na {"a":1}\nx\nb {"a":1,"b":1}\ny\n'
@@ -275,7 +275,7 @@ def test_restamp_can_count_relevant_events_only(ketal: Ketal, write: Write) -> N
         ),
         (
             ["show", "itc", "run.jsonl", "--write", "x.png"],
-            "pictures are not written as .png; write an .svg (--to svg says which",
+            "cannot write a .png picture; write an .svg (--to svg says which",
         ),
         (
             ["show", "itc", "run.jsonl", "--clock", "lamport"],
@@ -302,7 +302,7 @@ def test_schemes_with_too_many_stamp_entries_are_left_out(ketal: Ketal, write: W
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 60)))
     few = ("clocks", "compare", log, "--limit", "stamped_entries_max=100")
     why = "the stamps of the scheme history would have 1,770 entries, and 100 are kept"
-    assert f"history is left out: {why} (limit stamped_entries_max)" in ketal(*few).lines
+    assert f"history omitted: {why} (limit stamped_entries_max)" in ketal(*few).lines
     compared = json.loads(ketal(*few, "--output", "json").out)["comparison"]
     assert list(compared["left_out"]) == ["history"]
     assert "history" not in [one["scheme"] for one in compared["schemes"]]
@@ -324,7 +324,7 @@ def test_schemes_whose_stamps_grow_faster_than_clocks_are_left_out(
 def test_compare_samples_pairs_beyond_the_limit(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 30)))
     result = ketal("clocks", "compare", log, "--scheme", "vector", "--limit", "stamp_pairs_max=50")
-    assert result.lines[0] == "29 events, 50 pairs of 406, drawn at random"
+    assert result.lines[0] == "29 events, 50 of 406 pairs, sampled at random"
 
 
 def test_records_that_are_no_events_are_counted(ketal: Ketal, write: Write) -> None:

@@ -111,7 +111,7 @@ def test_form_of_the_picture_is_set_by_file_name_or_option(ketal: Ketal, write: 
     ("words", "reason"),
     [
         (["--to", "svg", "--limit", "drawn_cuts_max=4"], "(limit drawn_cuts_max)"),
-        (["--write", "lattice.png"], "pictures are not written as .png; write an .svg, or a .dot"),
+        (["--write", "lattice.png"], "cannot write a .png picture; write an .svg, or a .dot"),
         (["--to", "svg", "--output", "json"], "--output json is for numbers"),
         (["--to", "png"], "invalid choice: 'png'"),
         (["--write", "run.jsonl"], "would write over what is read"),
@@ -142,7 +142,7 @@ def test_impossible_clocks_are_an_error_that_names_the_audit(ketal: Ketal, write
     lines = [event("a", "x", {"a": 1, "c": 9}), event("b", "x", {"a": 1, "b": 1})]
     result = ketal("cuts", write("bad.jsonl", "".join(lines)))
     assert (result.code, result.out) == (2, "")
-    assert "`ketal audit` says what is wrong" in result.err
+    assert "run `ketal audit` to find the fault" in result.err
 
 
 def test_ctrl_c_ends_with_its_exit_code(

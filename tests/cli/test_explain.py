@@ -14,8 +14,8 @@ match Conflict (key=x): First=a@1, Second=b@1
   First = a@1 write (run.jsonl:1)
     type == "write" holds: type is "write"
   a@1 and b@1 are concurrent: b@1 knows a:0 < 1, a@1 knows b:0 < 1
-    of a, b@1 knows nothing
-    of b, a@1 knows nothing
+    last event of a known to b@1: none
+    last event of b known to a@1: none
   Second = b@1 write (run.jsonl:2)
     type == "write" holds: type is "write"
     Conc(Write) holds: a@1 and b@1 are concurrent: b@1 knows a:0 < 1, a@1 knows b:0 < 1
@@ -46,19 +46,16 @@ def test_event_is_explained_under_every_pattern(ketal: Ketal, write: Write) -> N
     result = ketal("explain", "--event", "n@1", pattern, log)
     assert result.lines == [
         "Conflict: n@1 open (run.jsonl:3)",
-        "  it is no event of the pattern:",
+        "  it is not an event of the pattern:",
         '    type == "write" fails: type is "open"',
         "",
         "Phases: n@1 open (run.jsonl:3)",
-        "  in q0, with nothing taken yet:",
-        "    it is Open",
+        "  in q0, before the first step:",
+        "    it satisfies Open",
     ]
     result = ketal("explain", "--event", "n@9", pattern, log)
     assert (result.code, result.out) == (2, "")
-    assert (
-        "no run was offered an event n@9, and the log has none; near it the log has n@2"
-        in result.err
-    )
+    assert "the log has no event n@9; nearest in the log: n@2" in result.err
 
 
 def test_first_and_limits_accept_very_large_numbers(ketal: Ketal, write: Write) -> None:
@@ -107,7 +104,7 @@ def test_find_that_judged_no_event_is_explained(ketal: Ketal, write: Write) -> N
         0,
         [
             "Conflict: no match",
-            "  no event was judged",
+            "  no event was evaluated",
             "    0 of 2 events are in the alphabet",
             "    no event has the attribute `key`",
             "    no event has the type `write`; most have `open` (2 events)",

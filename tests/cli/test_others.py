@@ -54,9 +54,7 @@ def test_graph_in_an_unsupported_picture_form_is_refused(
     write("conflict.ketal", CONFLICT)
     result = ketal("graph", "--write", "x.PNG", "conflict.ketal")
     assert result.code == 2
-    assert result.err.startswith(
-        "ketal: pictures are not written as .png; write an .svg, or a .dot"
-    )
+    assert result.err.startswith("ketal: cannot write a .png picture; write an .svg, or a .dot")
     assert not (tmp_path / "x.PNG").exists()
     assert ketal("graph", "--write", "x.PNG", "--to", "dot", "conflict.ketal").code == 0
 

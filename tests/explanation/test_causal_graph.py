@@ -83,9 +83,9 @@ def test_missing_events_are_skipped_by_links_and_counted() -> None:
     graph = CausalGraph([RPC[0], RPC[3], RPC[4]])
     first, answer, got = graph[Dot("a", 1)], graph[Dot("b", 2)], graph[Dot("a", 3)]
     (link,) = links_of(graph.path(first, answer, links_max=LINKS_MAX))
-    assert (str(link), link.missing) == ("message to b@2 answer (1 event is missing between)", 1)
+    assert (str(link), link.missing) == ("message to b@2 answer (1 event missing in between)", 1)
     (link,) = links_of(graph.path(first, got, links_max=LINKS_MAX))
-    assert (str(link), link.missing) == ("then a@3 got (1 event is missing between)", 1)
+    assert (str(link), link.missing) == ("then a@3 got (1 event missing in between)", 1)
 
 
 def test_repeated_dot_or_reversed_path_is_an_error() -> None:

@@ -63,7 +63,7 @@ def test_ordered_events_are_shown_with_evidence_path_and_places() -> None:
         "  message to b@1 receive (run.log:3)",
         "  then b@2 send (run.log:4)",
         "  message to c@1 receive (run.log:5)",
-        "last common past, by node",
+        "common past (last event of each node)",
         "  none: no event happened before both",
     ]
     back = compared(records(("", LOG)), "c@1", "b@1")
@@ -81,11 +81,11 @@ def test_concurrent_events_are_shown_with_both_clock_entries() -> None:
         "a@3 and b@2 are concurrent: b@2 knows a:2 < 3, a@3 knows b:0 < 2",
         "  a@3 stop (run.log:6)",
         "  b@2 send (run.log:4)",
-        "the last event of a that b@2 knows",
+        "last event of a known to b@2",
         "  a@2 send (run.log:2)",
-        "the last event of b that a@3 knows",
+        "last event of b known to a@3",
         "  none",
-        "last common past, by node",
+        "common past (last event of each node)",
         "  a@2 send (run.log:2)",
     ]
     assert comparison.to_dict() == {
@@ -101,7 +101,7 @@ def test_concurrent_events_are_shown_with_both_clock_entries() -> None:
 def test_path_shows_the_number_of_missing_events() -> None:
     log = records(("", (LOG[0], LOG[4])))
     lines = list(compared(log, "a@1", "c@1").lines())
-    assert "  message to c@1 receive (run.log:2) (1 event is missing between)" in lines
+    assert "  message to c@1 receive (run.log:2) (1 event missing in between)" in lines
 
 
 def test_events_of_different_incarnations_can_be_compared() -> None:
@@ -116,9 +116,9 @@ def test_events_of_different_incarnations_can_be_compared() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
     [
-        ("a@1", "a@1", "a@1 is compared with itself"),
-        ("a@9", "b@1", "no event a@9; near it the log has a@3$"),
-        ("b@1", "c@7", "no event c@7; near it the log has c@1$"),
+        ("a@1", "a@1", "cannot compare a@1 with itself"),
+        ("a@9", "b@1", "no event a@9; nearest in the log: a@3$"),
+        ("b@1", "c@7", "no event c@7; nearest in the log: c@1$"),
         ("b@1", "clock@7", "no node clock; its nodes are a, b, c$"),
         ("server@1", "b@1", "no node server; its nodes are"),
     ],
@@ -132,7 +132,7 @@ def test_missing_event_is_an_error_that_names_near_events(
 
 def test_missing_event_is_distinguished_from_an_unknown_one() -> None:
     gapped = [LOG[0], LOG[2]]
-    with pytest.raises(SettingError, match=r"no event a@2, though b@1 is after it; near.*a@1$"):
+    with pytest.raises(SettingError, match=r"no event a@2, although b@1 is after it; near.*a@1$"):
         compared(gapped, "a@2", "b@1")
     long = [e(f"server{n}@1", "x") for n in range(7)]
     with pytest.raises(SettingError, match="no node sever3; did you mean server3"):
@@ -143,20 +143,20 @@ def test_missing_event_is_distinguished_from_an_unknown_one() -> None:
 
 def test_error_for_a_missing_event_mentions_rejected_records() -> None:
     log = ketal.Log.of([*LOG, ketal.Rejected(place="run.log:9", reason="torn")])
-    with pytest.raises(SettingError, match=r"near it the log has a@3; .*the first is run.log:9: t"):
+    with pytest.raises(SettingError, match=r"nearest in the log: a@3; .*the first is run.log:9: t"):
         compared(log, "a@4", "b@1")
 
 
 def test_events_are_compared_within_one_execution() -> None:
     log = records(("one", LOG[:3]), ("two", LOG[:5]))
-    with pytest.raises(SettingError, match="executions one, two each have a@1 and b@1"):
+    with pytest.raises(SettingError, match="several executions have both a@1 and b@1: one, two; "):
         compared(log, "a@1", "b@1")
     assert next(compared(log, "a@1", "b@1", execution="two").lines()) == "execution two"
     assert compared(log, "a@1", "c@1").to_dict()["execution"] == "two"
     with pytest.raises(SettingError, match="no execution 'three'; the log has one, two"):
         compared(log, "a@1", "b@1", execution="three")
     apart = records(("one", LOG[:1]), ("two", LOG[2:3]))
-    with pytest.raises(SettingError, match="a@1 is of execution one and b@1 of two; "):
+    with pytest.raises(SettingError, match="a@1 is in execution one, b@1 in execution two; "):
         compared(apart, "a@1", "b@1")
 
 
@@ -164,7 +164,7 @@ def test_path_longer_than_the_limit_is_replaced_by_the_limits_name() -> None:
     pair = compared(records(("", LOG)), "a@1", "c@1", ketal.Limits(path_links_max=3))
     assert list(pair.lines())[3:5] == [
         "the shortest path has more than 3 links (limit path_links_max)",
-        "last common past, by node",
+        "common past (last event of each node)",
     ]
     assert (pair.to_dict()["path"], pair.to_dict()["limit"]) == ([], "path_links_max")
 

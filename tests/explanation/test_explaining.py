@@ -157,7 +157,7 @@ def test_unknown_comparison_names_its_values() -> None:
     held, found = GuardEvidence(compiled).decide(syntax.Name("A"), event, ())
     assert not held
     assert [str(one) for one in found] == [
-        'x < 3 is unknown: x is "two", values of these kinds are not compared',
+        'x < 3 is unknown: x is "two", values of these kinds cannot be compared',
         'y == "b" is unknown: y is absent',
     ]
 
@@ -432,8 +432,8 @@ def test_violation_is_explained_by_the_taken_steps_and_failed_guards() -> None:
         "no U: it is not causally after L (a@1)",
         "  in q1, after:",
         "    L = a@1 login",
-        '    it is no L: type == "login" fails: type is "use"',
-        "    it is no U: Causal(Use, L) fails: a@1 and b@1 are concurrent: "
+        '    it does not satisfy L: type == "login" fails: type is "use"',
+        "    it does not satisfy U: Causal(Use, L) fails: a@1 and b@1 are concurrent: "
         "b@1 knows a:0 < 1, a@1 knows b:0 < 1",
     ]
     assert one.to_dict()["runs"][0]["taken"] == [{"step": "L", "event": "a@1", "type": "login"}]
@@ -471,14 +471,14 @@ def _shared(ids: list[str]) -> str:
 def test_missing_event_is_an_error_that_names_near_events() -> None:
     program = ketal.compile(SESSION)
     log = [_event("a@1", "login", token=1), _event("a@2", "use", token=1)]
-    with pytest.raises(ketal.SettingError, match=r"a@7, and the log has none; near it .* a@2$"):
+    with pytest.raises(ketal.SettingError, match=r"the log has no event a@7; nearest in .* a@2$"):
         ketal.explain(program, log, event="a@7")
-    with pytest.raises(ketal.SettingError, match=r"none: it has no node c; its nodes are a$"):
+    with pytest.raises(ketal.SettingError, match=r"c@1: it has no node c; its nodes are a$"):
         ketal.explain(program, log, event=Dot("c", 1))
     with pytest.raises(ketal.SettingError, match=r"no node aa; did you mean a\?$"):
         ketal.explain(program, log, event="aa@1")
     for text in ("c", "a@", f"a@{'9' * 5_000}"):
-        with pytest.raises(ketal.SettingError, match=f"{text} is no event; write node@counter"):
+        with pytest.raises(ketal.SettingError, match=f"'{text}' is not a dot; write node@counter"):
             ketal.explain(program, log, event=text)
     with pytest.raises(ketal.SettingError, match="not both"):
         ketal.explain(program, log, event="a@1", verdict="abc")
@@ -488,7 +488,7 @@ def test_event_of_a_restarted_node_is_found_by_its_incarnation() -> None:
     program = ketal.compile(SESSION)
     again = Event(node="a", type="use", clock={"a": 2}, data={"token": 1, "incarnation": 2})
     log = [_event("a@1", "login", token=1), again]
-    with pytest.raises(ketal.SettingError, match="a restarted, and a run was offered a#2@2"):
+    with pytest.raises(ketal.SettingError, match="a restarted; did you mean a#2@2"):
         ketal.explain(program, log, event="a@2")
 
 
@@ -514,11 +514,11 @@ def test_every_literal_has_a_reason() -> None:
     program = ketal.compile("pattern P { event A = true; First = A && is_odd(); find any First; }")
     (found,) = ketal.explain(program, [_event("n@1", "a")])
     assert [str(one) for one in found.steps[0].evidence] == [
-        "true holds: whatever the event is",
-        "is_odd() holds: the registered guard answers so",
+        "true holds: for every event",
+        "is_odd() holds: the registered guard returned True",
     ]
     (near,) = ketal.explain(program, [_event("n@1", "a", x=1)], event="n@1")
-    assert "is_odd() is unknown: the registered guard does not answer true or false" in str(near)
+    assert "is_odd() is unknown: the registered guard did not return True or False" in str(near)
 
 
 def test_event_offered_to_no_scope_is_explained() -> None:
@@ -527,12 +527,12 @@ def test_event_offered_to_no_scope_is_explained() -> None:
     (one,) = ketal.explain(program, log, event="a@1")
     assert list(one.lines()) == [
         "Session: a@1 logn",
-        "  it is no event of the pattern:",
+        "  it is not an event of the pattern:",
         '    type == "login" fails: type is "logn"',
         '    type == "use" fails: type is "logn"',
     ]
     (one,) = ketal.explain(program, log, event="a@2")
-    assert one.statements == ("it lacks the time of the window, or a key of `partition by`",)
+    assert one.statements == ("it lacks the time that `within` needs, or a key of `partition by`",)
 
 
 def test_explanation_names_barring_events_and_the_window() -> None:
@@ -547,7 +547,7 @@ def test_explanation_names_barring_events_and_the_window() -> None:
     (match,) = ketal.explain(program, log)
     assert [str(one) for one in match.steps[1].evidence] == [
         'type == "b" holds: type is "b"',
-        "not N holds: no event of the pattern between m@1 and m@2 is one",
+        "not N holds: the pattern has no event between m@1 and m@2",
         "within 10 s holds: m@2 is 6 s after m@1",
     ]
     (one,) = ketal.explain(program, log, event="m@3")
@@ -557,7 +557,7 @@ def test_explanation_names_barring_events_and_the_window() -> None:
     (one,) = ketal.explain(program, near, event="m@3")
     (run,) = [run for run in one.runs if run.taken]
     assert [str(e) for e in (run.steps or ())[0].failed] == [
-        "not N fails: m@2 n is one, between m@1 and m@3"
+        "not N fails: m@2 n, between m@1 and m@3, satisfies the guard"
     ]
 
 
@@ -569,7 +569,7 @@ def test_explained_runs_beyond_the_limit_name_it() -> None:
     log = [_event(f"n@{n}", "a") for n in range(1, 30)]
     (one,) = ketal.explain(program, log, event="n@29")
     assert len(one.runs) == 5
-    assert one.statements[-1] == "there are more than 5 runs (limit explained_runs_max)"
+    assert one.statements[-1] == "stopped after 5 runs (limit explained_runs_max)"
 
 
 def test_path_longer_than_the_limit_is_replaced_by_the_limits_name() -> None:

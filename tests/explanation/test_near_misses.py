@@ -134,11 +134,13 @@ def test_nearest_events_are_listed_first_with_their_reasons() -> None:
         "Late: no match",
         "  in q1, after:",
         "    Ended = s@1 expire",
-        "  the nearest to go on:",
-        '    b@1 write is no Late: worker == Ended.worker fails: worker is "bob", '
+        "  closest candidates for the next step:",
+        '    b@1 write does not satisfy Late: worker == Ended.worker fails: worker is "bob", '
         'Ended.worker is "ann"',
-        "    a@1 write is no Late: Conc(Write) fails: a@1 is after s@1: a@1 knows s:1 >= 1",
-        "    c@1 write is no Late: Conc(Write) fails: c@1 is after s@1: c@1 knows s:1 >= 1",
+        "    a@1 write does not satisfy Late: Conc(Write) fails: "
+        "a@1 is after s@1: a@1 knows s:1 >= 1",
+        "    c@1 write does not satisfy Late: Conc(Write) fails: "
+        "c@1 is after s@1: c@1 knows s:1 >= 1",
     ]
     assert [one["event"] for one in explanation.to_dict()["near"]] == ["b@1", "a@1", "c@1"]
 
@@ -146,17 +148,14 @@ def test_nearest_events_are_listed_first_with_their_reasons() -> None:
 def test_near_miss_without_following_events_is_reported() -> None:
     log = [Event(node="s", type="expire", clock={"s": 1}, data={"worker": "ann"})]
     (explanation,) = ketal.explain(ketal.compile(LATE), log)
-    assert "  no event after it could be Late" in str(explanation).splitlines()
+    assert "  no event can follow the partial match as Late" in str(explanation).splitlines()
 
 
 def test_near_events_are_limited_by_near_misses_max() -> None:
     limits = Limits(near_misses_max=1)
     (explanation,) = ketal.explain(ketal.compile(LATE), _log(), limits=limits)
     assert len(explanation.near) == 1
-    assert (
-        "  the first 1 events after it are judged (near_misses_max)"
-        in str(explanation).splitlines()
-    )
+    assert "  stopped after 1 candidate (limit near_misses_max)" in str(explanation).splitlines()
 
 
 def test_find_with_a_match_has_no_near_miss() -> None:

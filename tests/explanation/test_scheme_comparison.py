@@ -72,5 +72,5 @@ def test_schemes_that_share_entries_have_false_orders() -> None:
 
 
 def test_log_without_two_events_is_an_error() -> None:
-    with pytest.raises(SettingError, match="the log has no two events"):
+    with pytest.raises(SettingError, match="requires at least 2 events; the log has 1"):
         compare_schemes([ketal.Event(node="a", type="e", clock={"a": 1})], [], ketal.Limits())

@@ -213,7 +213,7 @@ def test_log_beyond_the_limit_is_an_error_that_names_it() -> None:
     (one,) = _page_data(shown.html)["executions"]
     assert [v["kind"] for v in one["verdicts"]].count("violation") == 1
     assert one["more"] == 8
-    with pytest.raises(ketal.SettingError, match=r"2\^53 is the highest shown"):
+    with pytest.raises(ketal.SettingError, match=r"counters above 2\^53 cannot be shown"):
         ketal.view([Event(node="a", type="t", clock={"a": 2**53 + 1})])
     check = ketal.compile('pattern P { event A = type == "t"; check A*; }')
     shown = ketal.view(events, check, limits=Limits(viewed_moves_max=3))
@@ -238,7 +238,7 @@ def test_picture_has_every_event_and_message() -> None:
     assert (svg.count("<circle"), svg.count('class="violation"')) == (2, 1)
     assert svg.count('class="message"') == 1
     many = [Event(node="a", type="t", clock={"a": n}) for n in range(1, 1_002)]
-    with pytest.raises(ketal.SettingError, match=r"a picture draws 1,000 at most"):
+    with pytest.raises(ketal.SettingError, match=r"a picture shows at most 1,000"):
         ketal.view(many).to_svg()
 
 

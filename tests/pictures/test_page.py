@@ -175,7 +175,7 @@ def test_page_can_be_used_with_the_keyboard_only(opened_page: Any) -> None:
     assert (_own(opened_page), _chosen(opened_page)) == (set(), "")
     _press(opened_page, "/")
     _press(opened_page, "read")
-    assert _text(opened_page, "found") == "2 found as text"
+    assert _text(opened_page, "found") == "2 events found (text)"
     _press(opened_page, Keys.ENTER)
     assert _chosen(opened_page) in {"b@1", "c@2"}
     _press(opened_page, Keys.ESCAPE)
@@ -388,7 +388,7 @@ def test_witness_order_of_a_verdict_is_played(browser: Any, tmp_path: Path) -> N
     for number, name in enumerate(order, 1):
         _press(browser, "j")
         assert _chosen(browser) == name
-        assert f"{number} of {len(order)}\n" in _text(browser, "chosen")
+        assert f"{number} of {len(order)} in this order\n" in _text(browser, "chosen")
         seen += browser.execute_script(states)
     assert seen[-1].endswith(f"→ ended by {order[-1]}")
     assert all(f"by {name}" in one for name, one in zip(order, seen, strict=True))

@@ -148,21 +148,24 @@ def test_guard_of_values_is_evaluated_as_in_the_language(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("x ==", "a value or a guard is wanted at the end"),
-        ("x == 3 y", "an operator is wanted at `y`"),
-        ("x @ 3", "@ is no part of a guard"),
-        ("x", "no pattern declares x, and a value is no guard"),
-        ("x + 1", "a value stands where a guard is wanted"),
-        ("(x == 3) + 1 == 2", "a guard stands where a value is wanted"),
-        ("localhost", "localhost is the node of a copy, and a search is of none"),
-        ("fast(x)", "fast(…) is a function of Python, and cannot be asked here"),
-        ("Conc(true)", "choose an event: Conc asks about what is chosen"),
-        ("Causal(true, First)", "choose an event: Causal asks about what is chosen"),
-        ("s matches /(?=a)/", "the search does not know (?= in a regular expression"),
-        ("s matches /\\Qa/", "the search does not know \\Q in a regular expression"),
-        ("s matches /[[:alpha:]]/", "the search does not know [: :] in a regular expression"),
-        ("W", "the patterns declare W differently: choose a verdict of one"),
-        ("Loop", "guards are named within guards too deeply"),
+        ("x ==", "expected a value or a guard at the end"),
+        ("x == 3 y", "expected an operator at `y`"),
+        ("x @ 3", "unexpected character `@`"),
+        ("x", "x is a value, not a guard: no pattern declares it"),
+        ("x + 1", "expected a guard, not a value"),
+        ("(x == 3) + 1 == 2", "expected a value, not a guard"),
+        (
+            "localhost",
+            "localhost is the node of a copy of the pattern; a search has no copy",
+        ),
+        ("fast(x)", "fast(…) is a Python function, which the page cannot call"),
+        ("Conc(true)", "select an event: Conc is relative to the selection"),
+        ("Causal(true, First)", "select an event: Causal is relative to the selection"),
+        ("s matches /(?=a)/", "the search does not support (?= in a regular expression"),
+        ("s matches /\\Qa/", "the search does not support \\Q in a regular expression"),
+        ("s matches /[[:alpha:]]/", "the search does not support [: :] in a regular expression"),
+        ("W", "the patterns declare W differently; select a verdict of one of them"),
+        ("Loop", "named guards are nested too deeply"),
     ],
 )
 def test_invalid_guard_is_reported(page: Any, text: str, reason: str) -> None:
@@ -202,14 +205,15 @@ def test_search_is_by_guard_or_text_and_reports_which(browser: Any, tmp_path: Pa
     path = tmp_path / "run.html"
     ketal.view(LOG, ketal.compile(CONFLICT)).write(path)
     browser.get(path.as_uri())
-    assert _found(browser, "Write") == ({"a@1", "c@1"}, "2 found by the guard")
-    assert _found(browser, "v == 1 && !Write") == ({"b@1"}, "1 found by the guard")
-    assert _found(browser, "writ") == ({"a@1", "c@1"}, "2 found as text")
-    assert _found(browser, "v = 1") == (set(), "0 found as text; no guard: = is no part of a guard")
-    message = "choose an event: Conc asks about what is chosen"
+    assert _found(browser, "Write") == ({"a@1", "c@1"}, "2 events found (guard)")
+    assert _found(browser, "v == 1 && !Write") == ({"b@1"}, "1 event found (guard)")
+    assert _found(browser, "writ") == ({"a@1", "c@1"}, "2 events found (text)")
+    message = "0 events found (text; not a guard: unexpected character `=`)"
+    assert _found(browser, "v = 1") == (set(), message)
+    message = "select an event: Conc is relative to the selection"
     assert _found(browser, "Conc(true)") == (set(), message)
     browser.execute_script("ketal.chooseEvent(ketal.execution.names.get('b@1'))")
-    assert _found(browser, "Conc(true)") == ({"c@1"}, "1 found by the guard")
+    assert _found(browser, "Conc(true)") == ({"c@1"}, "1 event found (guard)")
     browser.execute_script("ketal.chooseVerdict(0)")
     assert _found(browser, "v > First.v && Conc(Write, First)")[0] == {"c@1"}
     assert browser.get_log("browser") == []

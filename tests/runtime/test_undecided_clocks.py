@@ -166,7 +166,7 @@ def test_an_explanation_names_what_the_clocks_leave_unknown() -> None:
     program = ketal.compile(PAIRS)["Concurrent"]
     (one,) = ketal.explain(program, log, event="b@1")
     text = "\n".join(one.lines())
-    assert "is unknown: lamport clocks do not tell how b@1 and a@1 are ordered" in text
+    assert "is unknown: lamport clocks do not determine how b@1 and a@1 are ordered" in text
 
 
 def test_near_misses_are_judged_under_the_same_clocks() -> None:

@@ -85,7 +85,7 @@ class EventComparison:
         yield f"  {pair.second}"
         if pair.order == "concurrent":
             for event, other, last in pair.last_known():
-                yield f"the last event of {event.event.node} that {other.dot} knows"
+                yield f"last event of {event.event.node} known to {other.dot}"
                 yield "  none" if last is None else f"  {last}"
         elif pair.too_long:
             yield pair.too_long
@@ -94,7 +94,7 @@ class EventComparison:
             yield f"  {pair.path[0].source}"
             for link in pair.path:
                 yield f"  {link}"
-        yield "last common past, by node"
+        yield "common past (last event of each node)"
         yield from (f"  {one}" for one in self.common_past)
         if not self.common_past:
             yield "  none: no event happened before both"
@@ -129,7 +129,7 @@ def compare_events(
         If both are the same event, or the log lacks one of them or has them in several executions.
     """
     if first == second:
-        raise SettingError(f"{first} is compared with itself; name two events")
+        raise SettingError(f"cannot compare {first} with itself; name two different events")
     if execution is not None:
         executions = {execution: execution_named(executions, execution)}
     graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
@@ -165,8 +165,8 @@ def _common_execution(
         return both[0]
     if both:
         raise SettingError(
-            f"the executions {execution_names(both)} each have {first} and {second}; "
-            "--execution NAME picks one"
+            f"several executions have both {first} and {second}: {execution_names(both)}; "
+            "choose one with --execution NAME"
         )
     having = {dot: [name for name in graphs if dot in graphs[name]] for dot in (first, second)}
     for dot, names in having.items():
@@ -175,7 +175,7 @@ def _common_execution(
             events = [e for graph in graphs.values() for own in graph.nodes.values() for e in own]
             raise SettingError(f"the log has no event {dot}{missing_event_hint(dot, events)}{more}")
     raise SettingError(
-        f"{first} is of execution {execution_names(having[first][:1])} and {second} of "
+        f"{first} is in execution {execution_names(having[first][:1])}, {second} in execution "
         f"{execution_names(having[second][:1])}; "
-        "events of different executions are not ordered"
+        "events of different executions cannot be compared"
     )

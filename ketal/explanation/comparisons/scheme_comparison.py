@@ -94,15 +94,17 @@ class SchemeComparison:
         """Yield it as text: a table."""
         if self.execution:
             yield f"execution {self.execution}"
-        sample = "" if self.pairs == self.of_pairs else f" of {self.of_pairs:,}, drawn at random"
-        yield f"{self.events:,} events, {self.pairs:,} pairs{sample}"
+        pairs = f"{self.pairs:,} pairs"
+        if self.pairs != self.of_pairs:
+            pairs = f"{self.pairs:,} of {self.of_pairs:,} pairs, sampled at random"
+        yield f"{self.events:,} events, {pairs}"
         table = [_HEADS, *map(self._cells, self.reports)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         for name, *row in table:
             cells = (cell.rjust(width) for cell, width in zip(row, widths[1:], strict=True))
             yield "  ".join((name.ljust(widths[0]), *cells))
         for name, why in self.left_out.items():
-            yield f"{name} is left out: {why}"
+            yield f"{name} omitted: {why}"
 
     def _cells(self, report: SchemeReport) -> tuple[str, ...]:
         shares = (report.right, report.wrong, report.unknown, report.false_orders)
@@ -153,7 +155,9 @@ def compare_schemes(
         If there are fewer than two events, or all schemes are left out.
     """
     if len(events) < 2:
-        raise SettingError("schemes are compared by pairs of events, and the log has no two events")
+        raise SettingError(
+            f"comparing schemes requires at least 2 events; the log has {len(events)}"
+        )
     of_pairs = len(events) * (len(events) - 1) // 2
     pairs = _sample_pairs(len(events), min(of_pairs, limits.stamp_pairs_max))
     reports: list[SchemeReport] = []

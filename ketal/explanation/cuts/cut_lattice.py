@@ -67,7 +67,9 @@ class CutLattice:
                     numbers[upper] = len(numbers)
                     cuts.append(upper)
                 covers.append((numbers[upper], numbers[cut], str(order.lines[line][place])))
-        caption = f"the last counters of {', '.join(graph.nodes)}" if graph.nodes else "no event"
+        caption = (
+            f"labels: last counters of {', '.join(graph.nodes)}" if graph.nodes else "no event"
+        )
         return cls(title, caption, tuple(_label_and_tip(order, cut) for cut in cuts), tuple(covers))
 
     def to_svg(self) -> str:

@@ -113,7 +113,8 @@ class ExecutionCuts:
             yield f"execution          {printable(self.execution)}"
         yield f"events             {self.events:,}, nodes {self.nodes:,}"
         if self.missing:
-            yield f"missing            {self.missing:,} that clocks know and the log lacks"
+            missing = counted(self.missing, "event")
+            yield f"missing            {missing} in the clocks but not in the log"
         more, least = ("more than ", "at least ") if self.limit else ("", "")
         named = f" (limit {self.limit})" if self.limit else ""
         yield f"consistent cuts    {more}{abbreviated(self.cuts)}{named}"
@@ -244,13 +245,13 @@ class LogCuts:
         one, *others = self.executions
         if others:
             raise SettingError(
-                f"the log has several executions: {execution_names(self._names())}; `only` and "
-                "--execution pick one"
+                f"the log has several executions: {execution_names(self._names())}; choose one "
+                "with --execution NAME, or with `only` in Python"
             )
         if one.lattice is None:
             raise SettingError(
                 f"there are {'more than ' if one.limit else ''}{abbreviated(one.cuts)} consistent "
-                f"cuts, and at most {self.drawn_cuts_max:,} are drawn (limit drawn_cuts_max)"
+                f"cuts, but at most {self.drawn_cuts_max:,} are drawn (limit drawn_cuts_max)"
             )
         return one.lattice
 

@@ -168,6 +168,6 @@ class EventOrder:
 
 def _clock_error(before: Event, event: Event) -> EventError:
     return EventError(
-        f"the clocks are not those of an execution: {event.dot} is after {before.dot}, and its "
-        "clock is lower; `ketal audit` says what is wrong"
+        f"inconsistent clocks: {event.dot} is after {before.dot}, but its clock is lower; "
+        "run `ketal audit` to find the fault"
     )

@@ -20,7 +20,7 @@ _OTHER_PICTURES = (".png", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".ps", ".ep
 def refuse_other_pictures(suffix: str, instead: str) -> None:
     """Raise a SettingError for the suffix of a picture format that ketal does not write."""
     if suffix in _OTHER_PICTURES:
-        raise SettingError(f"pictures are not written as {suffix}; write {instead}")
+        raise SettingError(f"cannot write a {suffix} picture; write {instead}")
 
 
 def form_for_path(path: str) -> str:
@@ -32,5 +32,5 @@ def form_for_path(path: str) -> str:
         If the suffix is that of another picture format.
     """
     suffix = os.path.splitext(path)[1].lower()
-    refuse_other_pictures(suffix, "an .svg, or an .html page")
+    refuse_other_pictures(suffix, "an .svg or an .html page")
     return next((form for form, ending in FORMS.items() if ending == suffix), PAGE)

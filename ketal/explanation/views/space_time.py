@@ -80,7 +80,9 @@ class SpaceTime:
             (c for own in self.graph.nodes.values() for c in own[-1].clock.values()), default=0
         )
         if highest > EXACT_MAX:
-            raise SettingError(f"a clock has the counter {highest}, and 2^53 is the highest shown")
+            raise SettingError(
+                f"a clock has the counter {highest}, but counters above 2^53 cannot be shown"
+            )
         self.events = sorted(
             (event for own in self.graph.nodes.values() for event in own), key=canonical_key
         )
@@ -106,8 +108,8 @@ class SpaceTime:
         if not self.undecided:
             return ""
         return (
-            f"{self.undecided} clocks do not tell what happened before what: arrows show what may "
-            "have"
+            f"{self.undecided} clocks do not determine happened-before: arrows show what may have "
+            "happened before what"
         )
 
     def place(self, event: Event) -> str:

@@ -51,8 +51,8 @@ def space_time_svg(title: str, drawn: SpaceTime) -> str:
     """
     if len(drawn.events) > DRAWN_EVENTS_MAX:
         raise SettingError(
-            f"there are {len(drawn.events):,} events, and a picture draws {DRAWN_EVENTS_MAX:,} at "
-            "most; the page (--to html) shows them all"
+            f"there are {len(drawn.events):,} events, but a picture shows at most "
+            f"{DRAWN_EVENTS_MAX:,}; use the page, which shows all of them (--to html)"
         )
     width = _x(max(1, len(drawn.nodes)))
     height = TOP + ROW * (1 + max(drawn.rows, default=0)) + SIDE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ketal.errors import columns
 from ketal.logs.restamping import StampedExecution
-from ketal.model.wording import padded
+from ketal.model.wording import counted, padded
 from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
 from ketal.pictures.labels import clipped
 from ketal.pictures.text_diagram import DiagramRow, text_diagram
@@ -46,5 +46,5 @@ def svg(execution: StampedExecution, events_max: int) -> str:
         for send in happening.receives
     ]
     nodes = sorted({event.node for event in execution.events})
-    title = f"{len(drawn):,} events with the stamps of {execution.scheme.name}"
+    title = f"{counted(len(drawn), 'event')} with the stamps of {execution.scheme.name}"
     return stamped_space_time_svg(title, nodes, drawn, messages, events_max=events_max)

@@ -200,7 +200,8 @@ class View:
         """
         if len(self._drawn) != 1:
             raise SettingError(
-                f"a picture is of one execution, and the log holds {len(self._drawn)}"
+                f"a picture shows one execution, but there are {len(self._drawn)}; "
+                "use the page, which shows all of them (--to html)"
             )
         return space_time_svg(self._title, self._drawn[0])
 
@@ -221,8 +222,9 @@ class View:
         for one in self._drawn:
             if one.undecided:
                 raise SettingError(
-                    f"{one.undecided} clocks do not tell which events happened before which, "
-                    "and the vector clocks of ShiViz do; the page (--to html) shows what may have"
+                    f"{one.undecided} clocks do not determine happened-before, which a ShiViz log "
+                    "records; use the page, which shows what may have happened before what "
+                    "(--to html)"
                 )
         return shiviz_text((one.title, one.events) for one in self._drawn)
 

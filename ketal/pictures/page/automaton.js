@@ -50,7 +50,7 @@ class Automaton {
     const left = rows.length - items.length;
     if (left > 0 || this.more) {
       items.push(makeElement("li", {}, [left > 0 ? `… and ${numberText(left)} more runs` : "",
-        this.more ? `the last ${numberText(this.more)} moves are not kept (limit viewed_moves_max)` : ""].filter(Boolean).join("; ")));
+        this.more ? `the last ${numberText(this.more)} moves are not shown (limit viewed_moves_max)` : ""].filter(Boolean).join("; ")));
     }
     this.list.replaceChildren(...items);
   }

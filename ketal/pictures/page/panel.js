@@ -68,7 +68,7 @@ class Panel {
     this.played = null; // the order of a chosen verdict, with the moves of its check
     const { count, nodes, verdicts, more, rejected, undecided } = this.execution;
     const records = rejected ? `; ${counted(rejected, "record")} rejected` : "";
-    const open = undecided ? `; ${undecided} clocks do not tell what happened before what: arrows show what may have` : "";
+    const open = undecided ? `; ${undecided} clocks do not determine happened-before: arrows show what may have happened before what` : "";
     $("counts").textContent = `${counted(count, "event")}, ${counted(nodes.length, "node")}${records}${open}`;
     const all = verdicts.length + more;
     $("verdict-count").textContent = all ? `Verdicts (${numberText(all)})` : page.judged ? "No verdicts" : "No pattern";
@@ -111,7 +111,7 @@ class Panel {
       return makeElement("p", {}, counts, links, alone.length > DIFFERENCES_SHOWN ? "…" : "");
     });
     if (unaligned.length) {
-      lines.push(makeElement("p", {}, `${unaligned.join(", ")}: more than ${numberText(EDITS_MAX)} differences; only the same beginning and end is paired`));
+      lines.push(makeElement("p", {}, `${unaligned.join(", ")}: more than ${numberText(EDITS_MAX)} differences; only the common beginning and end are paired`));
     }
     $("differences").replaceChildren(makeElement("h2", {}, "Differences"), ...lines);
   }
@@ -208,7 +208,7 @@ class Panel {
   showDetails(content) {
     const box = $("chosen");
     if (content) { box.replaceChildren(...content); return; }
-    box.textContent = "Choose an event or a verdict: by a click, by the arrow keys, or by the address of this page.";
+    box.textContent = "Select an event or a verdict: click on it, use the arrow keys, or add #event=n3@7 to the address of this page.";
   }
 
   describeEvent(e) {
@@ -232,13 +232,13 @@ class Panel {
     }
     if (this.played) {
       const position = this.played.order.indexOf(e);
-      add("in this order", position < 0 ? "" : `${numberText(position + 1)} of ${numberText(this.played.order.length)}`);
+      add("position", position < 0 ? "" : `${numberText(position + 1)} of ${numberText(this.played.order.length)} in this order`);
     }
     const may = execution.undecided ? "may be " : "";
-    add(may ? "may have received" : "received", this.dots(from));
+    add(may ? "may have received from" : "received from", this.dots(from));
     add(may ? "may have sent to" : "sent to", this.dots(to));
     const of = execution.verdicts.map((one, n) => [one, n]).filter(([one]) => one.events.includes(e)).slice(0, 5);
-    add("in", of.length ? this.links(of.map(([one, n]) => [one.text, () => this.chooseVerdict(n)])) : "");
+    add("part of", of.length ? this.links(of.map(([one, n]) => [one.text, () => this.chooseVerdict(n)])) : "");
     const count = [0, 0, 0];
     this.diagram.relations.forEach((relation) => { if (relation < 3) count[relation]++; });
     const past = makeElement("span", { className: "past" }, `${count[1]} ${may}in its past`);
@@ -251,7 +251,7 @@ class Panel {
     for (const line of verdict.lines) lines.append(...this.withEventButtons(line), "\n");
     if (!verdict.play) { this.showDetails([lines]); return; }
     const onclick = () => { this.chooseEvent(verdict.play.order[0], { keep: true }); this.diagram.canvas.focus(); };
-    this.showDetails([lines, makeElement("button", { type: "button", onclick }, "Play this order")]);
+    this.showDetails([lines, makeElement("button", { type: "button", onclick }, "Step through this order")]);
   }
 
   /* A line of an explanation, in which the names of events are buttons that choose them. */
@@ -330,7 +330,7 @@ class Panel {
         found[e] = 1;
         count++;
       }
-      $("found").textContent = `${numberText(count)} found${how}`;
+      $("found").textContent = `${counted(count, "event")} found${how}`;
       this.diagram.dimmed = found;
     } catch (error) {
       if (!(error instanceof GuardError)) throw error;
@@ -346,13 +346,13 @@ class Panel {
     if (!text) return [() => true, ""];
     try {
       const guard = new GuardReader(text, this.namedGuards()).read(), history = this.searchHistory();
-      return [(e) => guard(new Moment(execution, e, history)) === true, " by the guard"];
+      return [(e) => guard(new Moment(execution, e, history)) === true, " (guard)"];
     } catch (error) {
       if (!(error instanceof GuardError)) throw error;
       const small = text.toLowerCase(), types = execution.types.map((type) => type.toLowerCase().includes(small));
       const holds = (e) => types[execution.type[e]] || execution.dot(e).toLowerCase().includes(small)
         || (execution.data[e] && JSON.stringify(execution.data[e]).toLowerCase().includes(small));
-      return [holds, /[=<>&|()!]/.test(text) ? ` as text; no guard: ${error.message}` : " as text"];
+      return [holds, /[=<>&|()!]/.test(text) ? ` (text; not a guard: ${error.message})` : " (text)"];
     }
   }
 
