@@ -70,7 +70,7 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
     candidates = [judged.placed(run, event) for event in following]
     state = run.machine.automaton.named((live.configuration.state,))
     names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
-    statements = () if candidates else (f"no event can follow the partial match as {names}",)
+    statements = () if candidates else (f"no event can follow the partial match; expected {names}",)
     if cut:
         statements = (f"stopped after {counted(most, 'candidate')} (limit near_misses_max)",)
     return Explanation(

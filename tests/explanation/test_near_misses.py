@@ -148,7 +148,7 @@ def test_nearest_events_are_listed_first_with_their_reasons() -> None:
 def test_near_miss_without_following_events_is_reported() -> None:
     log = [Event(node="s", type="expire", clock={"s": 1}, data={"worker": "ann"})]
     (explanation,) = ketal.explain(ketal.compile(LATE), log)
-    assert "  no event can follow the partial match as Late" in str(explanation).splitlines()
+    assert "  no event can follow the partial match; expected Late" in str(explanation).splitlines()
 
 
 def test_near_events_are_limited_by_near_misses_max() -> None:
