@@ -397,10 +397,14 @@ def test_audit_and_repair_name_rows() -> None:
     (fault,) = ketal.audit(log).faults
     assert str(fault).startswith("row 3: error[A004]")
     assert fault.to_dict()["line"] == 3
-    assert fault.hint.startswith("row 2 could not be read and may be it: the record has no clock")
+    assert fault.hint.startswith(
+        "row 2 was rejected and may be the missing event: the record has no clock"
+    )
     (part,) = examine_log(log, None)
     notes = [str(note) for note in repair_execution(part).left]
-    assert any(note.startswith("row 2: not in the corrected log") for note in notes), notes
+    assert any(
+        note.startswith("row 2: not an event, so omitted from the corrected log") for note in notes
+    ), notes
     late = read_log([{"type": "ketal.end"}, GOOD])
     assert [item.place for item in examine_log(late, None)[0].rejected] == ["row 2"]
     assert ketal.stats(late).rejected == 1
