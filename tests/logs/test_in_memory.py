@@ -351,7 +351,7 @@ OF_CLASS = "an attribute is None, a boolean, a number, a string, a list, or a ma
         (None, "the row is null, not a mapping of names to values"),
         ({}, "the record has no clock (--field clock=PATH says where it is, "),
         ({"node": "a", "clock": {"a": 1}}, "the record has no type (--field type=PATH says"),
-        (GOOD | {"clock": {"a": 0}}, "clock: the own entry of node 'a' is zero"),
+        (GOOD | {"clock": {"a": 0}}, "clock: the node's own entry 'a' is zero"),
         (GOOD | {"clock": {"a": None}}, "clock: the entry of 'a' must be an integer, not None"),
         (GOOD | {"clock": {"a": 1.5}}, "clock: the entry of 'a' must be an integer, not 1.5"),
         (GOOD | {"clock": [1]}, "the clock is positional; --nodes A,B,C says whose its entries"),

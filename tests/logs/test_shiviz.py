@@ -68,8 +68,8 @@ def test_log_without_a_regex_uses_the_default() -> None:
 @pytest.mark.parametrize(
     ("clock", "reason"),
     [
-        ("{}", "clock: the own entry of node 'a' is missing"),
-        ('{"a":0}', "clock: the own entry of node 'a' is zero"),
+        ("{}", "clock: the node's own entry 'a' is missing"),
+        ('{"a":0}', "clock: the node's own entry 'a' is zero"),
         ('{"a":-4}', "clock: the entry of 'a' is negative"),
         ('{"a":"1"}', "clock: the entry of 'a' must be an integer"),
         ('{"a":1000000000000000000000000000000}', "clock: the entry of 'a' is too large"),
