@@ -178,7 +178,7 @@ def _correct_event(
         return read, ""
     changes = [f"the node was {read.node} and is now {node}"] if node != read.node else []
     changes += [
-        f"the entry of {name} was {raw.get(name, 0)!r}"[:80] + f" and is now {clock.get(name, 0)}"
+        f"the entry for {name} was {raw.get(name, 0)!r}"[:80] + f" and is now {clock.get(name, 0)}"
         for name in sorted(raw.keys() | clock.keys())
         if raw.get(name, 0) != clock.get(name, 0)
     ]
@@ -312,12 +312,12 @@ class _Corrector:
         low, most = self._execution.entry_bounds(event, name)
         high = last.counter if most is None else min(most, last.counter)
         if low > high:
-            return 0, f"no value of the entry of {name} is consistent with the other events"
+            return 0, f"no value of the entry for {name} is consistent with the other events"
         if low < high:
             # A higher value means that it knows event low + 1, and so all that this event knows.
             known = self._execution.lines[name].by_counter.get(low + 1)
             if known is None or not event.lacks(known):
-                return 0, f"the entry of {name} may be any value from {low} to {high}"
+                return 0, f"the entry for {name} may be any value from {low} to {high}"
         return low, ""
 
 

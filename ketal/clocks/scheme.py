@@ -326,7 +326,7 @@ def checked_counters(entries: Mapping[Any, Any]) -> dict[str, int]:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")
     return {
-        name: checked_counter(count, f"the entry of {name!r}") for name, count in entries.items()
+        name: checked_counter(count, f"the entry for {name!r}") for name, count in entries.items()
     }
 
 

@@ -35,11 +35,11 @@ def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")
         if not isinstance(counter, int) or isinstance(counter, bool):
-            raise EventError(f"clock: the entry of {name!r} must be an integer, not {counter!r}")
+            raise EventError(f"clock: the entry for {name!r} must be an integer, not {counter!r}")
         if counter < 0:
-            raise EventError(f"clock: the entry of {name!r} is negative")
+            raise EventError(f"clock: the entry for {name!r} is negative")
         if counter > COUNTER_MAX:
-            raise EventError(f"clock: the entry of {name!r} is too large; the maximum is 2^63 - 1")
+            raise EventError(f"clock: the entry for {name!r} is too large; the maximum is 2^63 - 1")
         if counter:
             entries[name] = counter
     if node not in entries:

@@ -64,7 +64,7 @@ def test_matched_messages_reveal_faults_that_repair_corrects(ketal: Ketal, write
     result = ketal(*words)
     assert result.code == 1
     assert "new.jsonl: 3 records, 2 changed, 0 left" in result.lines
-    assert "changed log.jsonl:2: [A009] the entry of a was 0 and is now 1" in result.lines
+    assert "changed log.jsonl:2: [A009] the entry for a was 0 and is now 1" in result.lines
     assert ketal("audit", "--match-messages", MATCH, "new.jsonl").code == 0
     changed = [o for o in ketal(*words, "--output", "json").objects if "changed" in o]
     assert [(o["line"], o["dot"]) for o in changed] == [(2, "b@1"), (3, "b@2")]
@@ -133,8 +133,8 @@ def test_unambiguous_fault_is_corrected_and_reported(ketal: Ketal, write: Write)
     assert result.lines[2].startswith("log.jsonl:3: error[A007]: a@3 refers to b@1")
     rest = result.lines[4:]
     changed = (
-        "changed log.jsonl:3: [A003] the entry of a was 9 and is now 3; "
-        "the entry of b was 1 and is now 0"
+        "changed log.jsonl:3: [A003] the entry for a was 9 and is now 3; "
+        "the entry for b was 1 and is now 0"
     )
     assert rest[0] == changed
     assert rest[1].startswith("left log.jsonl:6: not an event, so omitted from the corrected log")
@@ -230,7 +230,7 @@ def test_each_of_several_executions_is_repaired_into_its_own_file(
     )  # fmt: skip
     result = ketal(*words)
     assert result.code == 1
-    assert "changed log.txt:3: [A003] the entry of a was 9 and is now 2" in result.lines
+    assert "changed log.txt:3: [A003] the entry for a was 9 and is now 2" in result.lines
     assert result.lines[-2:] == [
         "new.1.jsonl: 3 records, 1 changed, 0 left (execution one)",
         "new.2.jsonl: 1 record, 0 changed, 0 left (execution two)",

@@ -92,7 +92,7 @@ def test_zeros_are_dropped_when_a_matrix_is_read() -> None:
         ({"a": {"a": 1}, "b": 1}, "matrix must be a row for each known node"),
         ({"a": {"a": 0}}, "the node's own entry 'a' is zero"),
         ({"a": {"a": 1, "b": 1}, "b": {"a": 1}}, "the node's own entry 'b' is missing"),
-        ({"a": {"a": -1}}, "the entry of 'a' is negative"),
+        ({"a": {"a": -1}}, "the entry for 'a' is negative"),
     ],
 )
 def test_an_invalid_matrix_is_an_error(value: object, reason: str) -> None:

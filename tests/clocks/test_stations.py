@@ -307,7 +307,7 @@ def test_cyclic_causes_are_an_error() -> None:
         (StationClocks(), ["s1", {"s2": 1}], "with an own entry of at least 1"),
         (StationClocks(), ["s1", {"s1": 0}], "with an own entry of at least 1"),
         (StationClocks(), ["", {"": 1}], "scheme station must be a station and its clock"),
-        (StationClocks(), ["s1", {"s1": -1}], "the entry of 's1' must be an integer from 0 to"),
+        (StationClocks(), ["s1", {"s1": -1}], "the entry for 's1' must be an integer from 0 to"),
         (InterleavingClocks(), ["s1", {"s1": 1}], "interleaving must be a station, its"),
         (InterleavingClocks(), ["s1", {"s1": 1}, 1, []], "the host's last event must be a station"),
         (InterleavingClocks(), ["s1", {"s1": 1}, ["s1", 0], []], "number of the host's last event"),

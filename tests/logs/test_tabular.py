@@ -104,7 +104,7 @@ def test_bad_rows_are_rejected_with_their_place() -> None:
         (10, "line 10 is not valid UTF-8 (byte 9)"),
         (11, "the row is no CSV: ',' expected after '\"'"),
         (12, "the clock 'a:7;a:8' has two entries of 'a'"),
-        (13, "clock: the entry of 'a' is too large; the maximum is 2^63 - 1"),
+        (13, "clock: the entry for 'a' is too large; the maximum is 2^63 - 1"),
         (14, 9),
         (15, "the row is no CSV: a quote is not closed"),
     ]
