@@ -219,7 +219,7 @@ class EventError(KetalError):
     ...     ketal.Event(node="n1", type="push", clock={"n2": 1})
     ... except ketal.EventError as error:
     ...     print(error.reason)
-    clock: the own entry of node 'n1' is missing; a node counts from 1
+    clock: the node's own entry 'n1' is missing; counters start at 1
     """
 
     draft: object = None

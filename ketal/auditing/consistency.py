@@ -167,7 +167,7 @@ def _report(
         code, why = "A006", f"the last event of {name} in the log is {last.dot}"
     message = f"{event.dot} refers to {name}@{counter}, but {why}"
     if count > 1:
-        message += f"; {count:,} events in all refer to {name} beyond what there is"
+        message += f"; {count:,} events in total refer to missing events of {name}"
     # An entry that names a lost event is not wrong by itself.
     execution.report(
         code, event, message, dot=event.dot, refers_to=name, blamed={name}, certain=certain

@@ -257,21 +257,22 @@ def _message(case: Case, blamed: AuditedEvent, role: Role) -> str:
     known, event, name, received = case
     less, more = event.clock.get(name, 0), known.entry(name)
     if received:
-        message = f"{event.dot} receives what {known.dot} sent and does not know it"
-        return message if case.goes_backwards else f"{message}: its entry of {name} is {less}"
+        message = f"{event.dot} receives a message from {known.dot} but does not know {known.dot}"
+        return message if case.goes_backwards else f"{message}: its entry for {name} is {less}"
     if case.goes_backwards and role is not Role.CLAIMS:
-        values = f"it is {less} at {event.dot} and was {more} at {known.dot}"
+        values = f"it is {less} at {event.dot}, but {more} at the earlier {known.dot}"
         if blamed is known:
-            values = f"it is {more} at {known.dot} and {less} at {event.dot}, which comes later"
-        return f"the entry of {name} goes backwards: {values}"
+            values = f"it is {more} at {known.dot}, but {less} at the later {event.dot}"
+        return f"the entry for {name} goes backwards: {values}"
     if role is not Role.HIGH:
         message = f"{event.dot} knows {known.dot}, which knows {name}@{more}"
         if name == event.node:
-            return f"{message}: each before the other"
-        return f"{message}, and {event.dot} does not: its entry of {name} is {less}"
+            return f"{message}: a cycle in happened-before"
+        return f"{message}, but {event.dot} itself does not: its entry for {name} is {less}"
     if name == event.node:
-        return f"{known.dot} knows {name}@{more}, and {event.dot} knows {known.dot}: a round"
+        message = f"{known.dot} knows {name}@{more}, and {event.dot} knows {known.dot}"
+        return f"{message}: a cycle in happened-before"
     return (
-        f"{known.dot} claims to know {name}@{more}, and {event.dot}, which knows {known.dot}, "
-        f"does not: its entry of {name} is {less}"
+        f"{known.dot} claims to know {name}@{more}, but {event.dot}, which knows {known.dot}, "
+        f"does not: its entry for {name} is {less}"
     )

@@ -87,17 +87,17 @@ def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft)
         execution.report("A002", event, f"the event of {node} has no vector clock")
     elif node in wrong:
         shown = repr(raw.get(node))[:40]
-        message = f"the own entry of {node} is {shown}, which is no counter"
+        message = f"{node}'s own entry is {shown}, which is not a counter"
         execution.report("A002", event, message)
     elif not event.counter:
         if not event.clock:
             # An empty clock may be right or not recorded; its place decides.
             event.unknown = Everything()
         state = "is zero" if node in raw else "is missing"
-        execution.report("A001", event, f"the own entry of {node} {state}")
+        execution.report("A001", event, f"{node}'s own entry {state}")
     else:
         name = wrong[0] if wrong else "?"
-        message = f"the entry of {name} is {repr(raw.get(name))[:40]}, which is no counter"
+        message = f"the entry for {name} is {repr(raw.get(name))[:40]}, which is not a counter"
         execution.report("A002", event, message, dot=event.dot, blamed=event.unknown)
 
 
@@ -451,7 +451,7 @@ class _DotAssignment:
         self._line.put(event)
         if was:
             how = "does not increase" if was < counter else "is too large"
-            message = f"the own entry of {event.node} {how}: it is {was} where {counter} is missing"
+            message = f"{event.node}'s own entry {how}: it is {was}, but {counter} is missing"
             self._execution.report("A003", event, message, dot=event.dot, certain=certain)
             return
         before = self._execution.predecessor(event)
@@ -465,15 +465,15 @@ class _DotAssignment:
 
     def _report_extra(self, event: AuditedEvent) -> None:
         keeper = self._line.by_counter[event.counter]
-        where = f" (the other one is {keeper.place})" if keeper.file else ""
+        where = f" (the other is {keeper.place})" if keeper.file else ""
         if event.clock == keeper.clock:
             code = "A005"
-            message = f"two events with other content have the dot {event.dot}{where}"
+            message = f"two events with different content have the dot {event.dot}{where}"
         else:
             code = "A003"
             message = (
-                f"the own entry of {event.node} does not increase: "
-                f"another event has the dot {event.dot} and another clock{where}"
+                f"{event.node}'s own entry does not increase: "
+                f"two events with different clocks have the dot {event.dot}{where}"
             )
         self._execution.report(code, event, message, dot=event.dot)
 

@@ -14,48 +14,49 @@ from ketal.model.wording import counted, place_at
 CODES = {
     "A001": (
         "own entry missing",
-        "stamp each event after its node has counted it, so that its own entry is its number",
+        "increment the node's own entry before stamping the event; the first event has 1",
     ),
     "A002": (
         "no vector clock",
-        "a clock maps nodes to counters from 0; --field clock=PATH says where it is, "
-        "--rebuild KEYS makes clocks from messages",
+        "a clock maps nodes to counters from 0; pass --field clock=PATH to name its field, or "
+        "--rebuild KEYS to compute clocks from messages",
     ),
     "A003": (
         "own entry wrong",
-        "a node counts its own entry up by one at each event, and a restart begins a new node",
+        "increment the node's own entry by one at each event; give a restarted node a new name",
     ),
     "A004": (
         "hole",
-        "the event was lost or not logged; `gap` in the order of a pattern lets others go on",
+        "the event was lost or not logged; a pattern with `gap` in its `order` treats it as lost",
     ),
     "A005": (
         "dot used twice",
-        "a node that logs two events without counting stamps both alike; count at each event",
+        "increment the node's own entry at each event; otherwise two events get the same stamp",
     ),
     "A006": (
         "unknown event",
-        "the event was lost or its file is cut off, or the entry is wrong",
+        "check whether the event was lost, its file is truncated, or the entry is wrong",
     ),
     "A007": (
         "unknown node",
-        "give the logs of all nodes together, or look where the name comes from",
+        "audit the logs of all nodes together, or check where the name comes from",
     ),
     "A008": (
         "not transitive",
-        "to receive is to take over the whole clock of the message, entry by entry",
+        "at a receive, merge every entry of the message's clock, taking the maximum",
     ),
     "A009": (
         "send unknown",
-        "merge the clock of the message into the receiver's before the receive is stamped",
+        "merge the clock of the message into the receiver's before stamping the receive",
     ),
     "A010": (
         "entry goes backwards",
-        "a node never forgets; a clock is merged with the maximum, never overwritten",
+        "merge clocks by taking the maximum; never overwrite a clock or drop an entry",
     ),
     "A011": (
         "restart",
-        "name the runs of a node, as A and A#2, or number them by an attribute `incarnation`",
+        "name the incarnations of a node, for example A and A#2, or number them in an attribute "
+        "`incarnation`",
     ),
 }
 """Code → (name, hint how to mend the fault)."""

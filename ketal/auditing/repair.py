@@ -114,7 +114,7 @@ def repair_execution(part: ExaminedExecution) -> Repair:
     items, repair = _apply(part, decisions, renamed)
     if repair.changed and not _adds_no_fault(part, items, decisions):
         for decision in decisions.values():
-            decision.leave_all("what corrects the faults one by one contradicts other events")
+            decision.leave_all("correcting the faults one by one contradicts other events")
         items, repair = _apply(part, decisions, frozenset())
     return repair
 
@@ -137,7 +137,7 @@ def _apply(
             changed.append(Correction(**place, code=code, message=changes))
     for item in part.rejected:
         file, line = file_and_line(item.place)
-        message = f"not in the corrected log, it is no event: {item.reason}"
+        message = f"not an event, so omitted from the corrected log: {item.reason}"
         left.append(Correction(file=file, line=line, code="", dot="", message=message))
     return items, Repair(
         items=tuple(items[position] for position in sorted(items)),
@@ -174,16 +174,16 @@ def _correct_event(
     if node == read.node and clock == {n: v for n, v in raw.items() if v != 0}:
         return read, ""
     if node not in clock or not all(map(is_counter, clock.values())):
-        decision.leave_all("other entries of its clock cannot be told")
+        decision.leave_all("other entries of its clock cannot be determined")
         return read, ""
-    changes = [f"is an event of {node}"] if node != read.node else []
+    changes = [f"the node was {read.node} and is now {node}"] if node != read.node else []
     changes += [
-        f"the entry of {name} was {raw.get(name, 0)!r}"[:80] + f" and is {clock.get(name, 0)}"
+        f"the entry for {name} was {raw.get(name, 0)!r}"[:80] + f" and is now {clock.get(name, 0)}"
         for name in sorted(raw.keys() | clock.keys())
         if raw.get(name, 0) != clock.get(name, 0)
     ]
     if not raw:
-        changes = [f"got the clock {clock}"]
+        changes = [f"the clock is now {clock}"]
     receives = known_receives(read, clock)
     repaired = Event(node, read.type, clock, read.time, read.data, read.id, receives)
     return repaired, "; ".join(changes)
@@ -282,7 +282,7 @@ class _Corrector:
         """Return the entries that correct a fault, or the reason why there are none."""
         code, event = finding.code, finding.event
         if code == "A004":
-            return {}, f"{finding.dot} is lost, and nothing says what it was"
+            return {}, f"{finding.dot} is lost, and its content is unknown"
         if code == "A011":
             return {}, "" if event.node != event.read.node else _no_place_reason(finding)
         if code == "A009":
@@ -296,7 +296,7 @@ class _Corrector:
             for name in sorted(names):
                 values[name], reason = self._only_value(event, name)
                 if reason:
-                    hint = "" if self._matched else " (--match-messages may tell)"
+                    hint = "" if self._matched else " (--match-messages may determine it)"
                     return {}, reason + hint
         if names and all(values[name] == event.clock.get(name, 0) for name in names):
             return {}, _UNCERTAIN_REASONS["A008"]
@@ -312,18 +312,18 @@ class _Corrector:
         low, most = self._execution.entry_bounds(event, name)
         high = last.counter if most is None else min(most, last.counter)
         if low > high:
-            return 0, f"no value of the entry of {name} agrees with all that is known"
+            return 0, f"no value of the entry for {name} is consistent with the other events"
         if low < high:
             # A higher value means that it knows event low + 1, and so all that this event knows.
             known = self._execution.lines[name].by_counter.get(low + 1)
             if known is None or not event.lacks(known):
-                return 0, f"the entry of {name} may be anything from {low} to {high}"
+                return 0, f"the entry for {name} may be any value from {low} to {high}"
         return low, ""
 
 
-_NO_PLACE = "more than one place fits it"
+_NO_PLACE = "more than one correction is possible"
 _OTHER_ENTRY = "another entry may be wrong instead"
-_LOST = "what it refers to may be lost"
+_LOST = "the event that it refers to may be lost"
 _UNCERTAIN_REASONS = {
     "A001": _NO_PLACE, "A002": _NO_PLACE, "A003": _NO_PLACE,
     "A006": _LOST, "A007": _LOST, "A008": _OTHER_ENTRY, "A010": _OTHER_ENTRY,
@@ -333,7 +333,7 @@ _UNCERTAIN_REASONS = {
 def _no_place_reason(finding: Finding) -> str:
     """Return the reason why an event with an uncertain place on its node is not corrected."""
     if finding.code == "A011":
-        return "which of its events are of which run cannot be told"
+        return "the incarnation of each of its events cannot be determined"
     if finding.code in ("A003", "A005"):
-        return "which of the events with this dot is right cannot be told"
-    return "where among its node's events it belongs cannot be told"
+        return "it cannot be determined which of the events with this dot is right"
+    return "its position among its node's events cannot be determined"

@@ -88,10 +88,10 @@ class ExaminedExecution:
         self.execution = examine(restarts.events, departed, self.messages)
         self.unjudged = restarts.unjudged
         for event, base in restarts.starts:
-            which = f"and its events from here on are read as {event.node}"
+            which = f"from here on its events are read as {event.node}"
             if event.node == base:
-                which = "and the order of the file does not say which event is of which run"
-            message = f"{base} starts again: its counter is 1 once more, {which}"
+                which = "the order of the file does not show the incarnation of each event"
+            message = f"{base} restarted: its counter is 1 again; {which}"
             self.execution.report("A011", event, message, dot=event.dot)
         self.execution.findings.sort(key=lambda f: (f.event.position, f.code, f.message))
 
@@ -205,7 +205,7 @@ def _hint(finding: Finding, part: ExaminedExecution) -> str:
         file, line = file_and_line(item.place)
         first = before.line if before is not None and before.file == file else 0
         if file == finding.event.file and first < line < finding.event.line:
-            return f"{item.place} could not be read and may be it: {item.reason}"
+            return f"{item.place} was rejected and may be the missing event: {item.reason}"
     return hint
 
 

@@ -43,7 +43,7 @@ from ketal.errors import EventError
 
 COMBINED = "c"
 """The symbol of an identifier that stands for the paper's ◇."""
-_FORM = 'an identifier of 0, 1 and c, a number and pairs: ["00c", 1, [["01", "00"]]]'
+_FORM = 'an identifier of 0, 1 and c, a number and pairs, such as ["00c", 1, [["01", "00"]]]'
 
 Pairs: TypeAlias = "tuple[tuple[str, str], ...]"
 """The set Eq: in each pair, first the identifier that ended, then the one continued with ◇."""
@@ -127,7 +127,7 @@ def combine(m: AutonomousStamp, n: AutonomousStamp) -> AutonomousStamp:
         If both are the same instance, or one had ended before the other began.
     """
     if is_ancestor(m.identifier, n) or is_ancestor(n.identifier, m):
-        raise ValueError("an instance that has ended is not combined")
+        raise ValueError("an instance that has ended cannot be combined")
     pairs = sorted([*m.combined, *n.combined, (n.identifier, m.identifier)])
     return AutonomousStamp(m.identifier + COMBINED, 1, tuple(dict.fromkeys(pairs)))
 
@@ -235,7 +235,7 @@ def _directed_pairs(identifier: str, pairs: Iterable[Sequence[str]]) -> Pairs:
     names = sorted([identifier, *chain.from_iterable(pairs)])
     for name, following in pairwise(names):
         if name == following:
-            raise _contradiction(f"{_shortened(name)} occurs twice, and an instance ends once")
+            raise _contradiction(f"{_shortened(name)} occurs twice, but an instance ends only once")
 
     def is_continued(name: str) -> bool:
         at = bisect_left(names, name + COMBINED)
@@ -245,8 +245,8 @@ def _directed_pairs(identifier: str, pairs: Iterable[Sequence[str]]) -> Pairs:
     for a, b in pairs:
         first, second = is_continued(a), is_continued(b)
         if first == second:
-            both = f"{_shortened(a)} and {_shortened(b)}"
-            raise _contradiction(f"of {both}, which are combined, one must go on with {COMBINED}")
+            both = f"{_shortened(a)} and {_shortened(b)}, which are combined"
+            raise _contradiction(f"exactly one of {both}, must continue with {COMBINED}")
         # Interned, since the stamps of a log have most of their pairs in common.
         ended, continued = (b, a) if first else (a, b)
         directed.append((sys.intern(ended), sys.intern(continued)))

@@ -79,7 +79,7 @@ class CausalHistories(ReplicaScheme[CausalHistory]):
 
     def read(self, value: Any, node: str) -> CausalHistory:
         """Return the history of a list of dots, the last of which is the event's own."""
-        form = 'a list of dots, the event\'s last: ["b@1", "a@1"]'
+        form = 'a list of dots, the event\'s own last, such as ["b@1", "a@1"]'
         if not isinstance(value, list) or not value:
             raise not_a_stamp(self.name, form, value)
         dots = []
@@ -89,5 +89,5 @@ class CausalHistories(ReplicaScheme[CausalHistory]):
                 raise not_a_stamp(self.name, form, value)
             dots.append((name, checked_counter(int(counter), f"the counter of {name!r}", 1)))
         if dots[-1][0] != node:
-            raise not_a_stamp(self.name, f"{form}; of an event of {node}", value)
+            raise not_a_stamp(self.name, f"a list of dots, the last a dot of {node}", value)
         return CausalHistory(node, dots[-1][1], frozenset(dots))

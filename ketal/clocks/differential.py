@@ -99,8 +99,7 @@ class DeltaClocks(Scheme[DeltaStamp]):
         for stamp in stamps:
             if by_node.setdefault(stamp.node, {}).setdefault(stamp.counter, stamp) != stamp:
                 raise EventError(
-                    f"clock: two events are event {stamp.counter} of {stamp.node!r}; their stamps "
-                    "differ"
+                    f"clock: event {stamp.counter} of {stamp.node!r} has two different stamps"
                 )
         clocks = {node: self._node_clocks(node, numbered) for node, numbered in by_node.items()}
 
@@ -127,7 +126,7 @@ class DeltaClocks(Scheme[DeltaStamp]):
     def read(self, value: Any, node: str) -> DeltaStamp:
         """Return the stamp of changed entries given as an object."""
         if not isinstance(value, dict):
-            raise not_a_stamp(self.name, 'the changed entries: {"a": 2, "b": 5}', value)
+            raise not_a_stamp(self.name, 'the changed entries, such as {"a": 2, "b": 5}', value)
         return DeltaStamp(node, checked(node, value))
 
 

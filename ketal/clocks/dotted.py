@@ -60,14 +60,14 @@ class DottedClocks(ReplicaScheme[DottedVector]):
 
     def read(self, value: Any, node: str) -> DottedVector:
         """Return the stamp of a dot and a past."""
-        form = 'a dot and a past: {"dot": ["a", 2], "past": {"a": 1, "b": 3}}'
+        example = '{"dot": ["a", 2], "past": {"a": 1, "b": 3}}'
         match value:
             case {"dot": [str(name), counter], "past": dict(past)} if name == node:
                 own = checked_counter(counter, f"the counter of {node!r}", 1)
                 known = checked_counters(past)
                 if known.get(node, 0) < own:
                     return DottedVector(node, own, known)
-        raise not_a_stamp(self.name, f"{form}; of an event of {node}", value)
+        raise not_a_stamp(self.name, f"a dot of {node} and its past, such as {example}", value)
 
 
 def full_clock(stamp: DottedVector) -> Mapping[str, int]:

@@ -73,7 +73,7 @@ def event(clock: IntervalTreeClock) -> IntervalTreeClock:
         If the replica owns no part of the interval.
     """
     if clock.identity == 0:
-        raise ValueError("an anonymous interval tree clock registers no event")
+        raise ValueError("an anonymous interval tree clock cannot register an event")
     filled = _fill(clock.identity, clock.events)
     if filled != clock.events:
         return IntervalTreeClock(clock.identity, filled)
@@ -280,7 +280,7 @@ def _read_events(value: Any, root: Any, depth: int) -> Events:
         return _events(base, left, right)
     if isinstance(value, int):
         return checked_counter(value, "a leaf of an interval tree clock")
-    raise not_a_stamp("itc", f"n, or [n, left, right] ({DEPTH_MAX} levels at most)", root)
+    raise not_a_stamp("itc", f"n or [n, left, right], with at most {DEPTH_MAX} levels", root)
 
 
 def literal(clock: IntervalTreeClock) -> str:

@@ -162,7 +162,9 @@ class Scheme(ABC, Generic[S]):
         try:
             value = msgspec.msgpack.decode(data)
         except (msgspec.DecodeError, ValueError) as wrong:
-            raise EventError(f"clock: the bytes are no stamp of {self.name}: {wrong}") from None
+            raise EventError(
+                f"clock: the bytes are not a stamp of the scheme {self.name}: {wrong}"
+            ) from None
         return self.read(value, node)
 
 
@@ -306,7 +308,9 @@ def checked_counter(value: Any, what: str, least: int = 0) -> int:
         If it is not an integer from `least` to 2^63 - 1.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-        raise EventError(f"clock: {what} must be an integer from {least} on, not {value!r}")
+        raise EventError(
+            f"clock: {what} must be an integer from {least} to 2^63 - 1, not {value!r}"
+        )
     return value
 
 
@@ -322,7 +326,7 @@ def checked_counters(entries: Mapping[Any, Any]) -> dict[str, int]:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")
     return {
-        name: checked_counter(count, f"the entry of {name!r}") for name, count in entries.items()
+        name: checked_counter(count, f"the entry for {name!r}") for name, count in entries.items()
     }
 
 
@@ -330,4 +334,4 @@ def not_a_stamp(name: str, form: str, value: Any) -> EventError:
     """Return the error for a value that is not a stamp of the scheme `name`, written as `form`."""
     text = repr(value)
     shortened = text if len(text) <= 60 else text[:57] + "..."
-    return EventError(f"clock: {name} is written as {form}, not {shortened}")
+    return EventError(f"clock: a stamp of the scheme {name} must be {form}, not {shortened}")

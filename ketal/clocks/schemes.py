@@ -56,4 +56,4 @@ def scheme_named(name: str) -> Scheme[Any]:
     base, colon, size = name.partition(":")
     if base == PlausibleClocks.name and colon and size.isascii() and size.isdigit():
         return PlausibleClocks(int(size))
-    raise SettingError(f"there is no clock scheme {name!r}{near(name, SCHEMES)}")
+    raise SettingError(f"unknown clock scheme {name!r}{near(name, SCHEMES)}")

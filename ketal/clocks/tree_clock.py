@@ -114,7 +114,7 @@ class TreeClock:
             If this is not the clock of a node.
         """
         if self._root is None:
-            raise ValueError("a tree clock without a node counts no events")
+            raise ValueError("a tree clock without a node cannot count events")
         self._root.count += 1
 
     def join(self, other: TreeClock) -> int:
@@ -137,13 +137,13 @@ class TreeClock:
             If this is not the clock of a node, or `other` knows a later event of that node.
         """
         if self._root is None:
-            raise ValueError("a tree clock without a node takes over clocks by monotone_copy")
+            raise ValueError("a tree clock without a node cannot join; use monotone_copy")
         if other._root is None:
             return 0
         if other._root.count <= self.get(other._root.name):
             return 1
         if other.get(self._root.name) > self._root.count:
-            raise ValueError(f"the other clock knows an event of {self._root.name!r} to come")
+            raise ValueError(f"the other clock knows a future event of {self._root.name!r}")
         visited, newer = self._newer(other._root, None)
         self._replace(newer)
         self._root.attach(self._entries[other._root.name], self._root.count)
@@ -168,7 +168,7 @@ class TreeClock:
             If `other` is not the clock of a node, or lacks the last event copied to this clock.
         """
         if other._root is None:
-            raise ValueError("a tree clock without a node is not copied")
+            raise ValueError("a tree clock without a node cannot be copied by monotone_copy")
         if self._root is not None and self._root.count > other.get(self._root.name):
             raise ValueError(f"the other clock lacks the last event of {self._root.name!r}")
         visited, newer = self._newer(other._root, self._root)

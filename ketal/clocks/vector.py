@@ -35,16 +35,16 @@ def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")
         if not isinstance(counter, int) or isinstance(counter, bool):
-            raise EventError(f"clock: the entry of {name!r} must be an integer, not {counter!r}")
+            raise EventError(f"clock: the entry for {name!r} must be an integer, not {counter!r}")
         if counter < 0:
-            raise EventError(f"clock: the entry of {name!r} is negative")
+            raise EventError(f"clock: the entry for {name!r} is negative")
         if counter > COUNTER_MAX:
-            raise EventError(f"clock: the entry of {name!r} is too large; counters end at 2^63 - 1")
+            raise EventError(f"clock: the entry for {name!r} is too large; the maximum is 2^63 - 1")
         if counter:
             entries[name] = counter
     if node not in entries:
         what = "is zero" if node in clock else "is missing"
-        raise EventError(f"clock: the own entry of node {node!r} {what}; a node counts from 1")
+        raise EventError(f"clock: the node's own entry {node!r} {what}; counters start at 1")
     return entries
 
 
@@ -140,5 +140,5 @@ class VectorClocks(ReplicaScheme[Vector]):
     def read(self, value: Any, node: str) -> Vector:
         """Return the stamp of a clock given as an object."""
         if not isinstance(value, dict):
-            raise not_a_stamp(self.name, 'an object: {"a": 1, "b": 2}', value)
+            raise not_a_stamp(self.name, 'an object such as {"a": 1, "b": 2}', value)
         return Vector(node, checked(node, value))

@@ -205,7 +205,7 @@ def test_statistics_report_what_limits_leave_out() -> None:
         "attributes": ("stats_attributes_max", 5, 5),
     }
     text = str(stats)
-    assert "types (2 and more)" in text
+    assert "types (more than 2)" in text
     assert "left out: 3 events of other types (limit stats_types_max = 2)" in text
     assert "left out: 2 events of other nodes (limit stats_nodes_max = 3)" in text
     assert "left out: 5 values of other attributes (limit stats_attributes_max = 5)" in text
@@ -278,7 +278,7 @@ def test_duplicates_out_of_order_are_recognised_up_to_a_limit() -> None:
     assert ketal.stats([*events, *events]).duplicates == 49
     stats = ketal.stats([*events, *events], limits=ketal.Limits(counters_max=10))
     assert stats.duplicates == 10
-    assert "left out: 78 dots, so that duplicates of them count as events" in str(stats)
+    assert "left out: 78 dots, whose duplicates are counted as events" in str(stats)
 
 
 def test_duplicates_of_evicted_dots_count_as_events() -> None:
@@ -325,7 +325,7 @@ def test_nested_attributes_are_counted_up_to_a_depth() -> None:
     stats = ketal.stats([ketal.Event("a", "x", {"a": 1}, data=deep)])
     assert [len(one.path) for one in stats.attributes] == list(range(1, 33))
     assert [(one.what, one.number) for one in stats.left_out] == [("inner attributes", 1)]
-    assert "left out: 1 value inside of 32 objects and more" in str(stats)
+    assert "left out: 1 value inside 32 or more nested objects" in str(stats)
 
 
 def test_many_types_are_summarised_by_their_first_words() -> None:
@@ -333,7 +333,7 @@ def test_many_types_are_summarised_by_their_first_words() -> None:
     types = [form % number for form, count in kinds for number in range(count)]
     events = [ketal.Event("a", type, {"a": n}) for n, type in enumerate(types, 1)]
     lines = str(ketal.stats(events)).splitlines()
-    assert "  `type matches /^Send /` takes 30 of them" in lines
+    assert "  `type matches /^Send /` accepts 30 of them" in lines
     assert "                    … and 20 more (--rows, --output json)" in lines
 
 

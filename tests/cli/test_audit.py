@@ -64,7 +64,7 @@ def test_matched_messages_reveal_faults_that_repair_corrects(ketal: Ketal, write
     result = ketal(*words)
     assert result.code == 1
     assert "new.jsonl: 3 records, 2 changed, 0 left" in result.lines
-    assert "changed log.jsonl:2: [A009] the entry of a was 0 and is 1" in result.lines
+    assert "changed log.jsonl:2: [A009] the entry for a was 0 and is now 1" in result.lines
     assert ketal("audit", "--match-messages", MATCH, "new.jsonl").code == 0
     changed = [o for o in ketal(*words, "--output", "json").objects if "changed" in o]
     assert [(o["line"], o["dot"]) for o in changed] == [(2, "b@1"), (3, "b@2")]
@@ -99,7 +99,7 @@ def test_hole_beside_an_unreadable_line_mentions_that_line(ketal: Ketal, write: 
     lines = HOLE.splitlines(keepends=True)
     result = ketal("audit", write("log.jsonl", lines[0] + "{torn\n" + lines[1]))
     assert result.code == 1
-    assert "log.jsonl:2 could not be read and may be it" in result.lines[1]
+    assert "log.jsonl:2 was rejected and may be the missing event" in result.lines[1]
     assert result.lines[3].startswith("1 rejected, the first log.jsonl:2")
 
 
@@ -129,14 +129,15 @@ def test_unambiguous_fault_is_corrected_and_reported(ketal: Ketal, write: Write)
     log = write("log.jsonl", "".join([*lines[:2], wrong, lines[3], lines[3], "{torn\n"]))
     result = ketal("audit", "--repair", "--write", "new.jsonl", log)
     assert result.code == 1
-    assert result.lines[0].startswith("log.jsonl:3: error[A003]: the own entry of a is too large")
+    assert result.lines[0].startswith("log.jsonl:3: error[A003]: a's own entry is too large")
     assert result.lines[2].startswith("log.jsonl:3: error[A007]: a@3 refers to b@1")
     rest = result.lines[4:]
     changed = (
-        "changed log.jsonl:3: [A003] the entry of a was 9 and is 3; the entry of b was 1 and is 0"
+        "changed log.jsonl:3: [A003] the entry for a was 9 and is now 3; "
+        "the entry for b was 1 and is now 0"
     )
     assert rest[0] == changed
-    assert rest[1].startswith("left log.jsonl:6: not in the corrected log, it is no event")
+    assert rest[1].startswith("left log.jsonl:6: not an event, so omitted from the corrected log")
     assert rest[-2:] == [
         "2 faults", "new.jsonl: 4 records, 1 changed, 1 left; 1 duplicate left out",
     ]  # fmt: skip
@@ -229,7 +230,7 @@ def test_each_of_several_executions_is_repaired_into_its_own_file(
     )  # fmt: skip
     result = ketal(*words)
     assert result.code == 1
-    assert "changed log.txt:3: [A003] the entry of a was 9 and is 2" in result.lines
+    assert "changed log.txt:3: [A003] the entry for a was 9 and is now 2" in result.lines
     assert result.lines[-2:] == [
         "new.1.jsonl: 3 records, 1 changed, 0 left (execution one)",
         "new.2.jsonl: 1 record, 0 changed, 0 left (execution two)",

@@ -260,7 +260,7 @@ def test_restamp_can_count_relevant_events_only(ketal: Ketal, write: Write) -> N
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["show", "ict", "run.jsonl"], "there is no clock scheme 'ict'; did you mean itc?"),
+        (["show", "ict", "run.jsonl"], "unknown clock scheme 'ict'; did you mean itc?"),
         (["show", "itc"], "there is no log after 'itc'; show takes a scheme, then logs"),
         (["restamp", "run.jsonl"], "there is no log after 'run.jsonl'; restamp takes a scheme"),
         (["compare", "run.jsonl", "--only", "p.ketal"], "--only is for show and restamp"),

@@ -19,7 +19,7 @@ SHOWN = """\
 5 records = 4 events + 1 rejected
 first rejected: shop.jsonl:5: the line is not JSON (--format says what kind of log this is)
 time        1970-01-01T00:00:01Z to 1970-01-01T00:01:03Z (1.033 min); 3 events
-concurrent  0.0% of 6 pairs of events: 0, and 6 ordered
+concurrent  0.0% of 6 pairs of events: 0 concurrent, 6 ordered
 
 nodes (2)
   "a" 2, "b" 2
@@ -29,7 +29,7 @@ attributes of all events (3)
          2   50.0%  price      string 1, object 1  "free"
          1   25.0%  price.eur  number              3
 
-types (3), each with the attributes that not every event has
+types (3), each with the attributes that only some events have
          2   50.0%  "Cart.take"
            2  100.0%  item   string 1, null 1  "ink"
            1   50.0%  price  string            "free"
@@ -40,8 +40,8 @@ types (3), each with the attributes that not every event has
          1   25.0%  "Cart.send"
            1  100.0%  item  string  "pen"
 
-messages (1, received by 1 event): by the clocks the first event happened
-immediately before the second, which is of another node
+messages (1, received by 1 event): according to the clocks, the first event
+happened immediately before the second, an event of another node
          1  "Cart.send" → "Cart.take"
   from node to node
          1  "a" → "b"
@@ -120,12 +120,17 @@ def test_table_cut_by_a_limit_names_it(ketal: Ketal, write: Write) -> None:
 def test_field_path_that_no_event_has_is_reported(ketal: Ketal, write: Write) -> None:
     log = write("plain.jsonl", event("a", "add", {"a": 1}, time=1.0))
     result = ketal("stats", "--field", "time=ts", log)
-    assert result.lines[1].startswith("time        no event has one at ts (--field time=PATH says ")
+    assert result.lines[1].startswith(
+        "time        no event has a time at ts (pass --field time=PATH "
+    )
     bare = write("bare.jsonl", '{"node": "a", "type": "add", "clock": {"a": 1}}\n')
     result = ketal("stats", "--field", "data=of.it", bare)
-    none = "attributes: no event has one at of.it (--field data=PATH says where they are)"
+    none = "attributes: no event has any at of.it (pass --field data=PATH to name their field)"
     assert none in result.lines
-    assert result.lines[1] == "time        no event has one (--field time=PATH says where it is)"
+    assert (
+        result.lines[1]
+        == "time        no event has a time (pass --field time=PATH to name its field)"
+    )
 
 
 def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:

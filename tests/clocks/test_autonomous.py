@@ -378,21 +378,39 @@ def test_message_received_again_adds_nothing() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("0", "stamps is written as an identifier of 0, 1 and c, a number and pairs"),
-        (["0", 1], "stamps is written as"),
-        (["10", 1, []], "stamps is written as"),
-        (["0◇", 1, []], "stamps is written as"),
-        (["", 1, []], "stamps is written as"),
-        (["00c", 1, [["01"]]], "stamps is written as"),
-        (["00c", 1, [["01", 0]]], "stamps is written as"),
+        (
+            "0",
+            "a stamp of the scheme stamps must be an identifier of 0, 1 and c, a number and pairs",
+        ),
+        (["0", 1], "a stamp of the scheme stamps must be an identifier"),
+        (["10", 1, []], "a stamp of the scheme stamps must be an identifier"),
+        (["0◇", 1, []], "a stamp of the scheme stamps must be an identifier"),
+        (["", 1, []], "a stamp of the scheme stamps must be an identifier"),
+        (["00c", 1, [["01"]]], "a stamp of the scheme stamps must be an identifier"),
+        (["00c", 1, [["01", 0]]], "a stamp of the scheme stamps must be an identifier"),
         (["00c", 0, [["01", "00"]]], "the number of an event in its instance must be an integer"),
-        (["00c", 1, [["01", "00"], ["01", "000"]]], "01 occurs twice, and an instance ends once"),
+        (
+            ["00c", 1, [["01", "00"], ["01", "000"]]],
+            "01 occurs twice, but an instance ends only once",
+        ),
         (["00c", 1, [["00c", "00"]]], "00c occurs twice"),
         (["00", 1, [["01", "00"]]], "00 occurs twice"),
-        (["001", 1, [["01", "00"]]], "of 01 and 00, which are combined, one must go on with c"),
-        (["0" * 50 + "11", 1, [["01", "0" * 50]]], "of 01 and 0{37}[.]{3}, which are combined"),
-        (["00c", 1, [["00", "01"], ["01c1", "02"]]], "stamps is written as"),
-        (["00c", 1, [["00", "01"], ["01c1", "011"]]], "of 00 and 01, which are combined"),
+        (
+            ["001", 1, [["01", "00"]]],
+            "exactly one of 01 and 00, which are combined, must continue with c",
+        ),
+        (
+            ["0" * 50 + "11", 1, [["01", "0" * 50]]],
+            "exactly one of 01 and 0{37}[.]{3}, which are combined",
+        ),
+        (
+            ["00c", 1, [["00", "01"], ["01c1", "02"]]],
+            "a stamp of the scheme stamps must be an identifier",
+        ),
+        (
+            ["00c", 1, [["00", "01"], ["01c1", "011"]]],
+            "exactly one of 00 and 01, which are combined",
+        ),
     ],
 )
 def test_invalid_stamps_have_a_reason(value: Any, reason: str) -> None:

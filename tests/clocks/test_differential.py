@@ -81,16 +81,20 @@ def test_missing_delta_is_named_in_the_error() -> None:
 def test_duplicate_stamp_is_accepted_and_contradiction_is_an_error() -> None:
     stamp, other = DeltaStamp("a", {"a": 1}), DeltaStamp("a", {"a": 1, "b": 2})
     assert not SCHEME.order([stamp, stamp])(stamp, stamp)
-    with pytest.raises(EventError, match="two events are event 1 of 'a'; their stamps differ"):
+    with pytest.raises(EventError, match="event 1 of 'a' has two different stamps"):
         SCHEME.order([stamp, other])
 
 
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ([1], 'delta is written as the changed entries: {"a": 2, "b": 5}, not [1]'),
-        ({"b": 1}, "the own entry of node 'a' is missing; a node counts from 1"),
-        ({"a": 0}, "the own entry of node 'a' is zero; a node counts from 1"),
+        (
+            [1],
+            "a stamp of the scheme delta must be the changed entries, "
+            'such as {"a": 2, "b": 5}, not [1]',
+        ),
+        ({"b": 1}, "the node's own entry 'a' is missing; counters start at 1"),
+        ({"a": 0}, "the node's own entry 'a' is zero; counters start at 1"),
     ],
 )
 def test_an_invalid_delta_is_an_error(value: object, reason: str) -> None:

@@ -78,7 +78,9 @@ def test_acknowledgement_makes_an_event_known_everywhere() -> None:
 
 def test_zeros_are_dropped_when_a_matrix_is_read() -> None:
     value = {"a": {"a": 1, "b": 0}, "b": {"a": 1, "b": 2}}
-    with pytest.raises(EventError, match="the row of 'b' has more than the own row of 'a'"):
+    with pytest.raises(
+        EventError, match="the row of 'b' has a higher entry than the row of the event's node 'a'"
+    ):
         SCHEME.read(value, "a")
     assert SCHEME.read(value, "b") == MatrixStamp("b", {"a": {"a": 1}, "b": {"a": 1, "b": 2}})
 
@@ -86,11 +88,11 @@ def test_zeros_are_dropped_when_a_matrix_is_read() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({"b": {"b": 1}}, "of an event of a, not {'b': {'b': 1}}"),
-        ({"a": {"a": 1}, "b": 1}, "matrix is written as a row for each node that is known"),
-        ({"a": {"a": 0}}, "the own entry of node 'a' is zero"),
-        ({"a": {"a": 1, "b": 1}, "b": {"a": 1}}, "the own entry of node 'b' is missing"),
-        ({"a": {"a": -1}}, "the entry of 'a' is negative"),
+        ({"b": {"b": 1}}, "with a row for a, not {'b': {'b': 1}}"),
+        ({"a": {"a": 1}, "b": 1}, "matrix must be a row for each known node"),
+        ({"a": {"a": 0}}, "the node's own entry 'a' is zero"),
+        ({"a": {"a": 1, "b": 1}, "b": {"a": 1}}, "the node's own entry 'b' is missing"),
+        ({"a": {"a": -1}}, "the entry for 'a' is negative"),
     ],
 )
 def test_an_invalid_matrix_is_an_error(value: object, reason: str) -> None:

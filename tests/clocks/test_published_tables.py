@@ -295,7 +295,7 @@ def test_tree_of_too_many_levels_is_an_error() -> None:
         return "(1, 0, " * levels + "1" + ")" * levels
 
     assert _tree(nested(DEPTH_MAX))
-    with pytest.raises(EventError, match="200 levels at most"):
+    with pytest.raises(EventError, match="at most 200 levels"):
         _tree(nested(DEPTH_MAX + 1))
 
 

@@ -150,5 +150,5 @@ def test_hybrid_clock_is_the_largest_known_physical_time(
 
 
 def test_an_unknown_scheme_is_an_error() -> None:
-    with pytest.raises(SettingError, match="no clock scheme 'ict'; did you mean itc"):
+    with pytest.raises(SettingError, match="unknown clock scheme 'ict'; did you mean itc"):
         scheme_named("ict")

@@ -173,7 +173,7 @@ def test_more_records_than_events_max_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"clock": "ict"}, "no clock scheme 'ict'; did you mean itc"),
+        ({"clock": "ict"}, "unknown clock scheme 'ict'; did you mean itc"),
         ({"clock": 1}, "clock must be the name of a scheme"),
         ({"clock": "itc", "nodes": ["a"]}, "nodes is for vector clocks"),
         ({"clock": "itc", "rebuild": "id=m,send=type:s,receive=type:r"}, "rebuild makes new ones"),

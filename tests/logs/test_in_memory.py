@@ -351,9 +351,9 @@ OF_CLASS = "an attribute is None, a boolean, a number, a string, a list, or a ma
         (None, "the row is null, not a mapping of names to values"),
         ({}, "the record has no clock (--field clock=PATH says where it is, "),
         ({"node": "a", "clock": {"a": 1}}, "the record has no type (--field type=PATH says"),
-        (GOOD | {"clock": {"a": 0}}, "clock: the own entry of node 'a' is zero"),
-        (GOOD | {"clock": {"a": None}}, "clock: the entry of 'a' must be an integer, not None"),
-        (GOOD | {"clock": {"a": 1.5}}, "clock: the entry of 'a' must be an integer, not 1.5"),
+        (GOOD | {"clock": {"a": 0}}, "clock: the node's own entry 'a' is zero"),
+        (GOOD | {"clock": {"a": None}}, "clock: the entry for 'a' must be an integer, not None"),
+        (GOOD | {"clock": {"a": 1.5}}, "clock: the entry for 'a' must be an integer, not 1.5"),
         (GOOD | {"clock": [1]}, "the clock is positional; --nodes A,B,C says whose its entries"),
         (GOOD | {"node": 1.5}, "node must be a string or an integer, not 1.5"),
         (GOOD | {"id": 1.5}, "id must be a string or an integer, not a number"),
@@ -397,10 +397,14 @@ def test_audit_and_repair_name_rows() -> None:
     (fault,) = ketal.audit(log).faults
     assert str(fault).startswith("row 3: error[A004]")
     assert fault.to_dict()["line"] == 3
-    assert fault.hint.startswith("row 2 could not be read and may be it: the record has no clock")
+    assert fault.hint.startswith(
+        "row 2 was rejected and may be the missing event: the record has no clock"
+    )
     (part,) = examine_log(log, None)
     notes = [str(note) for note in repair_execution(part).left]
-    assert any(note.startswith("row 2: not in the corrected log") for note in notes), notes
+    assert any(
+        note.startswith("row 2: not an event, so omitted from the corrected log") for note in notes
+    ), notes
     late = read_log([{"type": "ketal.end"}, GOOD])
     assert [item.place for item in examine_log(late, None)[0].rejected] == ["row 2"]
     assert ketal.stats(late).rejected == 1

@@ -68,11 +68,11 @@ def test_log_without_a_regex_uses_the_default() -> None:
 @pytest.mark.parametrize(
     ("clock", "reason"),
     [
-        ("{}", "clock: the own entry of node 'a' is missing"),
-        ('{"a":0}', "clock: the own entry of node 'a' is zero"),
-        ('{"a":-4}', "clock: the entry of 'a' is negative"),
-        ('{"a":"1"}', "clock: the entry of 'a' must be an integer"),
-        ('{"a":1000000000000000000000000000000}', "clock: the entry of 'a' is too large"),
+        ("{}", "clock: the node's own entry 'a' is missing"),
+        ('{"a":0}', "clock: the node's own entry 'a' is zero"),
+        ('{"a":-4}', "clock: the entry for 'a' is negative"),
+        ('{"a":"1"}', "clock: the entry for 'a' must be an integer"),
+        ('{"a":1000000000000000000000000000000}', "clock: the entry for 'a' is too large"),
         ("{a:1}", "the clock '{a:1}' is not JSON"),
     ],
 )

@@ -98,13 +98,13 @@ def test_bad_rows_are_rejected_with_their_place() -> None:
             "the record has no clock (--field clock=PATH says where it is, "
             "--rebuild KEYS makes clocks from messages); its other keys are x",
         ),
-        (6, "clock: the own entry of node 'a' is zero; a node counts from 1"),
+        (6, "clock: the node's own entry 'a' is zero; counters start at 1"),
         (7, "the clock 'a:x' is neither a JSON object nor of the form node:3;m:2"),
         (8, 4),
         (10, "line 10 is not valid UTF-8 (byte 9)"),
         (11, "the row is no CSV: ',' expected after '\"'"),
         (12, "the clock 'a:7;a:8' has two entries of 'a'"),
-        (13, "clock: the entry of 'a' is too large; counters end at 2^63 - 1"),
+        (13, "clock: the entry for 'a' is too large; the maximum is 2^63 - 1"),
         (14, 9),
         (15, "the row is no CSV: a quote is not closed"),
     ]

@@ -184,7 +184,8 @@ def _records(stats: LogStats) -> str:
 
 def _times(stats: LogStats, path: str | None) -> str:
     if stats.first_time is None or stats.last_time is None:
-        return f"time        no event has one{_place(path)} (--field time=PATH says where it is)"
+        none = f"no event has a time{_place(path)}"
+        return f"time        {none} (pass --field time=PATH to name its field)"
     span = _duration(stats.last_time - stats.first_time)
     first, last = rfc3339(stats.first_time), rfc3339(stats.last_time)
     whose = "all events" if stats.timed == stats.events else counted(stats.timed, "event")
@@ -202,21 +203,21 @@ def _concurrency(stats: LogStats) -> Iterator[str]:
     compared = stats.concurrency
     pairs = compared.concurrent_pairs + compared.ordered_pairs
     share = _share(compared.concurrent_pairs, pairs)
-    numbers = f"{compared.concurrent_pairs:,}, and {compared.ordered_pairs:,} ordered"
+    numbers = f"{compared.concurrent_pairs:,} concurrent, {compared.ordered_pairs:,} ordered"
     if compared.seed is None:
         yield f"concurrent  {share} of {counted(pairs, 'pair')} of events: {numbers}"
     else:
         yield f"concurrent  {share} of the pairs of events in a sample: {numbers};"
         yield (
-            f"            of {compared.events:,} of {counted(compared.of, 'event')}, "
+            f"            the sample has {compared.events:,} of {counted(compared.of, 'event')}, "
             f"drawn with seed {compared.seed} (limit stats_entries_max)"
         )
     if stats.repeated:
         yield (
             f"            not compared: {counted(stats.repeated, 'event')} with the dot of another "
-            "event and other content;"
+            "event but different content;"
         )
-        yield "            `ketal audit` says whether a node started again"
+        yield "            run `ketal audit` to check whether a node restarted"
 
 
 def _nodes(stats: LogStats, rows: int) -> Iterator[str]:
@@ -246,7 +247,8 @@ def _place(path: str | None) -> str:
 def _attributes(stats: LogStats, rows: int, path: str | None) -> Iterator[str]:
     yield ""
     if not stats.attributes:
-        yield f"attributes: no event has one{_place(path)} (--field data=PATH says where they are)"
+        none = f"no event has any{_place(path)}"
+        yield f"attributes: {none} (pass --field data=PATH to name their field)"
         return
     yield f"attributes of all events ({_count_text(stats, 'attributes', len(stats.attributes))})"
     yield from _attribute_rows(stats.attributes, rows)
@@ -278,7 +280,7 @@ def _types(stats: LogStats, rows: int) -> Iterator[str]:
     yield ""
     heading = f"types ({_count_text(stats, 'types', len(stats.types))})"
     if apart and len(everywhere) < len(stats.attributes):
-        heading += ", each with the attributes that not every event has"
+        heading += ", each with the attributes that only some events have"
     yield heading
     for one in stats.types[:rows]:
         share = _share(one.events, stats.events)
@@ -296,27 +298,27 @@ def _by_first_word(types: Sequence[TypeStats]) -> Iterator[str]:
     words = Counter(one.type.split(" ")[0] for one in types if " " in one.type)
     for word, number in words.most_common(1):
         if number >= SEVERAL and word.isalnum():
-            yield f"  `type matches /^{word} /` takes {number:,} of them"
+            yield f"  `type matches /^{word} /` accepts {number:,} of them"
 
 
 def _messages(stats: LogStats, rows: int) -> Iterator[str]:
     messages = stats.messages
     yield ""
     if not messages.pairs:
-        yield "messages: the clocks show none"
+        yield "messages: the clocks imply none"
     else:
         yield (
             f"messages ({messages.pairs:,}, received by {counted(messages.receives, 'event')}): "
-            "by the clocks the first event happened"
+            "according to the clocks, the first event"
         )
-        yield "immediately before the second, which is of another node"
+        yield "happened immediately before the second, an event of another node"
         yield from _pair_rows(messages.types, rows)
         yield "  from node to node"
         yield from _pair_rows(messages.nodes, rows)
     if messages.unknown:
         yield (
-            f"  {counted(messages.unknown, 'event')} may be receives too: "
-            "an event before is not in the log, or far away in it"
+            f"  {counted(messages.unknown, 'event')} may also be receives: "
+            "an earlier event is not in the log, or too far back in it"
         )
         yield "  (limit stats_entries_max)"
 
@@ -337,7 +339,7 @@ def _pair_rows(pairs: dict[tuple[str, str], int], rows: int) -> Iterator[str]:
 
 def _count_text(stats: LogStats, table: str, number: int) -> str:
     more = any(one.what == table for one in stats.left_out)
-    return f"{number:,}{' and more' if more else ''}"
+    return f"{'more than ' if more else ''}{number:,}"
 
 
 def _more_line(number: int, indent: int) -> Iterator[str]:
@@ -353,11 +355,9 @@ def _left_out_text(one: LeftOut) -> str:
         case "attributes":
             return f"{counted(one.number, 'value')} of other attributes ({at})"
         case "inner attributes":
-            return f"{counted(one.number, 'value')} inside of {one.most} objects and more"
+            return f"{counted(one.number, 'value')} inside {one.most} or more nested objects"
         case "dots":
-            return (
-                f"{counted(one.number, 'dot')}, so that duplicates of them count as events ({at})"
-            )
+            return f"{counted(one.number, 'dot')}, whose duplicates are counted as events ({at})"
     return (
         f"{counted(one.number, 'message')} between other {one.what.removeprefix('message ')} ({at})"
     )

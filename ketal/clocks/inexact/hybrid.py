@@ -60,6 +60,8 @@ class HybridClocks(ReplicaScheme[HybridStamp]):
     def read(self, value: Any, node: str) -> HybridStamp:
         """Return the stamp of a time and a counter."""
         if not isinstance(value, list) or len(value) != 2:
-            raise not_a_stamp(self.name, "a time in µs and a counter: [1700000000000000, 0]", value)
+            raise not_a_stamp(
+                self.name, "a time in µs and a counter, such as [1700000000000000, 0]", value
+            )
         time_us, counter = (checked_counter(number, "an entry") for number in value)
         return HybridStamp(node, time_us, counter)

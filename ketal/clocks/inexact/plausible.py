@@ -51,7 +51,7 @@ class PlausibleClocks(ReplicaScheme[PlausibleStamp]):
 
     def __init__(self, size: int = ENTRIES) -> None:
         if size < 1:
-            raise SettingError("a plausible clock has one entry at least")
+            raise SettingError("a plausible clock must have at least one entry")
         self.size = size
         if size != ENTRIES and self.name == PlausibleClocks.name:
             self.name = f"{PlausibleClocks.name}:{size}"
@@ -87,9 +87,9 @@ class PlausibleClocks(ReplicaScheme[PlausibleStamp]):
 
     def read(self, value: Any, node: str) -> PlausibleStamp:
         """Return the stamp of a list of numbers."""
-        form = "the number of the node's entry, and the entries: [0, 2, 3]"
+        form = "the index of the node's entry and the entries, such as [0, 2, 3]"
         if not isinstance(value, list) or len(value) != self.size + 1:
-            sized = f"{form} (of {self.size} entries; plausible:N is of N)"
+            sized = f"{form}, with {self.size} entries (plausible:N has N entries)"
             raise not_a_stamp(self.name, sized, value)
         entry, *entries = (checked_counter(number, "an entry") for number in value)
         if entry >= self.size or not entries[entry]:

@@ -119,15 +119,16 @@ class MatrixClocks(ReplicaScheme[MatrixStamp]):
 
     def read(self, value: Any, node: str) -> MatrixStamp:
         """Return the stamp of rows given as objects, without zeros."""
-        form = 'a row for each node that is known: {"a": {"a": 1}, "b": {"a": 1, "b": 2}}'
+        form = 'a row for each known node, such as {"a": {"a": 1}, "b": {"a": 1, "b": 2}}'
         if not isinstance(value, dict) or not all(isinstance(row, dict) for row in value.values()):
             raise not_a_stamp(self.name, form, value)
         if node not in value:
-            raise not_a_stamp(self.name, f"{form}; of an event of {node}", value)
+            raise not_a_stamp(self.name, f"{form}, with a row for {node}", value)
         rows = {row_node: checked(row_node, row) for row_node, row in value.items()}
         for row_node, row in rows.items():
             if any(rows[node].get(name, 0) < counter for name, counter in row.items()):
                 raise EventError(
-                    f"clock: the row of {row_node!r} has more than the own row of {node!r}"
+                    f"clock: the row of {row_node!r} has a higher entry than the row of the "
+                    f"event's node {node!r}"
                 )
         return MatrixStamp(node, rows)

@@ -136,7 +136,7 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
                 history = {name: _read_pairs(pairs, name) for name, pairs in given.items()}
                 return DependencySequences(node, station, history)
         example = '["s1", {"s1": [1, 2, 4, 4], "s2": [2, 2]}]'
-        form = f"a station, and for each station {_FORM}: {example}"
+        form = f"a station, and for each station {_FORM}, such as {example}"
         raise not_a_stamp(self.name, form, value)
 
 

@@ -122,7 +122,7 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
                     remote = tuple(label_of(label, "a remote cause") for label in labels)
                     return HierarchicalStamp(node, station, clock, int(bits[::-1], 2), remote)
         form = (
-            "a station, its clock, a bit for each of its events, the remote causes: "
+            "a station, its clock, a bit for each of its events, and the remote causes, such as "
             '["s1", {"s1": 3, "s2": 1}, "101", [["s2", 1]]]'
         )
         raise not_a_stamp(self.name, form, value)

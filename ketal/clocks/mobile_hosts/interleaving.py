@@ -107,7 +107,7 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
                     received = tuple(label_of(send, "a send") for send in sends)
                     return InterleavingStamp(node, station, clock, previous, received)
         form = (
-            "a station, its clock, the host's last event or null, the sends received: "
+            "a station, its clock, the host's last event or null, and the received sends, such as "
             '["s1", {"s1": 2, "s2": 1}, ["s1", 1], [["s2", 1]]]'
         )
         raise not_a_stamp(self.name, form, value)

@@ -118,7 +118,10 @@ class StationClocks(StationScheme[StationStamp, Clock]):
             case [str(station), dict(entries)]:
                 if clock := read_station_clock(entries, station):
                     return StationStamp(node, station, clock)
-        form = 'a station and its clock, the own entry from 1 on: ["s1", {"s1": 2, "s2": 1}]'
+        form = (
+            "a station and its clock, with an own entry of at least 1, such as "
+            '["s1", {"s1": 2, "s2": 1}]'
+        )
         raise not_a_stamp(self.name, form, value)
 
 
@@ -178,15 +181,13 @@ class LinkedStations(StationScheme[L, Carried], Generic[L]):
         log: dict[Label, L] = {}
         for stamp in stamps:
             if log.setdefault(stamp.label, stamp) != stamp:
-                raise EventError(
-                    f"clock: two events are {_label_text(stamp.label)}; their stamps differ"
-                )
+                raise EventError(f"clock: {_label_text(stamp.label)} has two different stamps")
         clocks: dict[Label, Clock] = {}
         for stamp in sorted(log.values(), key=lambda stamp: sum(stamp.clock.values())):
             known: list[Clock] = []
             for cause in self.causes(stamp, log):
                 if cause not in clocks:
-                    why = "knows as much as it" if cause in log else "is missing from the log"
+                    why = "is not ordered before it" if cause in log else "is missing from the log"
                     raise EventError(
                         f"clock: a cause of {_label_text(stamp.label)} is {_label_text(cause)}, "
                         f"which {why}"

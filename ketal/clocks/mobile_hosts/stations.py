@@ -100,4 +100,6 @@ def label_of(value: Any, what: str) -> Label:
     match value:
         case [str(station), index] if station:
             return station, checked_counter(index, f"the number of {what} at its station", 1)
-    raise EventError(f'clock: {what} must be a station and a number, ["s1", 2], not {value!r}')
+    raise EventError(
+        f'clock: {what} must be a station and a number, such as ["s1", 2], not {value!r}'
+    )

@@ -90,7 +90,7 @@ def join(a: VersionStamp, b: VersionStamp) -> VersionStamp:
     """
     identities = sorted(a.identity + b.identity)
     if any(after.startswith(before) for before, after in pairwise(identities)):
-        raise ValueError("version stamps with overlapping identities are not joined")
+        raise ValueError("version stamps with overlapping identities cannot be joined")
     return VersionStamp(_without_prefixes(a.update + b.update), tuple(identities))
 
 

@@ -138,8 +138,8 @@ def check_size(levels: int, wide: int) -> None:
     ):
         if count > limit:
             raise SettingError(
-                f"a picture of a clock would have {count:,} {noun}, and {limit} are drawn at most "
-                f"({name})"
+                f"a picture of the clock would have {count:,} {noun}, but at most {limit} are "
+                f"drawn ({name})"
             )
 
 

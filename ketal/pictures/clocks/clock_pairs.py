@@ -19,16 +19,16 @@ from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica
 from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars, bars_svg
 from ketal.pictures.clocks.clock_figures import BarsScale, Knowledge, KnownEvents
 
-MARKS = "Hatched: what the other one does not know."
+MARKS = "Hatched: events unknown to the other clock."
 CONCURRENT = "∥"
 MINUS = "\N{MINUS SIGN}"
 _SIGNS = {(False, True): "<", (True, False): ">", (False, False): "=", (True, True): CONCURRENT}
 """Whether the first and whether the second area has squares of its own → the sign."""
 _NOTES = {
-    "<": "Included: the right one knows the hatched events too, so the left one is before it.",
-    ">": "Included: the left one knows the hatched events too, so the right one is before it.",
-    "=": "They know the same events.",
-    CONCURRENT: "Concurrent: each knows hatched events that the other does not.",
+    "<": "Included: the right clock also knows the hatched events, so the left clock is before it.",
+    ">": "Included: the left clock also knows the hatched events, so the right clock is before it.",
+    "=": "Equal: both clocks know the same events.",
+    CONCURRENT: "Concurrent: each clock knows hatched events that the other does not.",
 }
 
 

@@ -91,8 +91,8 @@ def stamped_space_time_svg(
     """
     if len(events) > events_max:
         raise SettingError(
-            f"there are {len(events):,} events, and a picture with their stamps draws "
-            f"{events_max:,} at most (events_max)"
+            f"there are {len(events):,} events, but a picture with their stamps shows at most "
+            f"{events_max:,} (events_max)"
         )
     row_of = {node: row for row, node in enumerate(nodes)}
     rows = [row_of[event.node] for event in events]

@@ -177,7 +177,7 @@ class Picture:
     @property
     def title(self) -> str:
         """The title of the picture."""
-        return f"{self.pattern}: automaton of {counted(len(self.states), 'state')}"
+        return f"{self.pattern}: automaton with {counted(len(self.states), 'state')}"
 
     @property
     def horizontal(self) -> bool:
@@ -255,8 +255,8 @@ class Picture:
         ):
             if count > limit:
                 raise SettingError(
-                    f"the automaton of {self.pattern} has {count} {noun}, more than a picture "
-                    f"shows (SVG_{noun.upper()}_MAX is {limit}); write it as dot, mermaid or json"
+                    f"the automaton of {self.pattern} has {count} {noun}, but a picture shows at "
+                    f"most {limit} (SVG_{noun.upper()}_MAX); write it as dot, mermaid or json"
                 )
         scene = scene_of(self)
         layout = svg.lay_out(scene)

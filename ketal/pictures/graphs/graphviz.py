@@ -48,7 +48,7 @@ def layout_of(scene: Scene, program: str) -> Layout:
     try:
         return _parse_output(json.loads(done.stdout), scene)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise LayoutError(f"dot's answer cannot be read: {error!r}") from None
+        raise LayoutError(f"the output of dot cannot be read: {error!r}") from None
 
 
 def _dot_input(scene: Scene) -> str:
@@ -88,7 +88,7 @@ def _parse_output(output: dict[str, Any], scene: Scene) -> Layout:
     for number, link in enumerate(scene.links):
         curve = tuple(map(point, links[number]["pos"].split(" ")))
         if len(curve) % 3 != 1:
-            raise ValueError(f"the spline of link {number} is of {len(curve)} points")
+            raise ValueError(f"the spline of link {number} has {len(curve)} points")
         label = point(links[number]["lp"]) if link.label_width else curve[0]
         routes.append(Route(curve, label))
     centers = tuple(boxes[f"n{number}"] for number in range(len(scene.boxes)))

@@ -73,7 +73,7 @@ def lay_out(scene: Scene) -> Layout:
         try:
             return graphviz.layout_of(scene, program)
         except LayoutError as error:
-            message = f"Graphviz is installed, but {error}; the layout is ketal's own"
+            message = f"Graphviz is installed, but {error}; using ketal's own layout"
             warnings.warn(message, LayoutWarning, stacklevel=2)
     return layered.layout_of(scene)
 

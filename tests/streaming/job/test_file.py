@@ -205,7 +205,7 @@ def test_output_that_is_not_text_is_refused_even_if_a_flag_overrides_it(tmp_path
         ('"process"', '"proces"', "did you mean process"),
         ('store = "dir:state"', 'store = "state"', "dir:PATH or kafka:TOPIC"),
         ("[source]", "[source]\nkeyed_by = 1", "names an attribute, not 1"),
-        ("[source]", '[source]\nclock = "ict"', "no clock scheme 'ict'; did you mean itc"),
+        ("[source]", '[source]\nclock = "ict"', "unknown clock scheme 'ict'; did you mean itc"),
         ("[source]", '[source]\nclock = "itc"', "clock itc: vector clocks are made of it when"),
         ("[source]", "[source]\ntime_format = '%H:%M'", "the time format '%H:%M' has no date"),
         ('type = "event"', 'message = "m"', "the field message pairs the sends and receives"),
