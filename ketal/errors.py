@@ -259,7 +259,7 @@ class SettingError(KetalError):
     ...     ketal.read_log("nowhere.jsonl", format="xml")
     ... except ketal.SettingError as error:
     ...     print(error)
-    there is no format 'xml'; there are jsonl, shiviz, csv, parquet, otlp, zipkin
+    unknown format 'xml'; there are jsonl, shiviz, csv, parquet, otlp, zipkin
     """
 
 
