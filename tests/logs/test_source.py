@@ -18,12 +18,12 @@ from ketal.model.limits import Limits
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "jsonlines"}, "unknown format 'jsonlines'; did you mean jsonl?"),
-    ({"format": "xml"}, "unknown format 'xml'; there are jsonl, shiviz, csv, parquet"),
+    ({"format": "xml"}, "unknown format 'xml'; choose from jsonl, shiviz, csv, parquet"),
     ({"format": "csv", "regex": "x"}, "regex applies only to ShiViz logs, but the format is csv"),
-    ({"format": 3}, "unknown format 3; there are jsonl, shiviz"),
+    ({"format": 3}, "unknown format 3; choose from jsonl, shiviz"),
     ({"regex": ""}, "regex is empty; omit it instead"),
     ({"delimiter": ""}, "delimiter is empty; omit it instead"),
-    ({"fields": {1: "x"}}, "unknown field 1; there are node, type"),
+    ({"fields": {1: "x"}}, "unknown field 1; choose from node, type"),
     ({"rebuild": 3}, "rebuild must be a text, for example id=msg.id"),
     ({"fields": {"clok": "x"}}, "unknown field 'clok'; did you mean clock?"),
     ({"fields": {"clock": ""}}, "the path '' has an empty key"),
@@ -34,7 +34,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"nodes": []}, "nodes must be non-empty names"),
     ({"nodes": ["a", "a"]}, "nodes names a node twice"),
     ({"nodes": "a,b"}, "nodes must be a list of names"),
-    ({"time_unit": "h"}, "unknown time unit 'h'; there are s, ms, us, ns"),
+    ({"time_unit": "h"}, "unknown time unit 'h'; choose from s, ms, us, ns"),
 ]
 
 
