@@ -129,7 +129,7 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     ),
     (ketal.read_log, b"run.jsonl", f"{A_PATH}, not bytes"),
     (ketal.read_log, None, f"{A_PATH}, not None"),
-    (ketal.read_log, ["a", "b"], f"{A_PATH} (several are arguments of their own), not list"),
+    (ketal.read_log, ["a", "b"], f"{A_PATH} (pass several as separate arguments), not list"),
     (lambda limits: ketal.read_log("run.jsonl", limits=limits), {}, LIMITS),
     (lambda program: ketal.possibly(program, EVENTS), "x", f"{A_PROGRAM}, not str"),
     (lambda log: ketal.definitely(PROGRAM["One"], log), "run.jsonl", f"{A_LOG}, not str"),
@@ -147,7 +147,7 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     (
         lambda log: ketal.write_jsonl(log, io.BytesIO()),
         [1],
-        "what is written must be a ketal.Event",
+        "an event to write must be a ketal.Event",
     ),
     (
         lambda guard: ketal.build("P", events={"E": guard}, transitions=[], initial="q"),

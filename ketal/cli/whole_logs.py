@@ -28,9 +28,9 @@ _MAPPING_HINT = (
     "receive=type:recv makes clocks where there are none; see `ketal run --help`"
 )
 _NO_TEXT = re.compile(
-    r":\d+: (within the \w+ data )?"
-    "(the (gzip|Zstandard) data |the file is (empty|packed)|the text is UTF-|this is no |"
-    "the line is not JSON: it holds )"
+    r":\d+: (within the \w+ data: )?"
+    "(the (gzip|Zstandard) data |the file is (empty|compressed)|the text is UTF-|this is not |"
+    "the line is not JSON: it contains )"
 )
 """Reasons of `ketal.logs` for a file that is no text of a log, so that no `--field` can help."""
 

@@ -68,7 +68,7 @@ def translated(
     EventError
         If a stamp refers to an event that the log lacks.
     """
-    all_records = read_all(records, limits, f"to make vector clocks of {scheme.name} clocks")
+    all_records = read_all(records, limits, f"converting {scheme.name} clocks to vector clocks")
     executions: dict[str, dict[str, list[int]]] = {}
     for number, (name, item, _, _) in enumerate(all_records):
         if isinstance(item, StampedEvent):
@@ -106,7 +106,7 @@ def translated(
         if number not in clocks:
             raise EventError(
                 f"clock: its {scheme.name} stamp is not ordered with that of another event of "
-                f"{event.node}, and the events of a node are ordered"
+                f"{event.node}; the stamps of one node's events must be totally ordered"
             )
         return with_clock(event, clocks[number], event.claimed_receives, limits.clock_entries_max)
 
@@ -124,8 +124,8 @@ def _shared_stamps(
         other = first.setdefault(scheme.encode(stamps[number]), nodes[number])
         if other != nodes[number]:
             faults[number] = (
-                f"clock: its {scheme.name} stamp is that of an event of {other} too, and each "
-                "event has a stamp of its own"
+                f"clock: an event of {other} has the same {scheme.name} stamp; each event must "
+                "have its own"
             )
     return faults
 

@@ -94,11 +94,11 @@ def unpacked(chunks: Iterator[bytes], name: str = "") -> Iterator[bytes]:
     for inner, (inner_kind, _) in _SUPPORTED.items():
         if head.startswith(inner):
             raise EventError(
-                f"the file is packed twice, {inner_kind} within {kind}, and unpacked once here: "
-                f"`{command} FILE | ketal ... -`"
+                f"the file is compressed twice ({inner_kind} within {kind}), but decompressed "
+                f"only once; use `{command} FILE | ketal ... -`"
             )
     if reason := _refusal(head, ""):
-        raise EventError(f"within the {kind} data {reason}")
+        raise EventError(f"within the {kind} data: {reason}")
     yield from pieces
 
 
@@ -107,21 +107,22 @@ def _refusal(head: bytes, name: str) -> str:
     for magic, (kind, command) in _UNSUPPORTED.items():
         if head.startswith(magic):
             return (
-                f"the file is packed with {kind}, which is not read here: "
-                f"`{command} FILE | ketal ... -`, or pack it with gzip or zstd"
+                f"the file is compressed with {kind}, which is not supported; use "
+                f"`{command} FILE | ketal ... -`, or recompress it with gzip or zstd"
             )
     for encoding, begin in _WIDE_ENCODINGS.items():
         if begin.match(head):
             return (
-                f"the text is {encoding}, and a log is UTF-8: `iconv -f {encoding} -t UTF-8 FILE`"
+                f"the text is {encoding}, but a log must be UTF-8; convert it with "
+                f"`iconv -f {encoding} -t UTF-8 FILE`"
             )
     for suffix, kind in _SUFFIXES.items():
         if name.lower().endswith(suffix):
             if not head:
-                return f"the file is empty; packed as {suffix}, even an empty log has some bytes"
+                return f"the file is empty, but a valid {suffix} file never is"
             return (
-                f"this is no {kind} file, though its name ends in {suffix}; "
-                f"if it is not packed, take {suffix} off the name"
+                f"this is not a {kind} file, although its name ends in {suffix}; "
+                f"if it is not compressed, remove {suffix} from the name"
             )
     return ""
 
@@ -149,7 +150,7 @@ def _decompress_gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
             # After a full block the decompressor may hold more output that needs no more input.
             has_more = bool(chunk) or (not decompressor.eof and len(piece) == BLOCK_BYTES)
     if not decompressor.eof:
-        raise TornError(f"the gzip data ends early, after byte {end:,}; what follows is lost")
+        raise TornError(f"the gzip data is truncated after byte {end:,}; the rest is lost")
 
 
 def _decompress_to_damage(decompressor: Any, chunk: bytes, start: int) -> Iterator[bytes]:
@@ -165,15 +166,15 @@ def _decompress_to_damage(decompressor: Any, chunk: bytes, start: int) -> Iterat
             why = str(fault).rpartition(": ")[2]
             if why in ("incorrect data check", "incorrect length check"):
                 raise EventError(
-                    f"the gzip data does not fit its checksum at byte {start + at + 1:,}: "
-                    "not all that was read before is what was written"
+                    f"the gzip data does not match its checksum at byte {start + at + 1:,}: "
+                    "some of the data before it is damaged"
                 ) from None
             raise TornError(
-                f"the gzip data is damaged at byte {start + at + 1:,} ({why}); what follows is lost"
+                f"the gzip data is damaged at byte {start + at + 1:,} ({why}); the rest is lost"
             ) from None
         if piece:
             yield piece
-    raise AssertionError("damaged data was unpacked")
+    raise AssertionError("damaged data was decompressed")
 
 
 def _decompress_zstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -191,7 +192,7 @@ def _decompress_zstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
                     why = str(fault).rpartition(": ")[2]
                     raise TornError(
                         f"the Zstandard data is damaged before byte {end + 1:,} ({why}); "
-                        "what follows is lost"
+                        "the rest is lost"
                     ) from None
                 is_frame_end = False
                 if piece:
@@ -201,4 +202,4 @@ def _decompress_zstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
                     rest, is_frame_end = decompressor.unused_data, True
                     decompressor = context.decompressobj()
     if not is_frame_end:
-        raise TornError(f"the Zstandard data ends early, after byte {end:,}; what follows is lost")
+        raise TornError(f"the Zstandard data is truncated after byte {end:,}; the rest is lost")

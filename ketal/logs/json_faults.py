@@ -43,6 +43,6 @@ def _python_extension(text: str) -> str:
     except (ValueError, RecursionError):
         return ""
     if constants:
-        return f"it has no {constants[0]} (null is written for what is no number)"
+        return f"{constants[0]} is not a JSON value (write null instead)"
     half = next((escape[1] for escape in _SURROGATE.finditer(text) if escape[1]), "")
-    return half and f"{half} is half of a surrogate pair, and no character"
+    return half and f"{half} is half of a surrogate pair, not a character"

@@ -53,7 +53,7 @@ def too_many_error(items: str, limits: Limits, what: str) -> SettingError:
     """Return the error for a log with more than `events_max` `items`, which `what` must hold."""
     return SettingError(
         f"the log has more than {limits.events_max} {items} (limit events_max), and {what} "
-        "holds them all"
+        "keeps all of them in memory"
     )
 
 

@@ -79,7 +79,7 @@ class Log:
         limits: Limits = DEFAULT,
     ) -> None:
         if not callable(records):
-            raise wrong_type("records", "callable (ketal.read_log reads a file)", records)
+            raise wrong_type("records", "callable (use ketal.read_log for a file)", records)
         self._batches: Callable[[], Iterator[RecordBatch]]
         self._batches = lambda: batched(records(), together=False)
         self._limits = limits
@@ -175,8 +175,8 @@ class Log:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Log is not copied or pickled, for it reads its files anew; pickle list(log), or "
-            "give the paths"
+            "a Log cannot be copied or pickled, because each iteration reads its files again; "
+            "pickle list(log), or pass the paths"
         )
 
     def __getitem__(self, dot: Dot | str) -> Event:
@@ -221,7 +221,7 @@ class Log:
         if len(by_execution) > 1:
             raise SettingError(
                 f"the executions {', '.join(by_execution)} each have an event {wanted}; "
-                "take one of log.executions"
+                "look it up in one of log.executions"
             )
         return next(iter(by_execution.values()))
 
@@ -246,7 +246,7 @@ class Log:
         >>> import ketal
         >>> from io import BytesIO
         >>> [str(rejected) for rejected in ketal.read_log(BytesIO(b"[]")).rejected]
-        ["rejected <file>:1: the line is an array, not a JSON object (`jq -c ...
+        ["rejected <file>:1: the line is an array, not a JSON object (convert ... to ...
         """
         return [item for _, item, _, _ in self.records() if isinstance(item, Rejected)]
 
@@ -396,12 +396,12 @@ def open_source(
     origins = [_log_origin(path) for path in paths]
     files = [origin for origin in origins if isinstance(origin, LogOrigin)]
     if sum(origin.is_stdin for origin in files) > 1:
-        raise SettingError("standard input is given twice as a log, and can be read only once")
+        raise SettingError("standard input is given twice as a log, but can be read only once")
     if not origins:
-        raise SettingError("there is no log to read; name a file, or - for standard input")
+        raise SettingError("no log is given; name a file, or - for standard input")
     for name in ("format", "regex", "delimiter"):
         if len(files) < len(origins) and getattr(source, name) is not None:
-            raise SettingError(f"{name} says how a file is read, and rows in memory are none")
+            raise SettingError(f"{name} applies only to files, not to rows in memory")
     Shape(source)
     if source.regex or source.delimiter or source.format == "shiviz":
         shiviz.check_expressions(source, limits)
@@ -468,12 +468,13 @@ def _file_batches(
             format_name, chunks = detected_format(origin.name, chunks)
             if format_name in TRACES and not source.fields:
                 raise SettingError(
-                    f"{origin.name}: holds spans of a trace and no events; "
-                    f"--format {format_name} makes events of them"
+                    f"{origin.name}: contains spans of a trace, not events; "
+                    f"use --format {format_name} to convert them to events"
                 )
         if source.delimiter and format_name != "shiviz":
             raise SettingError(
-                f"{origin.name}: delimiter is for ShiViz logs, and the format is {format_name}"
+                f"{origin.name}: delimiter applies only to ShiViz logs, but the format is "
+                f"{format_name}"
             )
         records: Iterator[Record]
         if format_name == "parquet":

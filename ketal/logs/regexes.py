@@ -68,7 +68,7 @@ def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -
         return re2.compile((_MULTILINE + translation.text).encode(), options)
     except re2.error as fault:
         why = _why_invalid(text, translation, fault, options)
-        raise SettingError(f"{what} is no regular expression of RE2: {why}") from None
+        raise SettingError(f"{what} is not a valid regular expression (RE2): {why}") from None
     except UnicodeEncodeError:
         raise SettingError(f"{what} is not valid Unicode") from None
 
@@ -187,5 +187,5 @@ def _translate_escape(text: str, at: int, in_class: bool, what: str) -> tuple[st
 def _unsupported_error(what: str, name: str, at: int) -> SettingError:
     return SettingError(
         f"{what} uses {name} at column {at + 1}, which cannot be matched in linear time; "
-        "write it without"
+        "rewrite the expression without it"
     )

@@ -32,7 +32,7 @@ from ketal.model.events.event import Event, clean_event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import dig
-from ketal.model.wording import shortened
+from ketal.model.wording import counted, shortened
 
 Item = Event | Control
 """The item of a well-formed record."""
@@ -46,14 +46,17 @@ PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
 """The default paths of the fields: their own names."""
 
 _ENTRY_SEPARATOR = re.compile(r"\s*;\s*")
-_TIME_HINT = " (--time-format FORMAT says how times are written)"
-TIME_HINT_OF_SOURCE = " (`time_format` of the source says how times are written)"
-_UNIT_HINT = " (--time-unit UNIT says what numbers count)"
-_UNIT_HINT_OF_SOURCE = " (`time_unit` of the source says what numbers count)"
+_TIME_HINT = " (pass --time-format FORMAT to set the format of times)"
+TIME_HINT_OF_SOURCE = " (set `time_format` of the source to the format of times)"
+_UNIT_HINT = " (pass --time-unit UNIT to set the unit of numeric times)"
+_UNIT_HINT_OF_SOURCE = " (set `time_unit` of the source to the unit of numeric times)"
 _MISSING_HINT = {
-    "node": " (--field node=PATH says where it is)",
-    "type": " (--field type=PATH says where it is)",
-    "clock": " (--field clock=PATH says where it is, --rebuild KEYS makes clocks from messages)",
+    "node": " (pass --field node=PATH to name its field)",
+    "type": " (pass --field type=PATH to name its field)",
+    "clock": (
+        " (pass --field clock=PATH to name its field, or --rebuild KEYS to compute clocks from "
+        "messages)"
+    ),
 }
 
 
@@ -91,13 +94,13 @@ class Shape:
         for name, path in source.fields.items():
             if not kafka and _kafka_path(path):
                 raise SettingError(
-                    f"the path {path} of {name} needs a Kafka source: "
-                    "a file's records have no key, no headers and no timestamp"
+                    f"the path {path} of {name} requires a Kafka source: "
+                    "records of a file have no key, headers or timestamp"
                 )
         if kafka and MESSAGE in source.fields:
             raise SettingError(
-                "the field message pairs the sends and receives of a whole log, and a stream is "
-                "none: let the events say what they receive (`receives`)"
+                "the field message pairs the sends and receives of a whole log, not of a stream; "
+                "list the sends in the field receives of each event instead"
             )
         path_texts = {
             name: at for name, at in {**defaults, **source.fields}.items() if name != MESSAGE
@@ -113,14 +116,14 @@ class Shape:
         self._scheme = source.scheme
         if kafka and self._scheme is not None and not self._scheme.states_clocks:
             raise SettingError(
-                f"vector clocks are made of {source.clock} clocks when a log is read whole, and a "
-                "stream has no end"
+                f"converting {source.clock} clocks to vector clocks requires a whole log, not a "
+                "stream"
             )
         self._clockless = source.rebuild is not None
         if source.time_format is not None and "time" not in path_texts:
             raise SettingError(
-                "a time format is given, and no field has the time: --field time=PATH says where "
-                "it is"
+                "a time format is given, but no field contains the time; pass --field time=PATH to "
+                "name it"
             )
         hints = (TIME_HINT_OF_SOURCE, _UNIT_HINT_OF_SOURCE) if kafka else (_TIME_HINT, _UNIT_HINT)
         self.times = TimeReading(source.time_unit, source.time_format, *hints)
@@ -260,7 +263,7 @@ class Shape:
         if number is not None:
             if INCARNATION in data:
                 raise EventError(
-                    f"the record has an attribute {INCARNATION!r} beside the one "
+                    f"the record has an attribute {INCARNATION!r} besides the one "
                     f"at {self._path_texts[INCARNATION]}"
                 )
             data[INCARNATION] = number
@@ -286,7 +289,7 @@ class Shape:
         for key in record:
             if key in data:
                 raise EventError(
-                    f"the key {key!r} is in the record and in its {self._path_texts['data']} too"
+                    f"the key {key!r} is both in the record and in its {self._path_texts['data']}"
                 )
         record.update(data)
         return record
@@ -297,20 +300,22 @@ class Shape:
         if isinstance(clock, list):
             if self._nodes is None:
                 raise EventError(
-                    f"the clock is positional; {self._nodes_option} says whose its entries are"
+                    "the clock is positional; name the nodes of its entries with "
+                    f"{self._nodes_option}"
                 )
             if len(clock) != len(self._nodes):
                 option = self._nodes_option.removesuffix(" A,B,C")
                 raise EventError(
-                    f"the clock has {len(clock)} entries, {option} names {len(self._nodes)}"
+                    f"the clock has {counted(len(clock), 'entry', 'entries')}, but {option} names "
+                    f"{counted(len(self._nodes), 'node')}"
                 )
             clock = dict(zip(self._nodes, clock, strict=True))
         elif clock.__class__ is not dict:
             raise EventError(f"clock must map nodes to counters, not be {json_type_of(clock)}")
         elif self._nodes is not None:
             raise EventError(
-                f"the clock names its nodes itself; {self._nodes_option} is for clocks that are "
-                "lists"
+                f"the clock names its nodes itself; {self._nodes_option} is only for positional "
+                "clocks"
             )
         return checked_size(clock, self._entries_max)
 
@@ -343,7 +348,9 @@ def with_clock(event: Event, clock: dict[str, int], receives: Any, entries_max: 
 def checked_size(clock: dict[str, Any], entries_max: int) -> dict[str, Any]:
     """Return `clock`; raise an EventError if it has more than `entries_max` entries."""
     if len(clock) > entries_max:
-        raise EventError(f"the clock has {len(clock)} entries; clock_entries_max is {entries_max}")
+        raise EventError(
+            f"the clock has {len(clock)} entries, more than clock_entries_max ({entries_max})"
+        )
     return clock
 
 
@@ -372,7 +379,9 @@ def _received_dots(value: Any) -> Any:
     try:
         return msgspec.json.decode(value)
     except msgspec.DecodeError:
-        raise EventError(f"receives: {brief(value)} is no list of node@counter") from None
+        raise EventError(
+            f"receives must be a list of dots (node@counter), not {brief(value)}"
+        ) from None
 
 
 def _identifier(value: Any) -> str | None:
@@ -440,7 +449,7 @@ def _unique_entries(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for name, value in pairs:
         if name in entries:
-            raise EventError(f"the clock {brief(text)} has two entries of {name!r}")
+            raise EventError(f"the clock {brief(text)} has two entries for {name!r}")
         entries[name] = value
     return entries
 

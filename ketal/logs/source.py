@@ -68,7 +68,9 @@ def path_of(text: str) -> Path:
     """
     keys = tuple(_ESCAPED.sub(r"\1", key) for key in split_unescaped(text, "."))
     if not all(keys):
-        raise SettingError(f"the path {text!r} has an empty key; a path is written as pkt.vc")
+        raise SettingError(
+            f"the path {text!r} has an empty key; join keys by dots, for example pkt.vc"
+        )
     return keys
 
 
@@ -95,7 +97,9 @@ def parse_fields(options: Iterable[str]) -> dict[str, str]:
     for option in options:
         name, equals, path = option.partition("=")
         if not equals:
-            raise SettingError(f"--field {option!r} is not NAME=PATH, as clock=pkt.vc")
+            raise SettingError(
+                f"--field {option!r} is not of the form NAME=PATH, for example clock=pkt.vc"
+            )
         if name in out:
             raise SettingError(f"--field {name} is given twice")
         out[name] = path
@@ -153,22 +157,24 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
-            raise SettingError(f"there is no format {self.format!r}{near(self.format, FORMATS)}")
+            raise SettingError(f"unknown format {self.format!r}{near(self.format, FORMATS)}")
         for name in ("regex", "delimiter"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise SettingError(f"{name} must be a regular expression, not {value!r}")
             if value == "":
-                raise SettingError(f"{name} is empty; leave it out to have none")
+                raise SettingError(f"{name} is empty; omit it instead")
             if value and self.format not in (None, "shiviz"):
-                raise SettingError(f"{name} is for ShiViz logs, and the format is {self.format}")
+                raise SettingError(
+                    f"{name} applies only to ShiViz logs, but the format is {self.format}"
+                )
         if self.rebuild is not None and not isinstance(self.rebuild, str):
             raise SettingError(
-                f"rebuild must be a text as {MESSAGES_EXAMPLE}, not {self.rebuild!r}"
+                f"rebuild must be a text, for example {MESSAGES_EXAMPLE}, not {self.rebuild!r}"
             )
         if self.time_unit not in tuple(TIME_UNITS):
             raise SettingError(
-                f"there is no time unit {self.time_unit!r}; there are {', '.join(TIME_UNITS)}"
+                f"unknown time unit {self.time_unit!r}{near(self.time_unit, TIME_UNITS)}"
             )
         if self.time_format is not None:
             check_time_format(self.time_format)
@@ -179,26 +185,30 @@ class Source:
             for name in ("fields", "nodes", "time_format", "rebuild"):
                 if getattr(self, name):
                     raise SettingError(
-                        f"{name} is for logs of events, and {self.format} says where all is"
+                        f"{name} applies only to logs of events, but the format is {self.format}"
                     )
         if self.rebuild is not None and self.nodes is not None:
-            raise SettingError("nodes names the entries of clocks, and rebuild makes new clocks")
+            raise SettingError(
+                "nodes and rebuild exclude each other: rebuild ignores the clocks of the log"
+            )
 
     def _check_fields(self) -> None:
         if not isinstance(self.fields, Mapping):
             raise SettingError(f"fields must map names to paths, not be {self.fields!r}")
         for name, path in self.fields.items():
             if name not in FIELDS:
-                raise SettingError(f"an event has no field {name!r}{near(name, FIELDS)}")
+                raise SettingError(f"unknown field {name!r}{near(name, FIELDS)}")
             if not isinstance(path, str):
                 raise SettingError(f"the path of {name} must be a string, not {path!r}")
             path_of(path)
         if MESSAGE in self.fields and self.rebuild is not None:
             raise SettingError(
-                "rebuild says which messages are received; leave the field message out"
+                "the field message and rebuild exclude each other: rebuild pairs the messages"
             )
         if self.time_format is not None and self.fields.get("time") == TIMESTAMP:
-            raise SettingError(f"{TIMESTAMP} is a number, and time_format is for times as text")
+            raise SettingError(
+                f"time_format applies only to times as text, but {TIMESTAMP} is a number"
+            )
 
     def _check_clock(self) -> None:
         if not isinstance(self.clock, str):
@@ -208,12 +218,16 @@ class Source:
             return
         if self.nodes is not None:
             raise SettingError(
-                f"nodes is for vector clocks that are lists, and clock is {self.clock}"
+                f"nodes applies only to positional vector clocks, but clock is {self.clock}"
             )
         if self.rebuild is not None:
-            raise SettingError("clock says how clocks are read, and rebuild makes new ones")
+            raise SettingError(
+                "clock and rebuild exclude each other: rebuild ignores the clocks of the log"
+            )
         if self.format in TRACES:
-            raise SettingError(f"clock is for logs of events, and {self.format} has no clocks")
+            raise SettingError(
+                f"clock applies only to logs of events, but the format is {self.format}"
+            )
 
     @property
     def scheme(self) -> Scheme[Any] | None:
@@ -227,7 +241,7 @@ class Source:
             raise SettingError(f"nodes must be a list of names, not {self.nodes!r}")
         names = tuple(str(n) if isinstance(n, int) else n for n in self.nodes)
         if not names or not all(isinstance(name, str) and name for name in names):
-            raise SettingError("nodes must be names that are not empty, as A,B,C")
+            raise SettingError("nodes must be non-empty names, for example A,B,C")
         if len(set(names)) < len(names):
             raise SettingError("nodes names a node twice")
         object.__setattr__(self, "nodes", names)
@@ -259,7 +273,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     except OSError as fault:
         raise SettingError(f"{name}: {fault.strerror or fault}") from None
     except ValueError as fault:  # TOMLDecodeError and UnicodeDecodeError; that of int() is bare.
-        raise SettingError(f"{name}: is no TOML: {fault}") from None
+        raise SettingError(f"{name}: is not valid TOML: {fault}") from None
     except RecursionError:
         raise SettingError(f"{name}: is nested too deeply") from None
     try:
@@ -288,7 +302,7 @@ def _check_values(document: Mapping[str, Any]) -> None:
         elif isinstance(value, list):
             stack += [((*keys, "[]"), inner) for inner in value]
         elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise SettingError(f"{'.'.join(keys)}: an integer of TOML has 64 bits at most")
+            raise SettingError(f"{'.'.join(keys)}: an integer in TOML has at most 64 bits")
 
 
 def table_of(
@@ -300,5 +314,5 @@ def table_of(
         raise SettingError(f"{name} must be a table, [{name}]")
     for key in table:
         if keys is not None and key not in keys:
-            raise SettingError(f"[{name}] has no key {key!r}{near(key, keys)}")
+            raise SettingError(f"unknown key {key!r} in [{name}]{near(key, keys)}")
     return table

@@ -73,7 +73,7 @@ class LogOrigin:
         else:
             if not hasattr(where, "read"):
                 is_list = isinstance(where, list | tuple | set)
-                several = " (several are arguments of their own)" if is_list else ""
+                several = " (pass several as separate arguments)" if is_list else ""
                 raise wrong_type("a log to read", f"a path, a binary file or rows{several}", where)
             self._file = where
             self.name = str(getattr(where, "name", "<file>"))
@@ -231,7 +231,7 @@ def read_whole(
             if size > log_bytes_max:
                 raise SettingError(
                     f"{name}: is larger than log_bytes_max ({log_bytes_max} bytes), "
-                    f"and a {what} is read whole; raise the limit or split the file"
+                    f"and a {what} must be read whole; raise the limit or split the file"
                 )
             parts.append(chunk)
     except EventError as fault:

@@ -28,7 +28,9 @@ _SAMPLE = datetime(2013, 11, 27, 22, 53, 39, tzinfo=UTC)
 def check_time_format(text: object) -> None:
     """Raise a SettingError if times cannot be read by a format."""
     if not isinstance(text, str):
-        raise SettingError(f"the time format must be a text as %Y-%m-%d %H:%M:%S, not {text!r}")
+        raise SettingError(
+            f"the time format must be a text, for example %Y-%m-%d %H:%M:%S, not {text!r}"
+        )
     what = f"the time format {text!r}"
     directives = _DIRECTIVE.findall(text)
     try:
@@ -36,17 +38,23 @@ def check_time_format(text: object) -> None:
         parsed = datetime.strptime(_sample_text(text), text.strip())
     except (ValueError, re.error) as fault:
         unknown = _UNKNOWN.match(str(fault))
-        why = f"has an unknown directive, %{unknown[1]}" if unknown else f"is none: {fault}"
-        raise SettingError(f"{what} {why}; it is one of strptime, as %Y-%m-%d %H:%M:%S") from None
+        why = f"has an unknown directive, %{unknown[1]}" if unknown else f"is invalid ({fault})"
+        raise SettingError(
+            f"{what} {why}; use the directives of strptime, for example %Y-%m-%d %H:%M:%S"
+        ) from None
     if "Z" in directives:
         raise SettingError(
-            f"{what} has %Z, and a zone's name is no offset; %z reads offsets, and a name that "
-            "is always the same, as UTC, is written as it is"
+            f"{what} has %Z, but the name of a time zone does not determine an offset; use %z "
+            "for an offset, or write a constant name, for example UTC, literally"
         )
     if parsed.date() != _SAMPLE.date():
-        raise SettingError(f"{what} has no date; it needs year, month and day, as %Y-%m-%d")
+        raise SettingError(
+            f"{what} has no complete date; include year, month and day, for example %Y-%m-%d"
+        )
     if ("I" in directives) != ("p" in directives):
-        raise SettingError(f"{what} needs %I and %p together, or %H: 10 is morning or evening")
+        raise SettingError(
+            f"{what} has only one of %I and %p; use both, or %H, since 10 may be morning or evening"
+        )
 
 
 def _sample_text(text: str) -> str:
@@ -103,5 +111,5 @@ class TimeReading:
         except ValueError:
             fits = False
         if not fits:
-            raise EventError(f"time {text[:60]!r} does not fit the time format {self._format!r}")
+            raise EventError(f"time {text[:60]!r} does not match the time format {self._format!r}")
         return parsed

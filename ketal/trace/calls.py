@@ -39,14 +39,14 @@ def call_recorder(
     The options are those of `Tracer.event`.
     """
     if at not in ("begin", "end"):
-        raise SettingError(f"a call is recorded at its begin or its end, not at {at!r}")
+        raise SettingError(f"at must be begin or end, not {at!r}")
 
     def traced(function: Any) -> Any:
         if isinstance(function, classmethod | staticmethod):
             return function.__class__(traced(function.__func__))
         if not callable(function):
-            wanted = "a function (Tracer.record records one event)"
-            raise wrong_type("what is traced", wanted, function)
+            wanted = "a function (use Tracer.record for a single event)"
+            raise wrong_type("the object to trace", wanted, function)
         name = type or _function_name(function)
         read = _arguments_reader(function) if arguments else lambda args, kwargs: {}
         if at == "begin":

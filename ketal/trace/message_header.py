@@ -69,20 +69,20 @@ def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]
 def decoded(text: str | bytes) -> SenderKnowledge:
     """Parse a header; raise a ValueError if it is malformed, too long or of another version."""
     if len(text) > BYTES_MAX:
-        raise ValueError(f"the header has {len(text):,} bytes, and {BYTES_MAX:,} are read at most")
+        raise ValueError(f"the header has {len(text):,} bytes; at most {BYTES_MAX:,} are allowed")
     if isinstance(text, bytes):
         text = text.decode("ascii")
     if text.count(";") < 2:
-        raise ValueError(f"{text[:60]!r} is not version;node;clock")
+        raise ValueError(f"{text[:60]!r} is not of the form version;node;clock")
     version, node, entries, *calls = text.split(";", 3)
     if version != VERSION:
-        raise ValueError(f"the header is of version {version[:20]!r}, not {VERSION}")
+        raise ValueError(f"the header has version {version[:20]!r}, not {VERSION}")
     sender = unquote(node, errors="strict")
     clock = dict(_members(entries))
     dots = [(sender, clock.get(sender, 0)), *(_members(calls[0]) if calls else ())]
     for name, counter in dots:
         if not 0 < counter <= clock.get(name, 0):
-            raise ValueError(f"the clock has no event {counter} of {name[:60]!r}")
+            raise ValueError(f"the clock does not include event {counter} of {name[:60]!r}")
     return SenderKnowledge(clock, tuple(f"{name}@{counter}" for name, counter in dots))
 
 
@@ -96,9 +96,9 @@ def _members(text: str) -> list[tuple[str, int]]:
     for part in text.split(","):
         name, _, counter = part.rpartition("=")
         if not _COUNTER.fullmatch(counter) or int(counter) > COUNTER_MAX:
-            raise ValueError(f"{part[:60]!r} is no entry of a clock: name=counter")
+            raise ValueError(f"{part[:60]!r} is not a clock entry of the form name=counter")
         if not name:
-            raise ValueError("a node's name is empty in the clock")
+            raise ValueError("a node name in the clock is empty")
         members.append((unquote(name, errors="strict"), int(counter)))
     return members
 

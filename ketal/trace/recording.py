@@ -65,8 +65,8 @@ class EventRecorder:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Tracer is of one process and is not pickled; make one in the process that "
-            "is started, and wrap its queues and sockets there"
+            "a Tracer belongs to one process and cannot be pickled; create another one in the "
+            "child process, and wrap its queues and sockets there"
         )
 
     def record(
@@ -83,9 +83,9 @@ class EventRecorder:
         """Stamp an event of the running activity and write it to the sink; return it."""
         type = cut_text(type if isinstance(type, str) else str(type))
         if not type:
-            raise ValueError("the type of an event is not empty")
+            raise ValueError("the type of an event must not be empty")
         if type.startswith(CONTROL_PREFIX):
-            raise ValueError(f"the type {type!r} is one of a control event, no event's")
+            raise ValueError(f"the type {type!r} is reserved for control events")
         with self.activities.current() as line:
             line.merge(message.clock)
             clock = line.tick()
@@ -115,14 +115,14 @@ class EventRecorder:
         try:
             self._monitor.feed(Event(**event))
         except Exception as error:
-            self.count_failure(f"the monitor was not fed: {error_text(error)}")
+            self.count_failure(f"an event was not fed to the monitor: {error_text(error)}")
 
     def count_failure(self, reason: str) -> None:
         """Count a failure, and log the first one with this reason."""
         if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
             reason = "other failures"
         if reason not in self.failures:
-            _LOG.warning("%s (counted from now on, and not logged again)", reason)
+            _LOG.warning("%s (further occurrences are counted, not logged)", reason)
         self.failures[reason] += 1
 
     def before_fork(self) -> None:
@@ -146,16 +146,18 @@ def _check_arguments(node: str, activity: str, incarnation: int | None) -> None:
     try:
         node.encode()
     except UnicodeEncodeError:
-        raise SettingError(f"{node!r} is no name of a node: UTF-8 has no such text") from None
+        raise SettingError(
+            f"{node!r} is not a valid node name: it cannot be encoded as UTF-8"
+        ) from None
     if not node or (node.rpartition("#")[1] and node.rpartition("#")[2].isdigit()):
         raise SettingError(
-            f"{node!r} is no name of a node that is traced: it is not empty, and #2, #3, … "
-            "stand for its later runs"
+            f"{node!r} is not a valid name of a traced node: it must not be empty, nor end in "
+            "#2, #3, …, which distinguish later runs"
         )
     if activity not in ("process", "thread", "task"):
-        raise SettingError(f"activity is process, thread or task, not {activity!r}")
+        raise SettingError(f"activity must be process, thread or task, not {activity!r}")
     if incarnation is not None and (incarnation.__class__ is not int or incarnation < 1):
-        raise SettingError(f"incarnation is a whole number from 1 on, not {incarnation!r}")
+        raise SettingError(f"incarnation must be a positive integer, not {incarnation!r}")
 
 
 def error_text(error: BaseException) -> str:

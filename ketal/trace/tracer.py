@@ -256,7 +256,7 @@ class Tracer:
                 headers[message_header.NAME] = text
             else:
                 self._recorder.count_failure(
-                    f"a message's clock is longer than {bytes_max:,} bytes, and did not travel"
+                    f"a message's clock is longer than {bytes_max:,} bytes and was not sent"
                 )
         return headers
 

@@ -284,7 +284,7 @@ def test_restamp_can_count_relevant_events_only(ketal: Ketal, write: Write) -> N
         (["show", "itc", "run.jsonl", "--limit", "stamped_events_max=2"], "the log has 3 events"),
         (
             ["restamp", "history", "run.jsonl", "--limit", "stamped_entries_max=4"],
-            "the stamps of the scheme history would have 5 entries, and 4 are kept (limit ",
+            "the stamps of the scheme history would have 5 entries; at most 4 are supported (lim",
         ),
         (["compare", "run.jsonl", "a@1", "b@1", "--scheme", "itc"], "--scheme is for logs"),
     ],
@@ -301,7 +301,7 @@ def test_wrong_arguments_of_clocks_are_an_error(
 def test_schemes_with_too_many_stamp_entries_are_left_out(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 60)))
     few = ("clocks", "compare", log, "--limit", "stamped_entries_max=100")
-    why = "the stamps of the scheme history would have 1,770 entries, and 100 are kept"
+    why = "the stamps of the scheme history would have 1,770 entries; at most 100 are supported"
     assert f"history omitted: {why} (limit stamped_entries_max)" in ketal(*few).lines
     compared = json.loads(ketal(*few, "--output", "json").out)["comparison"]
     assert list(compared["left_out"]) == ["history"]

@@ -47,7 +47,7 @@ def test_cuts_prints_one_json_object(ketal: Ketal, write: Write) -> None:
                 "duplicates": 0,
                 "rejected": 1,
                 "first_rejected": "run.jsonl:4: the line is not JSON "
-                "(--format says what kind of log this is)",
+                "(pass --format if the log has another format)",
             }
         }
     ]

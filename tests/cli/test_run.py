@@ -453,13 +453,13 @@ def test_time_format_option_reads_times(ketal: Ketal, write: Write) -> None:
     words: tuple[str, ...] = ("run", "conflict.ketal", "-", "--output", "json")
     bare = ketal(*words, stdin=lines)
     assert bare.summary["events"]["rejected"] == 2
-    assert "(--time-format FORMAT says how times are written)" in bare.objects[0]["reason"]
+    assert "(pass --time-format FORMAT to set the format of times)" in bare.objects[0]["reason"]
     result = ketal(*words, "--time-format", "%m/%d/%Y %I:%M:%S %p", stdin=lines)
     assert result.objects[0]["time"] == "2013-05-27T22:53:48Z"
     assert result.summary["events"]["rejected"] == 0
     write("ketal.toml", "[source]\ntime_format = '%m/%d/%Y'\n")
     bad = ketal(*words, "--config", "ketal.toml", stdin=lines)
-    fault = "time '5/27/2013 10:53:39 AM' does not fit the time format '%m/%d/%Y'"
+    fault = "time '5/27/2013 10:53:39 AM' does not match the time format '%m/%d/%Y'"
     assert bad.objects[0]["reason"] == fault
     words += ("--config", "ketal.toml", "--time-format", "%m/%d/%Y %I:%M:%S %p")
     assert ketal(*words, stdin=lines).summary["events"]["accepted"] == 2
@@ -527,7 +527,7 @@ def test_format_option_and_packed_logs(ketal: Ketal, write: Write) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", "--format", "jsonlines")
     assert (result.code, result.err) == (
         2,
-        "ketal: there is no format 'jsonlines'; did you mean jsonl?\n",
+        "ketal: unknown format 'jsonlines'; did you mean jsonl?\n",
     )
 
 
@@ -612,12 +612,21 @@ def test_real_logs_have_the_known_number_of_concurrent_pairs(
         ((".", "run.jsonl"), "Is a directory"),
         (("conflict.ketal", "-", "-"), "standard input (-) is given twice"),
         (("-", "-"), "standard input (-) is given twice"),
-        (("conflict.ketal", "run.jsonl", "--regex", "("), "regex is no regular expression"),
-        (("conflict.ketal", "run.jsonl", "--field", "type"), "--field 'type' is not NAME=PATH"),
-        (("conflict.ketal", "run.jsonl", "--nodes", ","), "nodes must be names"),
-        (("conflict.ketal", "run.jsonl", "--time-unit", "h"), "there is no time unit 'h'"),
-        (("conflict.ketal", "run.jsonl", "--time-format", "%T"), "unknown directive, %T; it is"),
-        (("conflict.ketal", "run.jsonl", "--time-format", "%H:%M"), "'%H:%M' has no date; it"),
+        (
+            ("conflict.ketal", "run.jsonl", "--regex", "("),
+            "regex is not a valid regular expression",
+        ),
+        (
+            ("conflict.ketal", "run.jsonl", "--field", "type"),
+            "--field 'type' is not of the form NAME=PATH",
+        ),
+        (("conflict.ketal", "run.jsonl", "--nodes", ","), "nodes must be non-empty names"),
+        (("conflict.ketal", "run.jsonl", "--time-unit", "h"), "unknown time unit 'h'"),
+        (("conflict.ketal", "run.jsonl", "--time-format", "%T"), "unknown directive, %T; use the"),
+        (
+            ("conflict.ketal", "run.jsonl", "--time-format", "%H:%M"),
+            "'%H:%M' has no complete date; include",
+        ),
     ],
 )
 def test_error_is_reported_in_one_line(ketal: Ketal, words: tuple[str, ...], reason: str) -> None:

@@ -17,7 +17,7 @@ SHOP = "".join(
 )
 SHOWN = """\
 5 records = 4 events + 1 rejected
-first rejected: shop.jsonl:5: the line is not JSON (--format says what kind of log this is)
+first rejected: shop.jsonl:5: the line is not JSON (pass --format if the log has another format)
 time        1970-01-01T00:00:01Z to 1970-01-01T00:01:03Z (1.033 min); 3 events
 concurrent  0.0% of 6 pairs of events: 0 concurrent, 6 ordered
 

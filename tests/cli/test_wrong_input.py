@@ -45,10 +45,10 @@ WRONG: list[tuple[str, str | bytes, str]] = [
     ("a clock that is a string", clock('"later"'), "neither a JSON object nor of the form"),
     ("10^30", clock(f'{{"a": {BIG}}}'), "too large"),
     ("another's 10^30", clock(f'{{"a": 1, "b": {BIG}}}'), "too large"),
-    ("positional", clock("[1, 2]"), "--nodes A,B,C says whose"),
+    ("positional", clock("[1, 2]"), "entries with --nodes A,B,C"),
     ("a long line", clock('{"a": 1}')[:-1] + " " * 10_000_000 + "\n", "line_bytes_max (1048576"),
     ("invalid UTF-8", clock('{"a": 1}').encode().replace(b"x", b"\xff"), "not valid UTF-8"),
-    ("no JSON", "write a 1\n", "--format says"),
+    ("no JSON", "write a 1\n", "(pass --format if"),
     ("half a line", clock('{"a": 1}')[:40] + "\n", "not JSON"),
     ("no object", "[1, 2]\n", "an array, not a JSON object"),
     ("unknown control", '{"type": "ketal.stop"}\n', "ketal.stop is no control event"),
@@ -166,14 +166,15 @@ def test_invalid_regex_is_reported_as_written(
     words = ("run", "conflict.ketal", "-", "--format", "shiviz", f"--{option}={regex}")
     wrong = ketal(*words)
     assert wrong.code == 2
-    assert wrong.err == f"ketal: {option} is no regular expression of RE2: {reason}\n"
+    assert wrong.err == f"ketal: {option} is not a valid regular expression (RE2): {reason}\n"
 
 
 def test_nodes_option_with_clocks_that_name_their_nodes_is_refused(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", stdin=RUN)
     assert result.code == 2
     assert (
-        "the clock names its nodes itself; --nodes A,B,C is for clocks that are lists" in result.err
+        "the clock names its nodes itself; --nodes A,B,C is only for positional clocks"
+        in result.err
     )
 
 
@@ -185,22 +186,22 @@ def test_file_with_the_name_of_a_packed_one_is_reported(
     result = ketal("run", "conflict.ketal", name)
     assert result.code == 2
     kind = "Zstandard" if name.endswith("zst") else "gzip"
-    assert f"{name}:1: this is no {kind} file, though its name ends in" in result.err
+    assert f"{name}:1: this is not a {kind} file, although its name ends in" in result.err
     assert "regular expression" not in result.err
 
 
 NO_TEXT: list[tuple[str, bytes, str]] = [
-    ("a.jsonl", RUN.encode("utf-16"), "the text is UTF-16, and a log is UTF-8"),
-    ("a.log", RUN.encode("utf-32-le"), "the text is UTF-32, and a log is UTF-8"),
-    ("b.jsonl", RUN.encode("utf-32"), "the text is UTF-32, and a log is UTF-8"),
-    ("a.jsonl.gz", gzip.compress(RUN.encode())[:20], "the gzip data ends early, after byte 20"),
-    ("b.jsonl.gz", gzip.compress(RUN.encode("utf-16")), "within the gzip data the text is UTF-16"),
-    ("c.jsonl.gz", RUN.encode(), "this is no gzip file, though its name ends in .gz"),
-    ("d.jsonl.gz", b"", "the file is empty; packed as .gz"),
-    ("a.jsonl.bz2", bz2.compress(RUN.encode()), "the file is packed with bzip2"),
-    ("a.parquet", RUN.encode(), "this is no Parquet file"),
-    ("c.jsonl", bytes(range(256)) * 9, "the line is not JSON: it holds bytes that are zero"),
-    ("b.log", bytes(range(256)) * 9, "this is no text: it holds bytes that are zero"),
+    ("a.jsonl", RUN.encode("utf-16"), "the text is UTF-16, but a log must be UTF-8"),
+    ("a.log", RUN.encode("utf-32-le"), "the text is UTF-32, but a log must be UTF-8"),
+    ("b.jsonl", RUN.encode("utf-32"), "the text is UTF-32, but a log must be UTF-8"),
+    ("a.jsonl.gz", gzip.compress(RUN.encode())[:20], "the gzip data is truncated after byte 20"),
+    ("b.jsonl.gz", gzip.compress(RUN.encode("utf-16")), "within the gzip data: the text is UTF-16"),
+    ("c.jsonl.gz", RUN.encode(), "this is not a gzip file, although its name ends in .gz"),
+    ("d.jsonl.gz", b"", "the file is empty, but a valid .gz file"),
+    ("a.jsonl.bz2", bz2.compress(RUN.encode()), "the file is compressed with bzip2"),
+    ("a.parquet", RUN.encode(), "this is not a Parquet file"),
+    ("c.jsonl", bytes(range(256)) * 9, "the line is not JSON: it contains NUL bytes"),
+    ("b.log", bytes(range(256)) * 9, "this is not text: it contains NUL bytes"),
 ]
 
 
@@ -341,10 +342,9 @@ def test_log_without_clocks_gets_a_hint_about_rebuild(ketal: Ketal, write: Write
         '{"node": "a", "type": "write", "key": "x", "msg": 1}\n'
         '{"node": "b", "type": "write", "key": "x", "msg": 2}\n',
     )
-    hint = "--rebuild KEYS makes clocks from messages"
+    hint = "--rebuild KEYS to compute clocks from messages"
     assert hint in ketal("run", "conflict.ketal", "plain.jsonl").err
-    computed = "--rebuild KEYS to compute clocks from messages"
-    assert computed in ketal("audit", "plain.jsonl").out
+    assert hint in ketal("audit", "plain.jsonl").out
     keys = "id=msg,send=type:write,receive=type:read"
     result = ketal("run", "--rebuild", keys, "conflict.ketal", "plain.jsonl")
     assert result.lines[0].startswith("match Conflict")
@@ -403,8 +403,8 @@ def test_traces_are_recognised(ketal: Ketal, write: Write, kind: str, name: str)
         shown = "<stdin>" if name == "-" else name
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            f"ketal: {shown}: holds spans of a trace and no events; "
-            f"--format {form} makes events of them\n"
+            f"ketal: {shown}: contains spans of a trace, not events; "
+            f"use --format {form} to convert them to events\n"
         )
     assert ketal("audit", "--format", form, name, stdin=raw).lines[0] == "2 events of 1 node"
 

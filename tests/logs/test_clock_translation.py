@@ -106,8 +106,8 @@ def test_stamps_that_contradict_the_order_of_a_node_are_rejected() -> None:
     log = _read([_line("a", [0, 1, 0]), _line("a", [0, 0, 1])], "itc")
     (rejected,) = log.rejected
     assert rejected.reason == (
-        "clock: its itc stamp is not ordered with that of another event of a, and the events of a "
-        "node are ordered"
+        "clock: its itc stamp is not ordered with that of another event of a; the stamps of one "
+        "node's events must be totally ordered"
     )
     assert rejected.place == "<file>:2"
     assert len(list(log)) == 1
@@ -120,7 +120,7 @@ def test_a_stamp_shared_with_another_node_is_rejected() -> None:
     (rejected,) = log.rejected
     assert (rejected.place, rejected.reason) == (
         "<file>:2",
-        "clock: its itc stamp is that of an event of a too, and each event has a stamp of its own",
+        "clock: an event of a has the same itc stamp; each event must have its own",
     )
     assert [str(event) for event in log] == ["a@1 x", "a@1 x", "b@1 x"]
     assert not list(_read(lines, "lamport").rejected)
@@ -175,9 +175,15 @@ def test_more_records_than_events_max_are_an_error() -> None:
     [
         ({"clock": "ict"}, "unknown clock scheme 'ict'; did you mean itc"),
         ({"clock": 1}, "clock must be the name of a scheme"),
-        ({"clock": "itc", "nodes": ["a"]}, "nodes is for vector clocks"),
-        ({"clock": "itc", "rebuild": "id=m,send=type:s,receive=type:r"}, "rebuild makes new ones"),
-        ({"clock": "itc", "format": "otlp"}, "otlp has no clocks"),
+        ({"clock": "itc", "nodes": ["a"]}, "nodes applies only to positional vector clocks"),
+        (
+            {"clock": "itc", "rebuild": "id=m,send=type:s,receive=type:r"},
+            "clock and rebuild exclude each other",
+        ),
+        (
+            {"clock": "itc", "format": "otlp"},
+            "clock applies only to logs of events, but the format is otlp",
+        ),
     ],
 )
 def test_incompatible_options(options: dict[str, Any], reason: str) -> None:

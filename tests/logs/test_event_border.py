@@ -282,11 +282,12 @@ def test_empty_names_in_a_log_are_rejected() -> None:
     )
     log = ketal.read_log(io.BytesIO(b"\n".join(lines)), format="jsonl")
     assert [(r.place, r.reason) for r in log.rejected] == [
-        ("<file>:1", "the record's node is empty (--field node=PATH says where it is)"),
-        ("<file>:2", "the record's node is empty (--field node=PATH says where it is)"),
+        ("<file>:1", "the record's node is empty (pass --field node=PATH to name its field)"),
+        ("<file>:2", "the record's node is empty (pass --field node=PATH to name its field)"),
         (
             "<file>:3",
-            "the record's type is empty (--field type=PATH says where it is); its other keys are x",
+            "the record's type is empty (pass --field type=PATH to name its field); "
+            "its other keys are x",
         ),
         ("<file>:4", "clock: a node's name is empty; an entry belongs to a node, as `n1`"),
         ("<file>:6", "the node of ketal.leave is empty; a node has a name, as `n1`"),
@@ -297,7 +298,9 @@ def test_empty_names_in_a_log_are_rejected() -> None:
         format="jsonl",
         fields={"node": "n", "type": "e"},
     )
-    assert mapped.rejected[0].reason.startswith("the record's type at e is empty (--field type=")
+    assert mapped.rejected[0].reason.startswith(
+        "the record's type at e is empty (pass --field type="
+    )
 
 
 def test_text_clock_with_a_repeated_node_is_rejected() -> None:
@@ -308,5 +311,5 @@ def test_text_clock_with_a_repeated_node_is_rejected() -> None:
         regex=r"(?<host>\S*) (?<event>\S*) (?<clock>{.*})",
     )
     (rejected,) = log.rejected
-    assert rejected.reason == f"the clock {twice!r} has two entries of 'a'"
+    assert rejected.reason == f"the clock {twice!r} has two entries for 'a'"
     assert [event.clock for event in log] == [{"a:1": 3, "a": 1}]

@@ -193,20 +193,20 @@ def test_options_of_files_apply_to_rows() -> None:
     rows = [{"node": "b", "type": "T", "clock": [1, 2], "time": "27.5.2013"}, GOOD]
     first, second = items(*rows, nodes=["a", "b"], time_format="%d.%m.%Y")
     assert first == Event("b", "T", {"a": 1, "b": 2}, time=1369612800.0)
-    assert second.reason.startswith("the clock names its nodes itself; --nodes A,B,C is for")
+    assert second.reason.startswith("the clock names its nodes itself; --nodes A,B,C is only for")
     assert items(GOOD | {"time": 1500}, time_unit="ms")[0].time == 1.5
     (one,) = items(GOOD, limits=Limits(clock_entries_max=1))
     assert one == Event("a", "T", {"a": 1})
     (many,) = items(GOOD | {"clock": {"a": 1, "b": 1}}, limits=Limits(clock_entries_max=1))
-    assert many.reason == "the clock has 2 entries; clock_entries_max is 1"
+    assert many.reason == "the clock has 2 entries, more than clock_entries_max (1)"
     sent = [{"node": "a", "type": "send", "m": 1}, {"node": "b", "type": "recv", "m": 1}]
     rebuilt = items(*sent, rebuild="id=m,send=type:send,receive=type:recv")
     assert [event.clock for event in rebuilt] == [{"a": 1}, {"a": 1, "b": 1}]
-    with pytest.raises(SettingError, match="format says how a file is read"):
+    with pytest.raises(SettingError, match="format applies only to files"):
         read_log(rows, format="csv")
-    with pytest.raises(SettingError, match="regex says how a file is read, and rows in memory"):
+    with pytest.raises(SettingError, match="regex applies only to files, not to rows in memory"):
         read_log(rows, regex="(?<event>.*)")
-    with pytest.raises(SettingError, match="there is no time unit 'h'"):
+    with pytest.raises(SettingError, match="unknown time unit 'h'"):
         read_log(rows, time_unit="h")
 
 
@@ -349,19 +349,25 @@ OF_CLASS = "an attribute is None, a boolean, a number, a string, a list, or a ma
         ([1], "the row is an array, not a mapping of names to values"),
         ("a", "the row is a string, not a mapping of names to values"),
         (None, "the row is null, not a mapping of names to values"),
-        ({}, "the record has no clock (--field clock=PATH says where it is, "),
-        ({"node": "a", "clock": {"a": 1}}, "the record has no type (--field type=PATH says"),
+        ({}, "the record has no clock (pass --field clock=PATH to name its field, "),
+        (
+            {"node": "a", "clock": {"a": 1}},
+            "the record has no type (pass --field type=PATH to name",
+        ),
         (GOOD | {"clock": {"a": 0}}, "clock: the node's own entry 'a' is zero"),
         (GOOD | {"clock": {"a": None}}, "clock: the entry for 'a' must be an integer, not None"),
         (GOOD | {"clock": {"a": 1.5}}, "clock: the entry for 'a' must be an integer, not 1.5"),
-        (GOOD | {"clock": [1]}, "the clock is positional; --nodes A,B,C says whose its entries"),
+        (
+            GOOD | {"clock": [1]},
+            "the clock is positional; name the nodes of its entries with --nodes",
+        ),
         (GOOD | {"node": 1.5}, "node must be a string or an integer, not 1.5"),
         (GOOD | {"id": 1.5}, "id must be a string or an integer, not a number"),
         (GOOD | {"time": "soon"}, "time 'soon' is neither RFC 3339 nor seconds since the epoch ("),
         (GOOD | {"time": True}, "time must be RFC 3339 or a number, not bool"),
-        (GOOD | {"data": "oops"}, "the column data is no JSON object: 'oops'"),
+        (GOOD | {"data": "oops"}, "the column data is not a JSON object: 'oops'"),
         (GOOD | {"data": 3}, "data must be an object of attributes, not a number"),
-        (GOOD | {"data": {"x": 1}, "x": 2}, "the key 'x' is in the record and in its data too"),
+        (GOOD | {"data": {"x": 1}, "x": 2}, "the key 'x' is both in the record and in its data"),
         (GOOD | {"x": {1}}, f"row.x is of class set; {OF_CLASS}"),
         (GOOD | {"m": {"x": object()}}, f"row.m.x is of class object; {OF_CLASS}"),
         (GOOD | {("x", 1): 1}, "row has the key ('x', 1) of class tuple; the name of an attribute"),
@@ -426,7 +432,7 @@ def test_reading_an_iterator_twice_is_an_error() -> None:
     for rows in (iter([GOOD]), (row for row in [GOOD]), reader):
         log = read_log(rows)
         assert len(list(log)) == 1
-        with pytest.raises(SettingError, match="rows of an iterator can be read only once; give"):
+        with pytest.raises(SettingError, match="rows of an iterator can be read only once; pass"):
             list(log)
     again = read_log({"x": GOOD}.values())
     assert list(again) == list(again) == items(GOOD)
@@ -446,18 +452,18 @@ def test_each_table_is_an_argument_and_a_series_is_refused() -> None:
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     several: Any
     for several in ([pandas.DataFrame([GOOD])], [io.BytesIO()]):
-        with pytest.raises(TypeError, match="several are arguments of their own"):
+        with pytest.raises(TypeError, match="pass several as separate arguments"):
             read_log(several)
-    with pytest.raises(TypeError, match="rows of Arrow's must be a table, not ChunkedArray"):
+    with pytest.raises(TypeError, match="Arrow data must be a table, not ChunkedArray"):
         list(read_log(pyarrow.chunked_array([[1]])))
     for events in ([Event("a", "T", {"a": 1})], ketal.Log.of([Event("a", "T", {"a": 1})])):
-        with pytest.raises(TypeError, match=r"a row must be a dict \(ketal\.Log\.of makes a log"):
+        with pytest.raises(TypeError, match=r"a row must be a dict \(use ketal\.Log\.of for ev"):
             list(read_log(events))  # type: ignore[arg-type]
 
 
 def test_two_columns_of_the_same_name_are_an_error() -> None:
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-    reason = "the table has two columns '1', so no row can be read"
+    reason = "the table has two columns named '1', so no row can be read"
     for columns in (["1", "1"], ["1", 1]):
         with pytest.raises(SettingError, match=reason):
             read_log(pandas.DataFrame([[1, 2]], columns=columns))
@@ -495,7 +501,7 @@ def test_only_the_library_of_a_table_is_imported(library: str) -> None:
         env={"PYTHONPATH": str(Path(ketal.__file__).parents[1])}, timeout=600,
     )  # fmt: skip
     assert ran.stdout == (
-        "a table of Arrow's needs pyarrow, which is not installed: pip install 'ketal[parquet]'\n"
+        "an Arrow table needs pyarrow, which is not installed: pip install 'ketal[parquet]'\n"
     ), ran.stderr
 
 

@@ -69,7 +69,7 @@ def test_plain_form_is_read() -> None:
 def test_unknown_keys_are_data() -> None:
     assert items(event(x=1, data={"y": 2}))[0].data == {"x": 1, "y": 2}
     (read,) = items(event(y=1, data={"y": 2}))
-    assert read.reason == "the key 'y' is in the record and in its data too"
+    assert read.reason == "the key 'y' is both in the record and in its data"
 
 
 def test_numbers_as_node_and_id_become_text() -> None:
@@ -78,34 +78,37 @@ def test_numbers_as_node_and_id_become_text() -> None:
 
 
 BAD = [
-    ("not json", "the line is not JSON (--format"),
+    ("not json", "the line is not JSON (pass --format"),
     ('{"node": "a",', "the line is not JSON: "),
-    ("[1, 2]", "the line is an array, not a JSON object (`jq -c '.[]' FILE` makes JSON lines of"),
+    (
+        "[1, 2]",
+        "the line is an array, not a JSON object (convert an array to JSON lines with `jq -c",
+    ),
     (
         "[" + GOOD + ",",
-        "the line is not JSON: the array does not end on it (`jq -c '.[]' FILE` make",
+        "the line is not JSON: the array is incomplete (convert an array to JSON lines",
     ),
     (
         '  {"node":',
-        "the line is not JSON: the object does not end on it (`jq -c . FILE` makes JSON",
+        "the line is not JSON: the object is incomplete (convert objects that span several",
     ),
     ('{"node":"a",}', "the line is not JSON: trailing comma in object (byte 12)"),
     # Constants that Python's json writes.
-    ('{"time":NaN}', "the line is not JSON: it has no NaN (null is written for what is no number)"),
-    ('{"x":[-Infinity]}', "the line is not JSON: it has no -Infinity (null is"),
+    ('{"time":NaN}', "the line is not JSON: NaN is not a JSON value (write null instead)"),
+    ('{"x":[-Infinity]}', "the line is not JSON: -Infinity is not a JSON value (write null"),
     (r'{"x":"\\\ud83d\ude00 \udc80"}', "the line is not JSON: \\udc80 is half of a surrogate pair"),
     (
         r'{"x":"\ud800"}',
-        "the line is not JSON: \\ud800 is half of a surrogate pair, and no character",
+        "the line is not JSON: \\ud800 is half of a surrogate pair, not a character",
     ),
-    (r'{"x":"\ud800"', "the line is not JSON: the object does not end on it"),
+    (r'{"x":"\ud800"', "the line is not JSON: the object is incomplete"),
     ("3", "the line is a number, not a JSON object"),
     (b'{"node":"\xff"}', "the line is not valid UTF-8 (byte 10)"),
     (b"\xff\xfe{", "the line is not valid UTF-8 (byte 1)"),
     ("[" * 100_000, "the record is nested too deeply"),
     (event(x=json.loads("[" * 201 + "]" * 201)), "data is nested more than 200 deep"),
-    ('{"node":"a","type":"T"}', "the record has no clock (--field clock=PATH says"),
-    ('{"node":"a","event":"T","clock":{"a":1}}', "the record has no type (--field type=PATH"),
+    ('{"node":"a","type":"T"}', "the record has no clock (pass --field clock=PATH to"),
+    ('{"node":"a","event":"T","clock":{"a":1}}', "the record has no type (pass --field type=PATH"),
     ('{"type":"T","clock":{"a":1}}', "the record has no node"),
     ('{"node":"a","type":"T","clock":null}', "the record has no clock"),
     ('{"node":"a","type":"T","clock":{}}', "clock: the node's own entry 'a' is missing"),
@@ -138,7 +141,10 @@ BAD = [
         '{"node":"a","type":"T","clock":"{\\"a\\":1e400}"}',
         "the clock '{\"a\":1e400}' cannot be read",
     ),
-    ('{"node":"a","type":"T","clock":[1]}', "the clock is positional; --nodes A,B,C"),
+    (
+        '{"node":"a","type":"T","clock":[1]}',
+        "the clock is positional; name the nodes of its entries with --nodes A,B,C",
+    ),
     ('{"node":"a","type":"T","clock":7}', "clock must map nodes to counters, not be a number"),
     ('{"node":"a","type":"T","clock":"x"}', "the clock 'x' is neither a JSON object nor"),
     ('{"node":1.5,"type":"T","clock":{"a":1}}', "node must be a string or an integer"),
@@ -350,7 +356,9 @@ def test_two_fields_may_have_the_same_path() -> None:
 
 def test_nodes_option_is_for_positional_clocks_only() -> None:
     (lost,) = items(GOOD, nodes=["a", "b"])
-    assert lost.reason.startswith("the clock names its nodes itself; --nodes A,B,C is for clocks")
+    assert lost.reason.startswith(
+        "the clock names its nodes itself; --nodes A,B,C is only for positional"
+    )
 
 
 def test_incarnation_number_is_read_from_its_field() -> None:
@@ -365,7 +373,7 @@ def test_incarnation_number_is_read_from_its_field() -> None:
     )
     assert inside.data == {"incarnation": "7", "x": 1}
     (lost,) = items(line[:-1] + ',"incarnation":1}', fields={"incarnation": "run.no"})
-    assert lost.reason == ("the record has an attribute 'incarnation' beside the one at run.no")
+    assert lost.reason == ("the record has an attribute 'incarnation' besides the one at run.no")
     assert items(line[:-1] + ',"incarnation":1}')[0].data["incarnation"] == 1
 
 
@@ -373,7 +381,7 @@ def test_positional_clocks_are_read() -> None:
     line = '{"node":"b","type":"T","clock":[0,2,1]}'
     assert items(line, nodes=["a", "b", "c"]) == [Event("b", "T", {"b": 2, "c": 1})]
     (short,) = items(line, nodes=["a", "b"])
-    assert short.reason == "the clock has 3 entries, --nodes names 2"
+    assert short.reason == "the clock has 3 entries, but --nodes names 2 nodes"
 
 
 def test_clock_with_too_many_entries_is_rejected() -> None:
@@ -384,7 +392,7 @@ def test_clock_with_too_many_entries_is_rejected() -> None:
         json.dumps({"node": "n1", "type": "T", "clock": clock}),
         limits=Limits(clock_entries_max=49),
     )
-    assert lost.reason == "the clock has 50 entries; clock_entries_max is 49"
+    assert lost.reason == "the clock has 50 entries, more than clock_entries_max (49)"
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
@@ -398,7 +406,7 @@ def test_compressed_logs(pack: Any, tmp_path: Path) -> None:
     assert not log.rejected
     path.write_bytes(pack(raw)[:-9])
     log = read_log(path, format="jsonl")
-    assert "ends early" in log.rejected[-1].reason
+    assert "is truncated" in log.rejected[-1].reason
     path.write_bytes(pack(raw) + b"more, not packed")
     log = read_log(path, format="jsonl")
     at = re.search(r"is damaged (?:at|before) byte ([\d,]+) ", log.rejected[-1].reason)
@@ -534,6 +542,6 @@ def test_a_file_is_unchanged_if_writing_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["run.jsonl.gz", "run.zst"])
 def test_the_name_of_a_compressed_file_is_refused_for_writing(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SettingError, match="what is written is not compressed"):
+    with pytest.raises(SettingError, match="the output is not compressed"):
         write_jsonl([], tmp_path / name)
     assert not list(tmp_path.iterdir())

@@ -52,7 +52,7 @@ def test_times_of_a_real_shiviz_log_are_read_with_a_format(shared_data: Path) ->
     path, fields = shared_data / "shiviz" / "facebook.log", {"time": "date"}
     bare = read_log(path, regex=WEB, fields=fields)
     assert (len(list(bare)), len(bare.rejected)) == (0, 47)
-    assert all("(--time-format FORMAT says how" in one.reason for one in bare.rejected)
+    assert all("(pass --time-format FORMAT to set" in one.reason for one in bare.rejected)
     log = read_log(path, regex=WEB, fields=fields, time_format="%m/%d/%Y %I:%M:%S %p")
     assert (len(list(log)), len(log.rejected)) == (47, 0)
     days = {datetime.fromtimestamp(event.time or 0, UTC).date() for event in log}  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def test_keys_without_matches_and_receives_without_an_id_are_reported(
         assert log.rebuilding == Rebuilding(unsent=unsent, unnamed=unnamed, void=void)
     assert log.rebuilding is not None
     assert f"no event fits {void[0]}" in log.rebuilding.sentences()
-    assert list(Rebuilding(unnamed=2).sentences()) == ["2 receives without the id of a message"]
+    assert list(Rebuilding(unnamed=2).sentences()) == ["2 receives without a message id"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_rebuild_beyond_events_max_is_an_error(tmp_path: Path) -> None:
 
 def test_rebuilt_clocks_have_at_most_clock_entries_max_entries(tmp_path: Path) -> None:
     limits = ketal.Limits(clock_entries_max=1)
-    reason = "the clock has 2 entries; clock_entries_max is 1"
+    reason = "the clock has 2 entries, more than clock_entries_max (1)"
     sent = write(tmp_path / "sent.jsonl", row("a", "send", 1), row("b", "recv", 1))
     lamport = [row("a", "x") | {"clock": 1}, row("b", "x") | {"clock": 2}]
     stamped = write(tmp_path / "stamped.jsonl", *lamport)

@@ -51,7 +51,7 @@ def test_line_numbers_are_counted_incrementally() -> None:
 def test_an_expression_without_matches_is_reported() -> None:
     (only,) = records("\n\nwhat is this\nline\n", regex=ONE_LINE)
     assert only[1].reason.startswith(f"the regular expression `{ONE_LINE}` matches nothing here")
-    assert "matches nothing here (--regex gives another one" in only[1].reason
+    assert "matches nothing here (pass --regex for another expression" in only[1].reason
     assert place(only).endswith(":3")
     assert records("", regex=ONE_LINE) == []
     assert records("\n \n", regex=ONE_LINE) == []
@@ -62,7 +62,7 @@ def test_log_without_a_regex_uses_the_default() -> None:
     (only,) = records("no clocks in here\n")
     assert "matches nothing here" in only[1].reason
     (binary,) = records("\x7fELF\x02\x00\x00\x00\n\x00")
-    assert binary[1].reason.startswith("this is no text: it holds bytes that are zero")
+    assert binary[1].reason.startswith("this is not text: it contains NUL bytes")
 
 
 @pytest.mark.parametrize(
@@ -197,13 +197,13 @@ UNABLE = [
     (r"(?<x>a)\k<x>", "uses a backreference"),
     (r"(?P<x>a)(?P=x)", "uses a backreference"),
     (r"(?>a)", "uses an atomic group"),
-    (r"a++", "is no regular expression of RE2: bad repetition operator"),
-    (r"(a", "is no regular expression of RE2: missing )"),
-    (r"a{1,5000}", "is no regular expression of RE2: "),
-    (r"((a{1000}){1000}){1000}", "is no regular expression of RE2: "),
+    (r"a++", "is not a valid regular expression (RE2): bad repetition operator"),
+    (r"(a", "is not a valid regular expression (RE2): missing )"),
+    (r"a{1,5000}", "is not a valid regular expression (RE2): "),
+    (r"((a{1000}){1000}){1000}", "is not a valid regular expression (RE2): "),
     (r"(?<x>a)(?<x>b)", "has two groups named 'x'"),
     ("a" * 10_001, "is longer than regex_bytes_max (10000)"),
-    ("\\", "is no regular expression of RE2: "),
+    ("\\", "is not a valid regular expression (RE2): "),
 ]
 
 
@@ -217,7 +217,7 @@ def test_unsupported_syntax_is_reported_at_once(regex: str, reason: str) -> None
 
 
 def test_regex_without_required_groups_is_refused() -> None:
-    with pytest.raises(SettingError, match="regex has no group 'clock'; it needs the named"):
+    with pytest.raises(SettingError, match="regex has no group 'clock'; it must have the named"):
         read_log(io.BytesIO(b""), regex="(?<event>.*) (?<host>.*)")
 
 

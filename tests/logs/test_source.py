@@ -17,24 +17,24 @@ from ketal.logs import load_config, open_source, parse_fields, parse_nodes, read
 from ketal.model.limits import Limits
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"format": "jsonlines"}, "there is no format 'jsonlines'; did you mean jsonl?"),
-    ({"format": "xml"}, "there is no format 'xml'; there are jsonl, shiviz, csv, parquet"),
-    ({"format": "csv", "regex": "x"}, "regex is for ShiViz logs, and the format is csv"),
-    ({"format": 3}, "there is no format 3; there are jsonl, shiviz"),
-    ({"regex": ""}, "regex is empty; leave it out"),
-    ({"delimiter": ""}, "delimiter is empty; leave it out"),
-    ({"fields": {1: "x"}}, "an event has no field 1; there are node, type"),
-    ({"rebuild": 3}, "rebuild must be a text as id=msg.id"),
-    ({"fields": {"clok": "x"}}, "an event has no field 'clok'; did you mean clock?"),
+    ({"format": "jsonlines"}, "unknown format 'jsonlines'; did you mean jsonl?"),
+    ({"format": "xml"}, "unknown format 'xml'; choose from jsonl, shiviz, csv, parquet"),
+    ({"format": "csv", "regex": "x"}, "regex applies only to ShiViz logs, but the format is csv"),
+    ({"format": 3}, "unknown format 3; choose from jsonl, shiviz"),
+    ({"regex": ""}, "regex is empty; omit it instead"),
+    ({"delimiter": ""}, "delimiter is empty; omit it instead"),
+    ({"fields": {1: "x"}}, "unknown field 1; choose from node, type"),
+    ({"rebuild": 3}, "rebuild must be a text, for example id=msg.id"),
+    ({"fields": {"clok": "x"}}, "unknown field 'clok'; did you mean clock?"),
     ({"fields": {"clock": ""}}, "the path '' has an empty key"),
     ({"fields": {"clock": "a..b"}}, "the path 'a..b' has an empty key"),
     ({"fields": {"clock": 3}}, "the path of clock must be a string, not 3"),
-    ({"fields": {"node": "kafka.key"}}, "the path kafka.key of node needs a Kafka source"),
-    ({"fields": {"id": "kafka.header.x"}}, "the path kafka.header.x of id needs a Kafka source"),
-    ({"nodes": []}, "nodes must be names that are not empty"),
+    ({"fields": {"node": "kafka.key"}}, "the path kafka.key of node requires a Kafka source"),
+    ({"fields": {"id": "kafka.header.x"}}, "the path kafka.header.x of id requires a Kafka source"),
+    ({"nodes": []}, "nodes must be non-empty names"),
     ({"nodes": ["a", "a"]}, "nodes names a node twice"),
     ({"nodes": "a,b"}, "nodes must be a list of names"),
-    ({"time_unit": "h"}, "there is no time unit 'h'; there are s, ms, us, ns"),
+    ({"time_unit": "h"}, "unknown time unit 'h'; choose from s, ms, us, ns"),
 ]
 
 
@@ -51,7 +51,7 @@ def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
         read_log(missing)
     with pytest.raises(SettingError, match="is a folder"):
         read_log(tmp_path)
-    with pytest.raises(SettingError, match="there is no log to read"):
+    with pytest.raises(SettingError, match="no log is given"):
         read_log()
     with pytest.raises(SettingError, match="standard input is given twice as a log"):
         read_log("-", "-")
@@ -68,7 +68,7 @@ def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
 def test_text_options_are_parsed() -> None:
     assert parse_fields(["type=event", r"clock=a\.b.vc"]) == {"type": "event", "clock": r"a\.b.vc"}
     assert parse_nodes("A, B,C") == ("A", "B", "C")
-    with pytest.raises(SettingError, match="is not NAME=PATH"):
+    with pytest.raises(SettingError, match="is not of the form NAME=PATH"):
         parse_fields(["type"])
     with pytest.raises(SettingError, match="--field type is given twice"):
         parse_fields(["type=a", "type=b"])
@@ -117,7 +117,9 @@ def test_the_name_takes_precedence_over_the_first_lines(tmp_path: Path) -> None:
 def test_delimiter_with_a_format_without_executions_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(JSON_LINE)
-    with pytest.raises(SettingError, match="delimiter is for ShiViz logs, and the format is jsonl"):
+    with pytest.raises(
+        SettingError, match="delimiter applies only to ShiViz logs, but the format is jsonl"
+    ):
         list(read_log(path, delimiter="--"))
 
 
@@ -146,17 +148,17 @@ def test_config_file_sets_source_and_limits(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("[sorce]\n", "unknown key 'sorce'; did you mean source?"),
-        ("[source]\nfield = {}\n", "[source] has no key 'field'; did you mean fields?"),
+        ("[source]\nfield = {}\n", "unknown key 'field' in [source]; did you mean fields?"),
         ("source = 3\n", "source must be a table, [source]"),
         ("[source]\nfields = 3\n", "fields must map names to paths"),
         ("[source]\nregex = 3\n", "regex must be a regular expression, not 3"),
-        ("[source]\ntime_unit = 3\n", "there is no time unit 3"),
-        ("[source]\ntime_unit = []\n", "there is no time unit []"),
-        ("[source]\nformat = []\n", "there is no format []"),
-        ("[source]\nnodes = [[1]]\n", "nodes must be names"),
+        ("[source]\ntime_unit = 3\n", "unknown time unit 3"),
+        ("[source]\ntime_unit = []\n", "unknown time unit []"),
+        ("[source]\nformat = []\n", "unknown format []"),
+        ("[source]\nnodes = [[1]]\n", "nodes must be non-empty names"),
         ("[limits]\nline_bytes = 3\n", "there is no limit 'line_bytes'"),
         ("[limits]\nline_bytes_max = 0\n", "limit line_bytes_max must be a positive integer"),
-        ("[source\n", "is no TOML"),
+        ("[source\n", "is not valid TOML"),
     ],
 )
 def test_wrong_config_is_refused(tmp_path: Path, text: str, reason: str) -> None:
@@ -194,5 +196,5 @@ def test_a_log_has_a_repr_and_cannot_be_pickled(tmp_path: Path) -> None:
     path.write_text("")
     assert repr(ketal.read_log(path)) == f"<ketal.Log of {path}>"
     assert repr(ketal.Log.of([])) == "<ketal.Log of 0 records>"
-    with pytest.raises(TypeError, match=r"a Log is not copied or pickled.*pickle list\(log\)"):
+    with pytest.raises(TypeError, match=r"a Log cannot be copied or pickled.*pickle list\(log\)"):
         pickle.dumps(ketal.read_log(path))

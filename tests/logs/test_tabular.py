@@ -60,7 +60,7 @@ def test_data_column_is_a_json_object() -> None:
     text = 'node,type,clock,data,x\na,T,a:1,"{""k"": 1}",2\na,T,a:2,oops,2\na,T,a:3,7,2\n'
     read = [r[1] for r in records(text)]
     assert read[0].data == {"k": 1, "x": 2}
-    assert read[1].reason == "the column data is no JSON object: 'oops'"
+    assert read[1].reason == "the column data is not a JSON object: 'oops'"
     assert read[2].reason == "data must be an object of attributes, not a number"
 
 
@@ -92,21 +92,21 @@ def test_bad_rows_are_rejected_with_their_place() -> None:
     read = records(text)
     assert [(r[3], r[1].reason if isinstance(r[1], Rejected) else r[1].counter) for r in read] == [
         (2, 1),
-        (3, "the row has 3 cells, and the first row, which names the columns, has 4"),
+        (3, "the row has 3 cells, but the header (the first row) has 4"),
         (
             4,
-            "the record has no clock (--field clock=PATH says where it is, "
-            "--rebuild KEYS makes clocks from messages); its other keys are x",
+            "the record has no clock (pass --field clock=PATH to name its field, "
+            "or --rebuild KEYS to compute clocks from messages); its other keys are x",
         ),
         (6, "clock: the node's own entry 'a' is zero; counters start at 1"),
         (7, "the clock 'a:x' is neither a JSON object nor of the form node:3;m:2"),
         (8, 4),
         (10, "line 10 is not valid UTF-8 (byte 9)"),
-        (11, "the row is no CSV: ',' expected after '\"'"),
-        (12, "the clock 'a:7;a:8' has two entries of 'a'"),
+        (11, "the row is not valid CSV: ',' expected after '\"'"),
+        (12, "the clock 'a:7;a:8' has two entries for 'a'"),
         (13, "clock: the entry for 'a' is too large; the maximum is 2^63 - 1"),
         (14, 9),
-        (15, "the row is no CSV: a quote is not closed"),
+        (15, "the row is not valid CSV: a quote is not closed"),
     ]
 
 
@@ -122,27 +122,26 @@ def test_unclosed_quote_is_bounded_by_line_bytes_max() -> None:
     assert place(read[0]).endswith(":2")
     assert isinstance(read[1][1], Event)
     assert read[0][1].reason == (
-        "the row is longer than line_bytes_max (2000 bytes); is a quote not closed? "
-        f"(the row is lines 2 to {int(place(read[1]).rpartition(':')[2]) - 1})"
+        "the row is longer than line_bytes_max (2000 bytes); check for an unclosed quote "
+        f"(the row spans lines 2 to {int(place(read[1]).rpartition(':')[2]) - 1})"
     )
 
 
 def test_a_rejected_row_of_several_lines_names_its_lines() -> None:
     head = "node,type,clock,x\n"
     assert reason(head + 'a,T,a:1,"open\na,T,a:2,1\na,T,a:3,1\n') == (
-        "the row is no CSV: a quote is not closed (the row is lines 2 to 4)"
+        "the row is not valid CSV: a quote is not closed (the row spans lines 2 to 4)"
     )
     assert reason(head + 'a,T,a:1,"open\na,T,a:2,"closed"\n') == (
-        "the row is no CSV: ',' expected after '\"' (the row is lines 2 to 3)"
+        "the row is not valid CSV: ',' expected after '\"' (the row spans lines 2 to 3)"
     )
     assert reason(head + 'a,T,"a:1\n",1,2\n') == (
-        "the row has 5 cells, and the first row, which names the columns, has 4 "
-        "(the row is lines 2 to 3)"
+        "the row has 5 cells, but the header (the first row) has 4 (the row spans lines 2 to 3)"
     )
-    assert reason('node,"type\nx\ny').endswith("a quote is not closed (the row is lines 1 to 3)")
+    assert reason('node,"type\nx\ny').endswith("a quote is not closed (the row spans lines 1 to 3)")
     assert reason("node,type,clock\ra,T,a:1\r") == (
-        "no row can be read without the header: the row is no CSV: a carriage return stands "
-        "alone; a line ends in \\n or \\r\\n"
+        "no row can be read without the header: the row is not valid CSV: a carriage return "
+        "without a line feed; end lines with \\n or \\r\\n"
     )
 
 
@@ -169,7 +168,7 @@ def test_header_is_required_and_unique() -> None:
     assert records("\n\n") == []
     assert records("node,type,clock\n") == []
     (twice,) = records("node,type,clock,x,x\na,T,a:1,1,2\n")
-    assert twice[1].reason == "the header has two columns 'x', so no row can be read"
+    assert twice[1].reason == "the header has two columns named 'x', so no row can be read"
     (bad,) = records(b"node,\xff\na,T\n")
     assert bad[1].reason.startswith("no row can be read without the header: line 1 is not valid")
 
@@ -225,7 +224,7 @@ def test_parquet_file_with_repeated_column_names_is_rejected(tmp_path: Path) -> 
     log = read_log(tmp_path / "x.parquet")
     assert list(log) == []
     (twice,) = log.rejected
-    assert twice.reason == "the table has two columns 'node', so no row can be read"
+    assert twice.reason == "the table has two columns named 'node', so no row can be read"
 
 
 def test_cells_of_parquet_equal_those_of_the_table_in_memory(tmp_path: Path) -> None:

@@ -70,10 +70,10 @@ def test_time_that_does_not_fit_the_format_is_rejected() -> None:
     fits_not = [(AMERICAN, "2013-05-27T10:53:39Z"), (AMERICAN, "13/27/2013 10:53:39 AM")]
     fits_not += [(AMERICAN, "5/27/2013 10:53:39 AM."), (AMERICAN, ""), (DIGITS, "1369652019")]
     for format, text in fits_not:
-        fault = f"time {text!r} does not fit the time format {format!r}"
+        fault = f"time {text!r} does not match the time format {format!r}"
         assert reason_of(text, time_format=format) == fault
     for number in (1369652019, 1369652019.5, float(2**70)):
-        assert "does not fit the time format '%Y%m%d%H%M%S'" in reason_of(
+        assert "does not match the time format '%Y%m%d%H%M%S'" in reason_of(
             number, time_format=DIGITS
         )
     assert len(reason_of("x" * 9_999, time_format=AMERICAN)) < 150
@@ -91,7 +91,7 @@ def test_number_is_a_time_unless_the_format_has_digits_only() -> None:
 
 def test_time_that_is_not_rfc_3339_gets_a_hint_about_time_format() -> None:
     fault = "time '5/27/2013 10:53:39 AM' is neither RFC 3339 nor seconds since the epoch"
-    hint = " (--time-format FORMAT says how times are written)"
+    hint = " (pass --time-format FORMAT to set the format of times)"
     assert reason_of("5/27/2013 10:53:39 AM") == fault + hint
     assert reason_of("5/27/2013 10:53:39 AM", time_unit="ms") == fault + hint
 
@@ -138,20 +138,24 @@ def test_csv_cells_are_digits_of_a_format_or_numbers() -> None:
 
 
 WRONG = [
-    ("", "has no date; it needs year, month and day, as %Y-%m-%d"),
-    ("%H:%M:%S", "has no date"),
-    ("%b %d %H:%M:%S", "has no date"),
-    ("%Y-%m", "has no date"),
-    ("%Y %U", "has no date"),
-    ("%Y-%m-%d %q", "has an unknown directive, %q; it is one of strptime, as %Y-%m-%d %H:%M:%S"),
+    ("", "has no complete date; include year, month and day, for example %Y-%m-%d"),
+    ("%H:%M:%S", "has no complete date"),
+    ("%b %d %H:%M:%S", "has no complete date"),
+    ("%Y-%m", "has no complete date"),
+    ("%Y %U", "has no complete date"),
+    (
+        "%Y-%m-%d %q",
+        "has an unknown directive, %q; use the directives of strptime, "
+        "for example %Y-%m-%d %H:%M:%S",
+    ),
     ("%s", "has an unknown directive, %s"),
     ("%-d.%-m.%Y", "has an unknown directive, %-"),
-    ("%Y-%m-%d %", "is none: stray %"),
-    ("%Y-%m-%d %Y", "is none: redefinition of group name 'Y'"),
-    ("%Y-%m-%d \ud800", "is none: 'utf-8' codec can't encode"),
-    ("%Y-%m-%d %H:%M:%S %Z", "has %Z, and a zone's name is no offset"),
-    ("%m/%d/%Y %I:%M:%S", "needs %I and %p together, or %H"),
-    ("%m/%d/%Y %H:%M:%S %p", "needs %I and %p together, or %H"),
+    ("%Y-%m-%d %", "is invalid (stray %"),
+    ("%Y-%m-%d %Y", "is invalid (redefinition of group name 'Y'"),
+    ("%Y-%m-%d \ud800", "is invalid ('utf-8' codec can't encode"),
+    ("%Y-%m-%d %H:%M:%S %Z", "has %Z, but the name of a time zone does not determine an offset"),
+    ("%m/%d/%Y %I:%M:%S", "has only one of %I and %p; use both, or %H"),
+    ("%m/%d/%Y %H:%M:%S %p", "has only one of %I and %p; use both, or %H"),
 ]
 
 
@@ -163,13 +167,17 @@ def test_unusable_time_format_is_an_error_before_reading(format: str, fault: str
 
 
 def test_time_format_without_effect_is_an_error() -> None:
-    with pytest.raises(SettingError, match="must be a text as %Y-%m-%d %H:%M:%S, not 3"):
+    with pytest.raises(SettingError, match="must be a text, for example %Y-%m-%d %H:%M:%S, not 3"):
         read_log(io.BytesIO(b""), time_format=3)  # type: ignore[arg-type]
-    with pytest.raises(SettingError, match="time_format is for logs of events, and otlp says"):
+    with pytest.raises(
+        SettingError, match="time_format applies only to logs of events, but the format is otlp"
+    ):
         read_log(io.BytesIO(b""), format="otlp", time_format=AMERICAN)
-    with pytest.raises(SettingError, match="no field has the time: --field time=PATH"):
+    with pytest.raises(SettingError, match="no field contains the time; pass --field time=PATH"):
         read_log(io.BytesIO(b""), format="shiviz", time_format=AMERICAN)
-    with pytest.raises(SettingError, match=r"kafka\.timestamp is a number, and time_format is"):
+    with pytest.raises(
+        SettingError, match=r"applies only to times as text, but kafka\.timestamp is a number"
+    ):
         Source(fields={"time": "kafka.timestamp"}, time_format=AMERICAN)
 
 
@@ -179,7 +187,7 @@ def test_a_configuration_may_set_the_time_format(tmp_path: Path) -> None:
     log.write_text(line("5/27/2013 10:53:39 AM"))
     assert [event.time for event in open_source(load_config(path).source, [log])] == [NOON_S]
     path.write_text('[source]\ntime_format = "%H"\n')
-    with pytest.raises(SettingError, match=r"job\.toml: the time format '%H' has no date"):
+    with pytest.raises(SettingError, match=r"job\.toml: the time format '%H' has no complete date"):
         load_config(path)
 
 
@@ -249,7 +257,7 @@ def test_time_outside_the_years_after_its_zone_is_rejected(text: str) -> None:
 
 def test_number_that_is_no_time_gets_a_hint_about_time_unit() -> None:
     for value in (1766000000000, "1766000000000"):
-        assert reason_of(value).endswith("(--time-unit UNIT says what numbers count)")
+        assert reason_of(value).endswith("(pass --time-unit UNIT to set the unit of numeric times)")
     assert time_of(1766000000000, time_unit="ms") == 1766000000.0
 
 

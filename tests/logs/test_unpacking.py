@@ -53,7 +53,9 @@ def test_a_name_of_compressed_data(tmp_path: Path, name: str, raw: bytes) -> Non
     assert counters == []
     assert lost.place == f"{path}:1"
     wanted = (
-        f"this is no {kind} file, though its name ends in" if raw else "the file is empty; packed"
+        f"this is not a {kind} file, although its name ends in"
+        if raw
+        else "the file is empty, but a valid"
     )
     assert wanted in lost.reason
 
@@ -74,7 +76,7 @@ def test_truncated_gzip_data_gives_its_whole_lines_and_one_rejection(tmp_path: P
         whole = unpacked_lines(packed[:size])
         assert counters == list(range(1, whole + 1))
         assert lost.place == f"{path}:{whole + 1}"
-        reason = f"the gzip data ends early, after byte {size:,}; what follows is lost"
+        reason = f"the gzip data is truncated after byte {size:,}; the rest is lost"
         assert lost.reason == reason
 
 
@@ -100,7 +102,7 @@ def test_gzip_checksum_mismatch_is_rejected(tmp_path: Path, at: int) -> None:
     path.write_bytes(packed)
     counters, (lost,) = read(path)
     assert counters == list(range(1, 3001))
-    assert "does not fit its checksum at byte" in lost.reason
+    assert "does not match its checksum at byte" in lost.reason
     assert lost.place == f"{path}:3001"
 
 
@@ -109,7 +111,7 @@ def test_damaged_or_truncated_zstandard_data_is_rejected(tmp_path: Path) -> None
     whole = RAW[:50_000].count(b"\n")
     path = tmp_path / "run.jsonl.zst"
     for packed, reason in (
-        (first + second[:-5], f"ends early, after byte {len(first + second) - 5:,}; what follows"),
+        (first + second[:-5], f"is truncated after byte {len(first + second) - 5:,}; the rest is"),
         (first + second[:9] + b"\xff" * 50, "is damaged before byte "),
     ):
         path.write_bytes(packed)
@@ -138,34 +140,45 @@ def test_a_truncated_event_is_dropped(tmp_path: Path) -> None:
     path.write_bytes(pack.compress(text) + pack.flush(zlib.Z_SYNC_FLUSH))
     counters, (lost,) = read(path)
     assert (counters, lost.place) == ([1], f"{path}:4")
-    assert "ends early" in lost.reason
+    assert "is truncated" in lost.reason
 
 
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (bz2.compress(RAW), "the file is packed with bzip2, which is not read here: `bzip2 -dc"),
-        (lzma.compress(RAW), "the file is packed with xz, which is not read here: `xz -dc FILE |"),
-        (b"PK\x03\x04rest", "the file is packed with zip"),
-        (RAW.decode().encode("utf-16"), "the text is UTF-16, and a log is UTF-8: `iconv "),
+        (
+            bz2.compress(RAW),
+            "the file is compressed with bzip2, which is not supported; use `bzip2 -dc",
+        ),
+        (
+            lzma.compress(RAW),
+            "the file is compressed with xz, which is not supported; use `xz -dc FILE |",
+        ),
+        (b"PK\x03\x04rest", "the file is compressed with zip"),
+        (
+            RAW.decode().encode("utf-16"),
+            "the text is UTF-16, but a log must be UTF-8; convert it with `iconv ",
+        ),
         (RAW.decode().encode("utf-16-le"), "the text is UTF-16"),
         (RAW.decode().encode("utf-16-be"), "the text is UTF-16"),
         (b"\xfe\xff" + RAW.decode().encode("utf-16-be"), "the text is UTF-16"),
         (
             gzip.compress(gzip.compress(RAW)),
-            "the file is packed twice, gzip within gzip, and unpacked once here: `gzip -dc FILE |",
+            "the file is compressed twice (gzip within gzip), but decompressed "
+            "only once; use `gzip -dc FILE |",
         ),
         (
             zstandard.compress(gzip.compress(gzip.compress(RAW))),
-            "the file is packed twice, gzip within Zstandard, and unpacked once here: `zstd -dc",
+            "the file is compressed twice (gzip within Zstandard), but decompressed "
+            "only once; use `zstd -dc",
         ),
         (
             gzip.compress(bz2.compress(RAW)),
-            "within the gzip data the file is packed with bzip2, which is not read here",
+            "within the gzip data: the file is compressed with bzip2, which is not supported",
         ),
         (
             zstandard.compress(RAW.decode().encode("utf-16")),
-            "within the Zstandard data the text is UTF-16",
+            "within the Zstandard data: the text is UTF-16",
         ),
     ],
     ids=range(11),
@@ -187,4 +200,4 @@ def test_an_invalid_parquet_file(tmp_path: Path) -> None:
         path.write_bytes(raw)
         counters, (lost,) = read(path)
         assert counters == []
-        assert lost.reason == "this is no Parquet file: it does not begin with PAR1"
+        assert lost.reason == "this is not a Parquet file: it does not begin with PAR1"

@@ -134,7 +134,7 @@ def test_events_beyond_the_queue_limit_are_counted(monkeypatch: pytest.MonkeyPat
         tracer.record("t")
     assert time.monotonic() - began < 5
     (reason,) = tracer.failures
-    assert reason.endswith("5 events wait to be sent")
+    assert reason.endswith("5 events are already waiting to be sent")
     assert 14 <= tracer.failures[reason] <= 15
     sink.close()
 
@@ -357,7 +357,7 @@ def test_failing_monitor_is_counted() -> None:
     recorder = RecordingMonitor()
     tracer = Tracer("n", TwoSinks(), monitor=Broken())
     tracer.record("t")
-    assert dict(tracer.failures) == {"the monitor was not fed: RuntimeError: no": 1}
+    assert dict(tracer.failures) == {"an event was not fed to the monitor: RuntimeError: no": 1}
     Tracer("n", TwoSinks(), monitor=recorder).record("t")
     assert [str(item) for item in recorder.items] == ["n@1 t"]
 

@@ -142,7 +142,7 @@ def test_a_clock_too_long_for_metadata_is_dropped_and_the_call_succeeds(
     served = next(event for event in events if event["type"] == "grpc.served")
     assert served["clock"] == {"server": 1}
     assert list(client.failures) == [
-        "a message's clock is longer than 4,096 bytes, and did not travel"
+        "a message's clock is longer than 4,096 bytes and was not sent"
     ]
 
 

@@ -450,7 +450,7 @@ def test_a_peer_that_is_no_collector_is_logged_once(
         assert not sender.close()
         other.shutdown(socket.SHUT_RDWR)
     (logged,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
-    assert logged.startswith(f"127.0.0.1:{port} is no collector")
+    assert logged.startswith(f"127.0.0.1:{port} is not a collector")
 
 
 def test_an_unreadable_log_is_logged_once(
@@ -460,13 +460,13 @@ def test_an_unreadable_log_is_logged_once(
     with Collector(RecordingMonitor()) as collector:
         assert not LogSender(tmp_path, *collector.address).close()
     (logged,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
-    assert logged.startswith(f"{tmp_path} is not sent: ")
+    assert logged.startswith(f"cannot send {tmp_path}: ")
 
 
 @pytest.mark.parametrize("port", [0, 70_000, "7007"])
 def test_an_invalid_port_is_refused(port: Any, tmp_path: Path) -> None:
     for made in (lambda: LogSender(tmp_path / "n", "h", port), lambda: SocketSink("h", port)):
-        with pytest.raises(SettingError, match="port is a whole number from 1 to 65,535"):
+        with pytest.raises(SettingError, match="port must be an integer from 1 to 65,535"):
             made()
 
 
@@ -538,7 +538,7 @@ def test_events_that_a_monitor_refused_are_not_acknowledged(
         sender = LogSender(path, *collector.address)
         assert not sender.close()
         assert not sender.close()
-    assert "are taken no more" in caplog.text
+    assert "stopped receiving events from" in caplog.text
 
 
 def test_closed_sender_has_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,7 @@ def test_a_clock_too_long_for_a_message_is_dropped(
         one.receive(message_header.encoded(name, {name: counter}))
     TracedSocket(sockets[0], one).send(b"hello")
     assert TracedSocket(sockets[1], other).receive() == b"hello"
-    reason = "a message's clock is longer than 65,000 bytes, and did not travel"
+    reason = "a message's clock is longer than 65,000 bytes and was not sent"
     assert dict(one.failures) == {reason: 1}
     assert events[-1]["clock"] == {"b": 1}
     assert one.send_within(message_header.SHORT_MAX) == {}

@@ -91,7 +91,7 @@ def test_clock_too_long_for_baggage_is_counted() -> None:
     headers: dict[str, str] = {}
     shop.propagator.inject(headers, baggage.set_baggage("user", "eve"))
     assert headers["baggage"] == "user=eve"
-    reason = "a message's clock is longer than 4,096 bytes, and did not travel"
+    reason = "a message's clock is longer than 4,096 bytes and was not sent"
     assert dict(shop.clocks.failures) == {reason: 1}
 
 

@@ -78,7 +78,7 @@ def test_a_restart_may_be_numbered_if_the_sink_cannot_number_it() -> None:
         peer.receive(tracer.send())
     assert events[-1]["clock"] == {"n": 2, "n#2": 2, "peer": 2}
     for wrong in (0, True, 1.5):
-        with pytest.raises(SettingError, match="incarnation is a whole number from 1 on"):
+        with pytest.raises(SettingError, match="incarnation must be a positive integer"):
             Tracer("n", events, incarnation=wrong)  # type: ignore[arg-type]
 
 

@@ -56,7 +56,7 @@ def with_decoded_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
         try:
             record[column] = msgspec.json.decode(text)
         except (ValueError, RecursionError):
-            raise EventError(f"the column {column} is no JSON object: {brief(text)}") from None
+            raise EventError(f"the column {column} is not a JSON object: {brief(text)}") from None
     return record
 
 

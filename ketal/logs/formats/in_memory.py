@@ -63,7 +63,7 @@ class RowOrigin:
         if self._library == "pandas":
             self._rows = _with_index(rows)
         elif self._library == "arrow":
-            with need_pyarrow("a table of Arrow's"):
+            with need_pyarrow("an Arrow table"):
                 import pyarrow  # noqa: F401
 
     @classmethod
@@ -86,7 +86,7 @@ class RowOrigin:
         """Yield the records of the rows, in order; `numbers` yields their row numbers."""
         if self._was_read and self._is_iterator:
             raise SettingError(
-                "the rows of an iterator can be read only once; give a list of them to read them "
+                "the rows of an iterator can be read only once; pass a list of them to read them "
                 "again"
             )
         self._was_read = True
@@ -94,7 +94,7 @@ class RowOrigin:
         typed = self._library in ("arrow", "polars")
         for row in self._iterate():
             if isinstance(row, Event | Control | Rejected):
-                raise wrong_type("a row", "a dict (ketal.Log.of makes a log of events)", row)
+                raise wrong_type("a row", "a dict (use ketal.Log.of for events)", row)
             yield record_of_row(row, "", next(numbers), shape, typed=typed)
 
     def _iterate(self) -> Iterator[Any]:
@@ -165,7 +165,7 @@ def _arrow_batches(table: Any) -> Iterator[Any]:
     try:
         stream = pyarrow.RecordBatchReader.from_stream(table)
     except pyarrow.ArrowInvalid:
-        raise wrong_type("rows of Arrow's", "a table", table) from None
+        raise wrong_type("Arrow data", "a table", table) from None
     _check_columns(stream.schema.names)
     yield from stream
 
@@ -194,7 +194,9 @@ def repeated_column(names: list[str]) -> str:
     """Return the error message for two columns with the same name; empty if there are none."""
     repeated = next((name for name in names if names.count(name) > 1), None)
     return (
-        "" if repeated is None else f"the table has two columns {repeated!r}, so no row can be read"
+        ""
+        if repeated is None
+        else f"the table has two columns named {repeated!r}, so no row can be read"
     )
 
 

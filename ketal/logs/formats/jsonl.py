@@ -33,8 +33,11 @@ from ketal.model.log_arguments import LogItem, RecordBatch, checked_log
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 _TRUNCATED = "Input data was truncated"
-_ARRAY_HINT = "`jq -c '.[]' FILE` makes JSON lines of an array"
-_OBJECTS_HINT = "`jq -c . FILE` makes JSON lines of objects that take several; else it was cut"
+_ARRAY_HINT = "convert an array to JSON lines with `jq -c '.[]' FILE`"
+_OBJECTS_HINT = (
+    "convert objects that span several lines with `jq -c . FILE`; else the line is truncated"
+)
+_FORMAT_HINT = "pass --format if the log has another format"
 _object_decoder = msgspec.json.Decoder()
 _PREFIX = CONTROL_PREFIX.encode()
 
@@ -125,15 +128,15 @@ def _line_error(line: bytes, fault: Exception) -> str:
     if isinstance(fault, RecursionError):
         return "the record is nested too deeply"
     if b"\0" in line:
-        return "the line is not JSON: it holds bytes that are zero (--format says what it is)"
+        return f"the line is not JSON: it contains NUL bytes ({_FORMAT_HINT})"
     if line.lstrip()[:1] not in (b"{", b"["):
-        return "the line is not JSON (--format says what kind of log this is)"
+        return f"the line is not JSON ({_FORMAT_HINT})"
     why = why_not_json(line.decode(), fault)
     if why.endswith(_TRUNCATED):
         # Most often this is not damage but indented JSON.
         if line.lstrip().startswith(b"["):
-            return f"the line is not JSON: the array does not end on it ({_ARRAY_HINT})"
-        return f"the line is not JSON: the object does not end on it ({_OBJECTS_HINT})"
+            return f"the line is not JSON: the array is incomplete ({_ARRAY_HINT})"
+        return f"the line is not JSON: the object is incomplete ({_OBJECTS_HINT})"
     return f"the line {why}"
 
 
@@ -176,7 +179,9 @@ def write_jsonl(
     if isinstance(file, str | os.PathLike):
         name = os.fsdecode(file)
         if name.endswith((".gz", ".zst")):
-            raise SettingError(f"{name}: what is written is not compressed; give a binary file")
+            raise SettingError(
+                f"{name}: the output is not compressed; pass a binary file that compresses it"
+            )
         with tempfile.TemporaryFile() as buffer:
             event_count = write_jsonl(events, buffer)
             buffer.seek(0)
@@ -205,7 +210,7 @@ def object_of(event: Event | Control | Draft) -> dict[str, Any]:
         present = {key: value for key, value in fields.items() if value is not None}
         return {"type": CONTROL_PREFIX + event.kind, **present}
     if not isinstance(event, Event | Draft):
-        raise wrong_type("what is written", "a ketal.Event", event)
+        raise wrong_type("an event to write", "a ketal.Event", event)
     out: dict[str, Any] = {"node": event.node, "type": event.type, "clock": event.clock}
     if event.time is not None:
         out["time"] = event.time

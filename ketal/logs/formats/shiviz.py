@@ -125,8 +125,8 @@ class _ShivizReader:
         if missing:
             raise SettingError(
                 f"regex has no group {missing[0]!r}; "
-                f"it needs the named groups {', '.join(self._required_groups)}, "
-                f"as (?<{missing[0]}>…)"
+                f"it must have the named groups {', '.join(self._required_groups)}, "
+                f"for example (?<{missing[0]}>…)"
             )
         return _EventRegex(text, regex, groups)
 
@@ -181,11 +181,12 @@ class _ShivizReader:
             if unmatched := text.unmatched_error(at, end):
                 yield unmatched
         elif b"\0" in text.text[start:end]:
-            reason = "this is no text: it holds bytes that are zero (--format says what it is)"
-            yield EventError(reason), text.first_nonblank(start, end)
+            reason = "this is not text: it contains NUL bytes"
+            hint = "(pass --format if the log has another format)"
+            yield EventError(f"{reason} {hint}"), text.first_nonblank(start, end)
         elif text.text[start:end].strip():
             reason = f"the regular expression `{shortened(events.text, 120)}` matches nothing here"
-            hint = "(--regex gives another one, --format another kind of log)"
+            hint = "(pass --regex for another expression, or --format for another format)"
             yield EventError(f"{reason} {hint}"), text.first_nonblank(start, end)
 
 
@@ -257,10 +258,14 @@ def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
         for event in events:
             if len(event.node.split()) != 1 or event.node.strip() != event.node:
                 raise SettingError(
-                    f"{event.dot}: a host of ShiViz's holds no white space, and {event.node!r} does"
+                    f"{event.dot}: a host in a ShiViz log must not contain white space, "
+                    f"but the node {event.node!r} does"
                 )
             if len(event.type.splitlines()) != 1:
-                raise SettingError(f"{event.dot}: the type {event.type!r} is not one line")
+                raise SettingError(
+                    f"{event.dot}: an event in a ShiViz log must be one line, "
+                    f"but the type {event.type!r} is not"
+                )
             data = msgspec.json.encode(event.data).decode()
             clock = json.dumps(event.clock, ensure_ascii=False)
             time = "" if event.time is None else f"\t{rfc3339(float(event.time))}"

@@ -40,7 +40,7 @@ _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BATCH_ROWS = 4_096
 _CSV_FAULTS = (
     ("unexpected end of data", "a quote is not closed"),
-    ("new-line character", "a carriage return stands alone; a line ends in \\n or \\r\\n"),
+    ("new-line character", "a carriage return without a line feed; end lines with \\n or \\r\\n"),
 )
 """Parts of error messages of the csv module, and clearer wordings for them."""
 
@@ -73,7 +73,7 @@ def _with_line_range(fault: EventError, first: int, last: int) -> EventError:
     """Return the error of a row, with its range of lines appended if it spans several."""
     if last <= first:
         return fault
-    error = EventError(f"{fault.reason} (the row is lines {first} to {last})")
+    error = EventError(f"{fault.reason} (the row spans lines {first} to {last})")
     error.draft = fault.draft
     return error
 
@@ -84,7 +84,7 @@ def _checked_header(row: list[str] | EventError) -> list[str]:
     header = [cell.strip() for cell in row]
     for column in header:
         if header.count(column) > 1:
-            which = f"two columns {column!r}" if column else "two columns without a name"
+            which = f"two columns named {column!r}" if column else "two columns without a name"
             raise EventError(f"the header has {which}, so no row can be read")
     return header
 
@@ -92,8 +92,8 @@ def _checked_header(row: list[str] | EventError) -> list[str]:
 def _row_record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, Any]:
     if len(row) != len(header):
         raise EventError(
-            f"the row has {counted(len(row), 'cell')}, and the first row, which names the columns, "
-            f"has {len(header)}"
+            f"the row has {counted(len(row), 'cell')}, but the header (the first row) has "
+            f"{len(header)}"
         )
     record: dict[str, Any] = {}
     for column, cell in zip(header, row, strict=True):
@@ -147,7 +147,8 @@ class _CsvLines:
         self._size += is_continuation + len(line)  # counts the line end before it
         if self._size > self._max:
             raise EventError(
-                f"the row is longer than line_bytes_max ({self._max} bytes); is a quote not closed?"
+                f"the row is longer than line_bytes_max ({self._max} bytes); check for an "
+                "unclosed quote"
             )
         try:
             return line.removesuffix(b"\r").decode() + "\n"
@@ -187,7 +188,7 @@ def _rows(
             why = next(
                 (wording for original, wording in _CSV_FAULTS if original in str(fault)), str(fault)
             )
-            yield lines.first, lines.last, EventError(f"the row is no CSV: {why}")
+            yield lines.first, lines.last, EventError(f"the row is not valid CSV: {why}")
         else:
             if row:
                 yield lines.first, lines.last, row
@@ -204,7 +205,7 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
         raise SettingError(f"{name}: Parquet cannot be read from a stream; save it to a file")
     start = file.tell()
     if file.read(len(PARQUET)) != PARQUET:
-        why = f"this is no Parquet file: it does not begin with {PARQUET.decode()}"
+        why = f"this is not a Parquet file: it does not begin with {PARQUET.decode()}"
         yield rejected_record(EventError(why), name, 1)
         return
     file.seek(start)

@@ -43,7 +43,7 @@ def read_traces(
                 if 2 * count > limits.events_max:
                     raise SettingError(
                         f"the traces have more than {limits.events_max} events "
-                        "(limit events_max), and rebuilding clocks holds them all"
+                        "(limit events_max), and rebuilding clocks keeps all of them in memory"
                     )
                 yield item
 

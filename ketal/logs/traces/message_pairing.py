@@ -86,17 +86,23 @@ class Messages:
             return option
         if not isinstance(option, str | Mapping):
             raise SettingError(
-                f"messages are matched by a text as {MESSAGES_EXAMPLE}, not by {option!r}"
+                "the keys for matching messages must be a text, for example "
+                f"{MESSAGES_EXAMPLE}, not {option!r}"
             )
         given = _parse_keys(option) if isinstance(option, str) else dict(option)
         for key, value in given.items():
             if key not in _KEYS:
-                raise SettingError(f"messages are not matched by {key!r}{near(key, _KEYS)}")
+                raise SettingError(f"unknown key {key!r} for matching messages{near(key, _KEYS)}")
             if not isinstance(value, str) or not value:
-                raise SettingError(f"{key} of the matched messages is empty; as {MESSAGES_EXAMPLE}")
+                raise SettingError(
+                    f"the key {key} for matching messages is empty; "
+                    f"write, for example, {MESSAGES_EXAMPLE}"
+                )
         for key in _KEYS:
             if key not in given:
-                raise SettingError(f"to match messages takes {key}=…, as {MESSAGES_EXAMPLE}")
+                raise SettingError(
+                    f"matching messages requires {key}=…; write, for example, {MESSAGES_EXAMPLE}"
+                )
         return cls(
             id=tuple(path_of(path) for path in split_unescaped(given["id"], "+")),
             send=_parse_test("send", given["send"]),
@@ -115,7 +121,7 @@ def _parse_keys(text: str) -> dict[str, str]:
         key, *value = split_unescaped(piece, "=", 1)
         if not value:
             raise SettingError(
-                f"{piece!r} is not KEY=VALUE; messages are matched as {MESSAGES_EXAMPLE}"
+                f"{piece!r} is not of the form KEY=VALUE; write, for example, {MESSAGES_EXAMPLE}"
             )
         if key.strip() in given:
             raise SettingError(f"{key.strip()} is given twice in {text!r}")
@@ -126,7 +132,9 @@ def _parse_keys(text: str) -> dict[str, str]:
 def _parse_test(key: str, text: str) -> _Test:
     field, *values = split_unescaped(text, ":", 1)
     if not values:
-        raise SettingError(f"{key}={text} is not FIELD:VALUE, as {key}=type:{key}")
+        raise SettingError(
+            f"{key}={text} is not of the form {key}=FIELD:VALUE, for example {key}=type:{key}"
+        )
     alternatives = "|".join(f"(?:{_glob(value)})" for value in split_unescaped(values[0], "|"))
     return _Test(path_of(field), re.compile(alternatives, re.DOTALL), text)
 

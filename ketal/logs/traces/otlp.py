@@ -107,7 +107,7 @@ def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
     parent = _id(record, "parentSpanId", 16)
     begin = _nanoseconds(record, "startTimeUnixNano")
     if begin is None:
-        raise EventError(f"the span {span} has no startTimeUnixNano, so it has no place")
+        raise EventError(f"the span {span} has no startTimeUnixNano, so it cannot be ordered")
     end = _nanoseconds(record, "endTimeUnixNano")
     name = record.get("name")
     kind = _kind(record.get("kind"))
@@ -170,7 +170,7 @@ def _nanoseconds(record: dict[str, Any], what: str) -> int | None:
     if value in (None, 0, ""):
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < TIME_NS_MAX:
-        raise EventError(f"{what} {str(value)[:60]!r} is no time in nanoseconds")
+        raise EventError(f"{what} {str(value)[:60]!r} is not a time in nanoseconds")
     return value
 
 

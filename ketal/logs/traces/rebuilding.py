@@ -61,11 +61,11 @@ class Rebuilding:
         counts = (
             (self.unsent, "receive", "whose send is not in the log"),
             (self.ambiguous, "receive", "of a message that several events send"),
-            (self.unnamed, "receive", "without the id of a message"),
-            (self.orphans, "span", "whose parent was not read"),
-            (self.lost_links, "link", "to a span that was not read"),
+            (self.unnamed, "receive", "without a message id"),
+            (self.orphans, "span", "whose parent is missing"),
+            (self.lost_links, "link", "to a missing span"),
             # Links of a span to itself are counted here, too.
-            (self.round_links, "link", "that would close a round and cannot be kept"),
+            (self.round_links, "link", "dropped to avoid a cycle"),
         )
         for number, what, why in counts:
             if number:
@@ -114,7 +114,7 @@ def rebuilt(
         if at in refused:
             raise EventError(
                 "the event receives a message that is sent after it, "
-                f"at {place(all_records[refused[at]])}, so no clock fits"
+                f"at {place(all_records[refused[at]])}, so it has no valid clock"
             )
         return with_clock(event, clocks[at], receives.get(at, ()), limits.clock_entries_max)
 
@@ -129,7 +129,7 @@ def add_receives(records: Iterable[Record], path: str, limits: Limits) -> Iterat
     and only the path of the id has to be given.
     """
     keys = path_of(path)
-    all_records = read_all(records, limits, "to pair messages by their ids")
+    all_records = read_all(records, limits, "pairing messages by their ids")
     names: dict[int, tuple[str, str]] = {}
     senders: dict[tuple[str, str], Event] = {}
     for number, (execution, item, _, _) in enumerate(all_records):

@@ -94,7 +94,7 @@ def zipkin_spans(text: Text, document: bytes) -> Iterator[SpanReport | Record]:
     """Yield the reports in a document, and a rejected record for each that cannot be read."""
     opening = document.lstrip()[:1]
     if opening not in (b"[", b"{"):
-        yield text.rejected_record(EventError("the document is no array of spans"))
+        yield text.rejected_record(EventError("the document is not an array of spans"))
         return
     parts = elements(document) if opening == b"[" else [document.strip()]
     yield from text.spans(_flattened(parts), partial(_report, text=text))
@@ -143,7 +143,7 @@ def _id(record: dict[str, Any], what: str, form: re.Pattern[str]) -> str:
     if value is None or value == "":
         return ""
     if not isinstance(value, str) or not form.fullmatch(value):
-        raise EventError(f"{what} {str(value)[:60]!r} is no hex id")
+        raise EventError(f"{what} {str(value)[:60]!r} is not a hex id")
     return value.lower().rjust(16, "0") if value.strip("0") else ""
 
 
@@ -158,7 +158,7 @@ def _microseconds(record: dict[str, Any], what: str) -> int | None:
         or isinstance(value, bool)
         or not 0 < value < TIME_NS_MAX // 1_000
     ):
-        raise EventError(f"{what} {str(value)[:60]!r} is no time in microseconds")
+        raise EventError(f"{what} {str(value)[:60]!r} is not a time in microseconds")
     return value
 
 
@@ -231,7 +231,7 @@ def _report_spans(report: SpanReport) -> Iterator[TraceSpan | Record]:
     """Yield the span of a merged report, and once more for each duplicate of the report."""
     reason = ""
     if report.begin_us is None:
-        reason = f"the span {report.span} has no timestamp, so it has no place"
+        reason = f"the span {report.span} has no timestamp, so it cannot be ordered"
     elif report.begin_us + (report.duration_us or 0) >= TIME_NS_MAX // 1_000:
         reason = f"the span {report.span} ends after the year 9999"
     for copy in (report, *report.duplicates):

@@ -109,7 +109,7 @@ class Rejected(WrittenVerdict, frozen=True, kw_only=True):
     >>> from io import BytesIO
     >>> (rejected,) = ketal.read_log(BytesIO(b'{"node": "n", "type": "a"}')).rejected
     >>> print(rejected)
-    rejected <file>:1: the record has no clock (--field clock=PATH says ...
+    rejected <file>:1: the record has no clock (pass --field clock=PATH ...
     >>> rejected.reason == rejected.to_dict()["reason"]
     True
     """

@@ -248,7 +248,9 @@ class _Server(socketserver.ThreadingTCPServer):
         with self._open_lock:
             has_room = self._open <= CONNECTIONS_MAX
         if not (has_room or self._refused):
-            _LOG.warning("more than %s connections: others are closed", f"{CONNECTIONS_MAX:,}")
+            _LOG.warning(
+                "more than %s connections: further ones are closed", f"{CONNECTIONS_MAX:,}"
+            )
             self._refused = True
         return has_room
 
@@ -259,7 +261,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def handle_error(self, request: object, client_address: Any) -> None:
         """Log the exception that ended a connection."""
-        _LOG.exception("events of %s:%s are taken no more", *client_address[:2])
+        _LOG.exception("stopped receiving events from %s:%s", *client_address[:2])
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
@@ -363,7 +365,7 @@ class TopicCollector(MonitorFeeder):
                     for message in messages:
                         self._process_message(message)
         except Exception:
-            _LOG.exception("events are taken from Kafka no more")
+            _LOG.exception("stopped consuming events from Kafka")
         finally:
             self._consumer.close()
 

@@ -134,17 +134,17 @@ class LogSender:
             except OSError as error:
                 # Refused connections have no file name; they are normal before a collector listens.
                 if error.filename is not None:
-                    self._warn_once("file", f"{self._path} is not sent: {error}")
+                    self._warn_once("file", f"cannot send {self._path}: {error}")
                 stop.wait(RETRY_S)
             except ValueError as error:
                 host, port = self._address
-                self._warn_once("collector", f"{host}:{port} is no collector: {error}")
+                self._warn_once("collector", f"{host}:{port} is not a collector: {error}")
                 stop.wait(RETRY_S)
 
     def _warn_once(self, subject: str, text: str) -> None:
         """Log a warning about the file or the collector, the first time only."""
         if subject not in self._warned:
-            _LOG.warning("%s (tried again)", text)
+            _LOG.warning("%s (retrying)", text)
         self._warned.add(subject)
 
     def _send(self, log: FileIO, stop: threading.Event) -> None:
@@ -161,7 +161,7 @@ class LogSender:
             connection.sendall(announcement(beginning, size_bytes))
             offset = _read_offset(connection)
             if offset > size_bytes:
-                raise ValueError(f"it has {offset:,} of {size_bytes:,} bytes")
+                raise ValueError(f"it reports {offset:,} bytes of a log of {size_bytes:,} bytes")
             finishing = replaced = False
             log.seek(max(0, offset - _TAIL_BYTES))
             tail = log.read(min(offset, _TAIL_BYTES))
@@ -244,9 +244,9 @@ def _wait_connected(connection: socket.socket) -> None:
     """Wait `POLL_S`; raise if the other end sends anything or closes the connection."""
     answer = receive_byte(connection, POLL_S)
     if answer:
-        raise ValueError("it sends more than how much it has")
+        raise ValueError("it sent unexpected data")
     if answer is not None:
-        raise ConnectionError("the collector is gone")
+        raise ConnectionError("the collector closed the connection")
 
 
 def _read_offset(connection: socket.socket) -> int:
@@ -255,10 +255,10 @@ def _read_offset(connection: socket.socket) -> int:
     while not text.endswith(b"\n") and len(text) < 20:
         part = connection.recv(1)
         if not part:
-            raise ConnectionError("the collector is gone")
+            raise ConnectionError("the collector closed the connection")
         text += part
     if not _OFFSET.fullmatch(text):
-        raise ValueError(f"it answers {text!r}")
+        raise ValueError(f"it answered {text!r}")
     return int(text)
 
 

@@ -47,7 +47,9 @@ def next_run(node: str, destination: str) -> int:
         finally:
             os.close(counter)
     except (OSError, RuntimeError) as error:
-        _LOG.warning("the runs of %s are numbered by the time: %s", node, error)
+        _LOG.warning(
+            "cannot count the runs of %s, so this run is numbered by the time: %s", node, error
+        )
         return time.time_ns() // 1_000_000
 
 

@@ -78,7 +78,7 @@ def end_all(senders: Collection[SenderThread]) -> None:
 def checked_address(host: str, port: int) -> tuple[str, int]:
     """Return an address to connect to; raise a SettingError if the port is invalid."""
     if port.__class__ is not int or not 0 < port < 1 << 16:
-        raise SettingError(f"port is a whole number from 1 to 65,535, not {port!r}")
+        raise SettingError(f"port must be an integer from 1 to 65,535, not {port!r}")
     return host, port
 
 
@@ -88,7 +88,7 @@ def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
     try:
         connection = socket.create_connection(address, timeout=TIMEOUT_S)
     except UnicodeError as error:
-        raise OSError(f"{address[0]!r} is no name of a host: {error}") from None
+        raise OSError(f"{address[0]!r} is not a valid host name: {error}") from None
     with connection:
         refuse_self_connection(connection)
         yield close_in_child(connection)
@@ -112,4 +112,4 @@ def refuse_self_connection(connection: socket.socket) -> None:
     enough; the socket would then receive everything that it sends.
     """
     if connection.getsockname() == connection.getpeername():
-        raise ConnectionError("nobody listens there")
+        raise ConnectionError("no collector is listening there")

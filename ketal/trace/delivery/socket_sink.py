@@ -111,7 +111,7 @@ class SocketSink:
         if self._closed:
             raise OSError("the sink is closed")
         if len(self._unsent) >= self._unsent_max:
-            raise OSError(f"{self._unsent_max:,} events wait to be sent")
+            raise OSError(f"{self._unsent_max:,} events are already waiting to be sent")
         self._unsent.append(encoded(event) + b"\n")
         if not self._wake.is_set():
             self._wake.set()
@@ -147,7 +147,7 @@ class SocketSink:
             lines = [unsent[number] for number in range(min(len(unsent), _LINES_MAX))]
             if lines:
                 if receive_byte(connection, 0) is not None:
-                    raise ConnectionError("the collector is gone: nothing would come")
+                    raise ConnectionError("the collector closed the connection")
                 connection.sendall(b"".join(lines))
                 for _ in lines:
                     unsent.popleft()

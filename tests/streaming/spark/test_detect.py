@@ -358,7 +358,7 @@ def test_times_are_read_in_the_format_of_the_source(format: str, spark: SparkSes
         ("match", times[1].replace(tzinfo=None))
     ]
     (fault,) = [json.loads(row.json)["reason"] for row in found if row.verdict == "rejected"]
-    assert fault == f"time 'soon' does not fit the time format {format!r}"
+    assert fault == f"time 'soon' does not match the time format {format!r}"
     marked = shaping.with_watermark(events, MessageColumns(events, source, ()), 0)
     at = [row["at"] for row in marked.selectExpr("unix_timestamp(_at) AS at").collect()]
     assert at == [*(time.timestamp() for time in times), None, None]

@@ -50,7 +50,7 @@ def test_job_file_sets_how_spark_runs_the_job(tmp_path: Path) -> None:
     ("text", "flags", "message"),
     [
         ("[spark]\nkey_groups = 0\n", {}, "key_groups must be an integer of 1 or more"),
-        ("[spark]\ntrigger = 1\n", {}, r"\[spark\] has no key 'trigger'"),
+        ("[spark]\ntrigger = 1\n", {}, r"unknown key 'trigger' in \[spark\]"),
         ('[spark]\njars = "a.jar"\n', {}, r"\[spark\] jars must be a list of files, not 'a.jar'"),
         ('[spark]\njars = ["no.jar"]\n', {}, r"\[spark\] jars: there is no file .*no\.jar"),
         ('keyed_by = "height"\n[state]\nstore = "kafka:x"\n', {}, "Spark|spark is its checkpoint"),
