@@ -145,7 +145,7 @@ def split_pair(option: str, text: str, example: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise SettingError(
-            f"{option} must be NAME=VALUE, not {text!r}; for example {option} {example}"
+            f"{option} {text!r} is not of the form NAME=VALUE, for example {option} {example}"
         )
     return name.strip(), value.strip()
 
@@ -173,8 +173,8 @@ def parse_params(settings: Sequence[str]) -> dict[str, ParamValue]:
             raise SettingError(f"--set {name} is given twice")
         if name in ARGUMENTS:
             raise SettingError(
-                f"parameter {name!r} cannot be set: `ketal.compile` has an argument of that name; "
-                "rename the parameter"
+                f"a parameter named {name!r} cannot be set: `ketal.compile` has an argument of "
+                "that name; choose another name"
             )
         given[name] = params.parse_value(value)
     return given

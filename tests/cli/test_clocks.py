@@ -81,7 +81,7 @@ def test_compare_selects_an_execution_by_name(ketal: Ketal, write: Write) -> Non
     assert alone.err == "ketal: there is no execution 'one'; the log has one without a name\n"
     picked = ketal("clocks", "compare", *TWO_WORDS, log)
     assert picked.err == (
-        "ketal: the log contains several executions: one, two; choose one with --execution NAME\n"
+        "ketal: the log has several executions: one, two; choose one with --execution NAME\n"
     )
 
 

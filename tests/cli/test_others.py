@@ -73,8 +73,7 @@ def test_graph_of_one_of_several_patterns(ketal: Ketal, write: Write) -> None:
     result = ketal("graph", "both.ketal")
     assert (result.code, result.err) == (
         2,
-        "ketal: both.ketal contains several patterns: Conflict, Phases; "
-        "choose one with --pattern\n",
+        "ketal: both.ketal has several patterns: Conflict, Phases; choose one with --pattern\n",
     )
     assert "Phases" in ketal("graph", "both.ketal", "--pattern", "Phases").out
 

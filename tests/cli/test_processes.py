@@ -86,7 +86,7 @@ def test_live_of_several_executions_is_refused(start: Start, write: Write) -> No
     process = start("run", "--live", "conflict.ketal", "two.log", *words)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
-    assert err == "ketal: --live judges one execution, but two.log contains several\n"
+    assert err == "ketal: --live judges one execution, but two.log has several\n"
 
 
 def test_ctrl_c_prints_the_summary_before_the_exit(start: Start) -> None:

@@ -352,14 +352,15 @@ def test_set_gives_parameters_their_values(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        (["w"], "--set must be NAME=VALUE, not 'w'; for example --set w=30s"),
-        (["=3"], "--set must be NAME=VALUE, not '=3'"),
+        (["w"], "--set 'w' is not of the form NAME=VALUE, for example --set w=30s"),
+        (["=3"], "--set '=3' is not of the form NAME=VALUE"),
         (["w=30"], "parameter w is declared as the duration 10 s; the number 30 is of another"),
         (["kint=x"], "the file declares no `param kint`; did you mean kind?"),
         (["w=1s", "w=2s"], "--set w is given twice"),
         (
             ["limits=2"],
-            "parameter 'limits' cannot be set: `ketal.compile` has an argument of that name",
+            "a parameter named 'limits' cannot be set: `ketal.compile` has an argument of "
+            "that name",
         ),
     ],
 )
@@ -389,7 +390,8 @@ def test_limit_changes_a_limit(ketal: Ketal) -> None:
         ("held_back=3", "there is no limit 'held_back'; did you mean held_back_max?"),
         (
             "runs_max",
-            "--limit must be NAME=VALUE, not 'runs_max'; for example --limit held_back_max=100000",
+            "--limit 'runs_max' is not of the form NAME=VALUE, for example "
+            "--limit held_back_max=100000",
         ),
         ("runs_max=many", "limit runs_max must be a positive integer, not 'many'"),
         ("runs_max=0", "limit runs_max must be a positive integer, not 0"),

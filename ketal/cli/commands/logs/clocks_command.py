@@ -134,7 +134,7 @@ def _chosen_execution(executions: dict[str, ExecutionEvents], name: str | None) 
         return execution_named(executions, name)
     if len(executions) > 1:
         raise SettingError(
-            f"the log contains several executions: {execution_names(executions)}; "
+            f"the log has several executions: {execution_names(executions)}; "
             "choose one with --execution NAME"
         )
     return next(iter(executions.values()))

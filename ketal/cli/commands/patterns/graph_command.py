@@ -41,9 +41,7 @@ def execute(args: argparse.Namespace) -> int:
     program = options.load_program(args.file, limits, settings=args.set, chosen=args.pattern)
     if len(program.names) > 1:
         names = ", ".join(program.names)
-        raise SettingError(
-            f"{args.file} contains several patterns: {names}; choose one with --pattern"
-        )
+        raise SettingError(f"{args.file} has several patterns: {names}; choose one with --pattern")
     form = picture_form(args.to, args.write, _SUFFIXES) or "dot"
     graph = program.graph()
     text = str(getattr(graph, f"to_{form}")())

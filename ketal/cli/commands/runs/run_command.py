@@ -165,7 +165,7 @@ def _live_verdicts(monitor: Monitor, log: Log, places: VerdictPlaces) -> Iterato
 
     for record in (record for batch in log.batches() for record in batch.singly()):
         if record.execution:
-            raise SettingError(f"--live judges one execution, but {record.file} contains several")
+            raise SettingError(f"--live judges one execution, but {record.file} has several")
         places.keep(record)
         (item,) = record.items
         yield from monitor.feed(item, place=record.place(0))
