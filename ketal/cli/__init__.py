@@ -34,19 +34,25 @@ class Terminated(KeyboardInterrupt):
 
 COMMANDS = {
     "run": ("runs", "run the patterns of a file over a log"),
-    "lint": ("patterns", "errors and warnings of pattern files"),
-    "fmt": ("patterns", "canonical layout of pattern files"),
-    "explain": ("runs", "why each verdict of a log holds, or what became of an event"),
-    "view": ("logs", "an execution as a page, as a picture, or for Perfetto and ShiViz"),
-    "graph": ("patterns", "the automaton of a pattern, as a picture or as data"),
-    "stats": ("logs", "what is in a log: nodes, types, attributes, times, concurrency, messages"),
-    "audit": ("logs", "whether a log can be a vector-clocked execution, and what is wrong"),
-    "cuts": ("logs", "how many consistent cuts and linear extensions an execution has"),
-    "clocks": ("logs", "timestamping schemes on a log; two of its events compared"),
-    "stream": ("runs", "a streaming job on Kafka topics"),
-    "broker": ("runs", "a real Kafka broker to try things with"),
-    "demo": ("runs", "a bug in a replicated stack, found while it runs, and explained"),
-    "limits": ("patterns", "every limit: name, default, unit, what it bounds"),
+    "lint": ("patterns", "report errors and warnings in pattern files"),
+    "fmt": ("patterns", "rewrite pattern files in the canonical layout"),
+    "explain": ("runs", "explain why each verdict holds, or how the patterns treated an event"),
+    "view": ("logs", "render an execution as a page or a picture, or for Perfetto and ShiViz"),
+    "graph": ("patterns", "draw the automaton of a pattern, or write it as data"),
+    "stats": (
+        "logs",
+        "list the content of a log: nodes, types, attributes, times, concurrency, messages",
+    ),
+    "audit": (
+        "logs",
+        "check whether a log can be a vector-clocked execution, and report each fault",
+    ),
+    "cuts": ("logs", "count the consistent cuts and linear extensions of an execution"),
+    "clocks": ("logs", "apply timestamping schemes to a log, or compare two of its events"),
+    "stream": ("runs", "run a streaming job on Kafka topics"),
+    "broker": ("runs", "run a real Kafka broker for tests and experiments"),
+    "demo": ("runs", "find a bug in a replicated stack while it runs, and explain it"),
+    "limits": ("patterns", "list every limit: name, default, unit, and what it bounds"),
 }
 """Name of a command → the folder of its module in `ketal.cli.commands`, and a description."""
 
@@ -54,9 +60,9 @@ _EXAMPLE = """\
 example:
   ketal run stack.ketal run.jsonl
 
-`ketal COMMAND --help` has the options. Exit codes: 0 fine; 1 found (a violation, a lint error, a
-difference in fmt --check); 2 could not run; 3 saved state does not fit; 4 Kafka lost; 130 Ctrl-C;
-143 SIGTERM.
+`ketal COMMAND --help` lists the options of a command. Exit codes: 0 success; 1 something was found
+(a violation, a lint error, a difference in fmt --check); 2 the command could not run; 3 the saved
+state does not fit; 4 Kafka was lost; 130 Ctrl-C; 143 SIGTERM.
 """
 
 
@@ -159,7 +165,7 @@ def _dispatch(words: list[str]) -> int:
     if head and not head.startswith("-"):
         from ketal.errors import near
 
-        top.error(f"there is no command {head!r}{near(head, COMMANDS)}")
+        top.error(f"unknown command {head!r}{near(head, COMMANDS)}")
     top.parse_intermixed_args(words)
     top.print_help(sys.stderr)
     return COULD_NOT_RUN
@@ -239,10 +245,10 @@ def _report_error(error: Exception) -> int:
         name = f"{error.filename}: " if error.filename else ""
         complain(f"{name}{error.strerror or error}")
     elif isinstance(error, MemoryError):
-        complain("the memory of this machine does not suffice; `ketal limits` lists what bounds it")
+        complain("out of memory; lower one of the limits that `ketal limits` lists")
     else:
         import traceback
 
         traceback.print_exception(error)
-        complain("this is a fault of ketal itself, please report it")
+        complain("this is a bug in ketal; please report it")
     return STATE_DOES_NOT_FIT if isinstance(error, StateError) else COULD_NOT_RUN

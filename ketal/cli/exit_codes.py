@@ -68,12 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_causes,
         default=("violation",),
         metavar="WHAT,...",
-        help=f"exit with 1 on any of {', '.join(CAUSES)} (default violation)",
+        help=f"exit with 1 on any of {', '.join(CAUSES)} (default: violation)",
     )
     parser.add_argument(
         "--allow-vacuous",
         action="store_true",
-        help="let a check pass even if it judged no event of the log",
+        help="do not fail because a check judged no event of the log",
     )
 
 
@@ -82,7 +82,7 @@ def _causes(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in CAUSES:
             raise argparse.ArgumentTypeError(
-                f"there is no {name!r} to fail on; there are {', '.join(CAUSES)}"
+                f"unknown cause {name!r}; choose from {', '.join(CAUSES)}"
             )
     return names
 
@@ -95,7 +95,7 @@ def unjudged_reasons(summary: Summary, program: Program) -> list[str]:
     lost = {
         "rejected": counted(events["rejected"], "record was rejected", "records were rejected"),
         "late": counted(events["late"], "event was late", "events were late"),
-        "held_back": counted(events["held_back"], "event waits", "events wait") + " for others",
+        "held_back": counted(events["held_back"], "event is", "events are") + " held back",
         "overflow": counted(events["overflow"], "event was", "events were") + " over a limit",
     }
     parts = [text for name, text in lost.items() if events[name]]
@@ -104,14 +104,15 @@ def unjudged_reasons(summary: Summary, program: Program) -> list[str]:
         parts.append(f"a limit was reached {counted(overflows, 'time')}")
     if impossible := summary.get("impossible"):
         parts.append(counted(impossible, "event has", "events have") + " an impossible clock")
-    return [f"not all was judged by the check: {', '.join(parts)}"] if parts else []
+    who = "the check" if len(checks) == 1 else "the checks"
+    return [f"{who} did not judge everything: {', '.join(parts)}"] if parts else []
 
 
 def empty_check_reasons(summary: Summary, program: Program) -> list[str]:
     """Return a sentence for each check that judged no event."""
     return [
-        f"the check {name} judged no event, so that it has no violation shows nothing "
-        "(--allow-vacuous allows it)"
+        f"the check {name} judged no event, so the absence of violations shows nothing "
+        "(--allow-vacuous accepts this)"
         for name in _checks(program)
         if judged_nothing(summary["patterns"][name].get("vacuous", ()))
     ]

@@ -32,31 +32,32 @@ STDIN_NAME = "<stdin>"
 _READING = {
     "format": (
         "FORMAT",
-        "jsonl, shiviz, csv or parquet (default: by the file's name, then by its first lines); "
-        "otlp or zipkin for traces",
+        "jsonl, shiviz, csv or parquet (default: determined by the file's name, or else its first "
+        "lines); otlp or zipkin for traces",
     ),
-    "regex": ("RE", "the regular expression of an event in a ShiViz log"),
-    "delimiter": ("RE", "the regular expression between two executions in a ShiViz log"),
+    "regex": ("RE", "regular expression that matches an event of a ShiViz log"),
+    "delimiter": ("RE", "regular expression that separates the executions of a ShiViz log"),
     "field": (
         "NAME=PATH",
-        "the path of node, type, clock, time, id, data or incarnation in a record: clock=pkt.vc",
+        "path of node, type, clock, time, id, data, receives or incarnation in a record: "
+        "clock=pkt.vc (repeatable)",
     ),
-    "nodes": ("A,B,C", "the nodes that the entries of positional clocks belong to, in order"),
-    "time_unit": ("UNIT", "the unit of times that are numbers: s, ms, us, ns"),
+    "nodes": ("A,B,C", "nodes of the entries of positional clocks, in order"),
+    "time_unit": ("UNIT", "unit of times that are numbers: s (default), ms, us, ns"),
     "time_format": (
         "FORMAT",
-        "the strptime format of times that are text and not RFC 3339: "
+        "strptime format of times that are text but not RFC 3339: "
         "'%%m/%%d/%%Y %%I:%%M:%%S %%p'; without %%z they are UTC",
     ),
     "rebuild": (
         "KEYS",
-        "rebuild the clocks from messages and each node's order: "
+        "rebuild the clocks from messages and the order of each node: "
         "id=msg.id,send=type:send,receive=type:recv",
     ),
     "clock": (
         "SCHEME",
-        "the timestamping scheme of the clocks: itc, dvv, history, ..., lamport "
-        "(docs/clocks.md; default: vector)",
+        "timestamping scheme of the clocks: itc, dvv, history, ..., lamport (default: vector; see "
+        "docs/clocks.md)",
     ),
 }
 """The options for reading a log, with their help.
@@ -74,16 +75,16 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
         "logs",
         metavar="LOG",
         nargs="+",
-        help="logs of one execution, .gz and .zst too; - is standard input",
+        help="logs of one execution, also .gz and .zst; - is standard input",
     )
 
 
 def add_pattern_and_logs(parser: argparse.ArgumentParser, verb: str) -> None:
     """Add a pattern file, `--pattern` for the one pattern of it to `verb`, and logs."""
-    parser.add_argument("pattern", metavar="PATTERN", help="a pattern file, - is standard input")
+    parser.add_argument("pattern", metavar="PATTERN", help="pattern file; - is standard input")
     add_logs(parser)
     parser.add_argument(
-        "--pattern", dest="chosen", metavar="NAME", help=f"{verb} this pattern of the file only"
+        "--pattern", dest="chosen", metavar="NAME", help=f"{verb} only this pattern of the file"
     )
 
 
@@ -101,7 +102,9 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 
 def add_params(parser: argparse.ArgumentParser) -> None:
     """Add `--set`."""
-    add_repeatable(parser, "--set", "NAME=VALUE", "the value of a `param`: 30s, 1.5, true, text")
+    add_repeatable(
+        parser, "--set", "NAME=VALUE", "set the value of a `param`: 30s, 1.5, true, text"
+    )
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +117,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--config",
         metavar="FILE",
-        help="a TOML file with these settings in [source], and limits in [limits]",
+        help="TOML file with these options in [source], and limits in [limits]",
     )
 
 
@@ -133,7 +136,7 @@ def _flag(name: str) -> str:
 def positive_integer(text: str) -> int:
     """Return the value of an option that is an integer of 1 or more."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+        raise argparse.ArgumentTypeError(f"must be a positive integer, not {text!r}")
     return int(text)
 
 
@@ -141,7 +144,9 @@ def split_pair(option: str, text: str, example: str) -> tuple[str, str]:
     """Return the name and the value of NAME=VALUE; `example` is for the error message."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise SettingError(f"{option} {text!r} is not NAME=VALUE, as {option} {example}")
+        raise SettingError(
+            f"{option} {text!r} is not of the form NAME=VALUE, for example {option} {example}"
+        )
     return name.strip(), value.strip()
 
 
@@ -167,7 +172,10 @@ def parse_params(settings: Sequence[str]) -> dict[str, ParamValue]:
         if name in given:
             raise SettingError(f"--set {name} is given twice")
         if name in ARGUMENTS:
-            raise SettingError(f"a parameter called {name!r} cannot be set; give it another name")
+            raise SettingError(
+                f"a parameter named {name!r} cannot be set: `ketal.compile` has an argument of "
+                "that name; choose another name"
+            )
         given[name] = params.parse_value(value)
     return given
 
@@ -199,8 +207,8 @@ def deciding_source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits
     source, limits = source_and_limits(args)
     if source.scheme is not None and not source.scheme.decides:
         raise SettingError(
-            f"{source.clock} clocks do not tell which events happened before which; "
-            "`ketal run`, `explain` and `view` take them"
+            f"{source.clock} clocks do not determine happened-before, which this command requires; "
+            "use `ketal run`, `explain` or `view`"
         )
     return source, limits
 
@@ -218,7 +226,7 @@ def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
 def check_stdin(paths: list[str]) -> None:
     """Raise a SettingError if standard input is among the paths more than once."""
     if paths.count(STDIN) > 1:
-        raise SettingError("standard input (-) is given twice, and can be read only once")
+        raise SettingError("standard input (-) is given twice, but can be read only once")
 
 
 def load_program(
@@ -251,8 +259,8 @@ def load_program_beside_logs(args: argparse.Namespace, limits: Limits, command: 
             if _is_pattern(log, limits):
                 words = [log, args.pattern, *(one for one in args.logs if one != log)]
                 raise SettingError(
-                    f"{log} is a pattern file and stands where a log is wanted; "
-                    f"are they swapped? `ketal {command} {' '.join(words)}`"
+                    f"{log} is a pattern file, but a log is expected here; "
+                    f"are the arguments swapped? use `ketal {command} {' '.join(words)}`"
                 ) from None
         raise
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MAPPING_HINT = (
-    "hint: --field says where an event's fields are (--field type=event --field clock=pkt.vc), "
-    "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
-    "receive=type:recv makes clocks where there are none; see `ketal run --help`"
+    "hint: use --field to locate the fields of an event (--field type=event --field clock=pkt.vc), "
+    "--format or --regex to name the format of the log, and --rebuild id=msg.id,send=type:send,"
+    "receive=type:recv if the events have no clocks; see `ketal run --help`"
 )
 _NO_TEXT = re.compile(
     r":\d+: (within the \w+ data: )?"
@@ -48,7 +48,7 @@ def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
     log = open_source(source, logs, limits)
     for name in logs:
         if name.endswith(".ketal"):
-            raise SettingError(f"{name} is a pattern file and stands where a log is wanted")
+            raise SettingError(f"{name} is a pattern file, but a log is expected here")
     return log
 
 
@@ -75,7 +75,7 @@ def read_with_progress(
 def report_rebuilding(log: Log) -> None:
     """Print on standard error which causes were missing when the clocks of a log were rebuilt."""
     for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
-        complain(f"clocks rebuilt: {sentence}; what is not there orders nothing")
+        complain(f"clocks rebuilt: {sentence}; events that this would order remain unordered")
 
 
 def rejection_text(rejected: Rejected | None) -> str:
@@ -87,8 +87,8 @@ def no_event_read_reason(logs: Sequence[str], rejected: int, first: str) -> str:
     """Return why no event was read; `first` is the first rejected record, with its reason."""
     if not rejected:
         names = ", ".join(STDIN_NAME if name == STDIN else name for name in logs)
-        return f"no event was read: there is none in {names}"
-    records = counted(rejected, "record was", "records were all")
+        return f"no event was read: there are no events in {names}"
+    records = f"all {rejected:,} records were" if rejected > 1 else "1 record was"
     why = f"; the first is {printable(first)}" if first else ""
     hint = "" if _NO_TEXT.search(first) else f"\n{_MAPPING_HINT}"
     return f"no event was read: {records} rejected{why}{hint}"

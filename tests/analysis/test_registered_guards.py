@@ -209,8 +209,8 @@ def test_summary_text_reports_guard_failures() -> None:
     verdicts = ketal.run(program, _events("raise", "text"))
     assert list(verdicts) == []
     assert [text for text in summed_up(verdicts.summary, program, None) if "unknown" in text] == [
-        "P: unknown: a registered guard failed 2 times: it raised, or its answer was none of "
-        "True, False and None (the log of `ketal` says which)"
+        "P: unknown: a registered guard failed 2 times: it raised an exception, or did not "
+        "return True, False or None (the logger `ketal` reports the reason)"
     ]
 
 

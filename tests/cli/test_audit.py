@@ -77,8 +77,8 @@ def test_message_key_that_fits_no_event_is_reported(ketal: Ketal, write: Write) 
         result = ketal("audit", "--match-messages", MATCH.replace(key, wrong), log)
         assert result.code == 0
         assert result.err.splitlines() == [
-            f"ketal: --match-messages: no event fits {wrong}, so no message is matched; "
-            "is it the field that the log has?"
+            f"ketal: --match-messages: no event fits {wrong}, so no message is paired; "
+            "does the log have this field?"
         ]
     assert ketal("audit", "--match-messages", MATCH, log).err == ""
 
@@ -91,7 +91,8 @@ def test_event_after_the_end_is_rejected(ketal: Ketal, write: Write) -> None:
     assert result.code == 0
     assert result.lines[0] == "1 event of 1 node"
     assert (
-        result.lines[1] == "1 rejected, the first log.jsonl:3: the execution has ended (ketal.end)"
+        result.lines[1]
+        == "1 rejected; the first is log.jsonl:3: the execution has ended (ketal.end)"
     )
 
 
@@ -100,7 +101,7 @@ def test_hole_beside_an_unreadable_line_mentions_that_line(ketal: Ketal, write: 
     result = ketal("audit", write("log.jsonl", lines[0] + "{torn\n" + lines[1]))
     assert result.code == 1
     assert "log.jsonl:2 was rejected and may be the missing event" in result.lines[1]
-    assert result.lines[3].startswith("1 rejected, the first log.jsonl:2")
+    assert result.lines[3].startswith("1 rejected; the first is log.jsonl:2")
 
 
 def test_rebuilt_clocks_are_written_by_repair(ketal: Ketal, write: Write) -> None:
@@ -139,7 +140,7 @@ def test_unambiguous_fault_is_corrected_and_reported(ketal: Ketal, write: Write)
     assert rest[0] == changed
     assert rest[1].startswith("left log.jsonl:6: not an event, so omitted from the corrected log")
     assert rest[-2:] == [
-        "2 faults", "new.jsonl: 4 records, 1 changed, 1 left; 1 duplicate left out",
+        "2 faults", "new.jsonl: 4 records, 1 changed, 1 left; 1 duplicate omitted",
     ]  # fmt: skip
     assert Path("new.jsonl").read_text().count("\n") == 4
     assert ketal("audit", "new.jsonl").code == 0
@@ -191,7 +192,7 @@ def test_ctrl_c_reports_that_nothing_was_judged(
         (("no.jsonl",), "no such file"),
         (("--repair", "log.jsonl"), "--write FILE"),
         (("--match-messages", "id=x", "log.jsonl"), "send=…"),
-        (("--repair", "--write", "log.jsonl", "log.jsonl"), "write over"),
+        (("--repair", "--write", "log.jsonl", "log.jsonl"), "would overwrite"),
         (("--format", "otlp", "--field", "type=x", "log.jsonl"), "otlp"),
         (("empty.jsonl",), "no event was read"),
         (("bad.jsonl",), "no event was read"),
@@ -244,7 +245,7 @@ def test_each_of_several_executions_is_repaired_into_its_own_file(
     Path("new.2.jsonl").write_text(Path(log).read_text())
     over = ketal(*words[:-1], "new.2.jsonl")
     assert over.code == 2
-    assert "write over" in over.err
+    assert "would overwrite" in over.err
 
 
 def test_unmatched_messages_of_a_rebuild_are_reported(ketal: Ketal, write: Write) -> None:
@@ -262,9 +263,9 @@ def test_unmatched_messages_of_a_rebuild_are_reported(ketal: Ketal, write: Write
         result = ketal(*words, "--rebuild", MATCH, log)
         assert result.err.splitlines() == [
             "ketal: clocks rebuilt: 2 receives whose send is not in the log; "
-            "what is not there orders nothing",
+            "events that this would order remain unordered",
             "ketal: clocks rebuilt: 1 receive of a message that several events send; "
-            "what is not there orders nothing",
+            "events that this would order remain unordered",
         ]
     # A send without a receive is no fault.
     sends = [rows[0], rows[4], rows[5]]
@@ -273,7 +274,8 @@ def test_unmatched_messages_of_a_rebuild_are_reported(ketal: Ketal, write: Write
     # A key that fits no event is most likely mistyped.
     bare = write("sends.jsonl", json.dumps(rows[0]) + "\n")
     assert ketal("audit", "--rebuild", MATCH, bare).err == (
-        "ketal: clocks rebuilt: no event fits receive=type:recv; what is not there orders nothing\n"
+        "ketal: clocks rebuilt: no event fits receive=type:recv; "
+        "events that this would order remain unordered\n"
     )
     # The same keys for rebuild and audit are reported once, different keys each.
     twice = ketal("audit", "--rebuild", MATCH, "--match-messages", MATCH, bare).err

@@ -81,18 +81,18 @@ def test_compare_selects_an_execution_by_name(ketal: Ketal, write: Write) -> Non
     assert alone.err == "ketal: there is no execution 'one'; the log has one without a name\n"
     picked = ketal("clocks", "compare", *TWO_WORDS, log)
     assert picked.err == (
-        "ketal: the log holds several executions: one, two; --execution NAME picks one\n"
+        "ketal: the log has several executions: one, two; choose one with --execution NAME\n"
     )
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["run.jsonl", "a@1"], "'run.jsonl' is no dot"),
-        (["run.jsonl", "a@1", "b"], "'b' is no dot"),
-        (["run.jsonl", "a@1", "b@0"], "'b@0' is no dot"),
-        (["a@1", "b@2"], "there is no log before a@1 and b@2"),
-        (["a@1"], "a@1 is one event"),
+        (["run.jsonl", "a@1"], "'run.jsonl' is not a dot"),
+        (["run.jsonl", "a@1", "b"], "'b' is not a dot"),
+        (["run.jsonl", "a@1", "b@0"], "'b@0' is not a dot"),
+        (["a@1", "b@2"], "no log is given before a@1 and b@2"),
+        (["a@1"], "a@1 is only one event"),
     ],
 )
 def test_compare_without_two_events_prints_its_usage(
@@ -127,7 +127,7 @@ def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     result = ketal("clocks", "compare", write("bad.jsonl", "x\ny\n"), "a@1", "b@2")
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith(
-        "ketal: no event was read: 2 records were all rejected; the first is"
+        "ketal: no event was read: all 2 records were rejected; the first is"
     )
 
 
@@ -153,7 +153,7 @@ def test_ctrl_c_ends_with_its_exit_code(
     monkeypatch.setattr("ketal.runtime.admission.execution_events.executions_of", interrupted)
     result = ketal("clocks", "compare", write("run.jsonl", RUN), "a@1", "b@2")
     assert (result.code, result.out) == (INTERRUPTED, "")
-    assert result.err == "ketal: interrupted: the log was not read to its end\n"
+    assert result.err == "ketal: interrupted: the log was not read to the end\n"
 
 
 def test_documented_output_is_the_printed_output(ketal: Ketal, write: Write) -> None:
@@ -254,39 +254,45 @@ def test_restamp_can_count_relevant_events_only(ketal: Ketal, write: Write) -> N
     none = write("none.ketal", 'pattern N { event N = type == "x"; find any N; }')
     result = ketal("clocks", "restamp", "vector", log, "--only", none)
     assert result.code == 2
-    assert "no event of the log is in the alphabet of a pattern of none.ketal" in result.err
+    assert "no event of the log is in the alphabet of any pattern of none.ketal" in result.err
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
         (["show", "ict", "run.jsonl"], "unknown clock scheme 'ict'; did you mean itc?"),
-        (["show", "itc"], "there is no log after 'itc'; show takes a scheme, then logs"),
-        (["restamp", "run.jsonl"], "there is no log after 'run.jsonl'; restamp takes a scheme"),
-        (["compare", "run.jsonl", "--only", "p.ketal"], "--only is for show and restamp"),
-        (["show", "itc", "run.jsonl", "--scheme", "itc"], "--scheme is for compare"),
-        (["restamp", "itc", "run.jsonl", "--to", "svg"], "--to is for show and compare"),
-        (["compare", "run.jsonl", "--to", "svg"], "--to svg draws two events"),
-        (["compare", "run.jsonl", "--write", "x.svg"], "--to svg draws two events"),
-        (["show", "itc", "run.jsonl", "--to", "svg", "--output", "json"], "--output json is for"),
+        (["show", "itc"], "no log is given after 'itc'; show takes a scheme, then logs"),
+        (["restamp", "run.jsonl"], "no log is given after 'run.jsonl'; restamp takes a scheme"),
+        (["compare", "run.jsonl", "--only", "p.ketal"], "--only applies only to show and restamp"),
+        (["show", "itc", "run.jsonl", "--scheme", "itc"], "--scheme applies only to compare"),
+        (["restamp", "itc", "run.jsonl", "--to", "svg"], "--to applies only to show and compare"),
+        (["compare", "run.jsonl", "--to", "svg"], "--to svg requires two events"),
+        (["compare", "run.jsonl", "--write", "x.svg"], "--to svg requires two events"),
+        (
+            ["show", "itc", "run.jsonl", "--to", "svg", "--output", "json"],
+            "--output json writes numbers",
+        ),
         (
             ["compare", "run.jsonl", "a@1", "b@1", "--to", "svg", "--output", "json"],
-            "--output json is for numbers, and a picture is asked for (svg)",
+            "--output json writes numbers and cannot be combined with a picture (svg)",
         ),
         (
             ["show", "itc", "run.jsonl", "--write", "x.png"],
-            "cannot write a .png picture; write an .svg (--to svg says which",
+            "cannot write a .png picture; write an .svg (--to svg overrides the extension)",
         ),
         (
             ["show", "itc", "run.jsonl", "--clock", "lamport"],
-            "lamport clocks do not tell which events",
+            "lamport clocks do not determine happened-before",
         ),
         (["show", "itc", "run.jsonl", "--limit", "stamped_events_max=2"], "the log has 3 events"),
         (
             ["restamp", "history", "run.jsonl", "--limit", "stamped_entries_max=4"],
             "the stamps of the scheme history would have 5 entries; at most 4 are supported (lim",
         ),
-        (["compare", "run.jsonl", "a@1", "b@1", "--scheme", "itc"], "--scheme is for logs"),
+        (
+            ["compare", "run.jsonl", "a@1", "b@1", "--scheme", "itc"],
+            "--scheme cannot be combined with two events",
+        ),
     ],
 )
 def test_wrong_arguments_of_clocks_are_an_error(
@@ -330,7 +336,7 @@ def test_compare_samples_pairs_beyond_the_limit(ketal: Ketal, write: Write) -> N
 def test_records_that_are_no_events_are_counted(ketal: Ketal, write: Write) -> None:
     result = ketal("clocks", "restamp", "vector", write("run.jsonl", RUN + "x\n"))
     assert len(result.lines) == 3
-    assert result.err.startswith("ketal: 1 record left out, no event; the first is run.jsonl:4")
+    assert result.err.startswith("ketal: 1 record was rejected; the first is run.jsonl:4")
 
 
 # --- clocks that do not decide ------------------------------------------------------
@@ -352,8 +358,8 @@ def test_run_counts_pairs_that_inexact_clocks_do_not_order(ketal: Ketal, write: 
     assert (result.code, result.err) == (0, "")
     assert result.lines[0].startswith("match Conflict: First=a@1, Second=b@1")
     assert result.lines[-1] == (
-        "1 pair of events that the clocks do not order for certain: a `Causal` or `Conc` that asks "
-        "is unknown, and so not true"
+        "1 pair of events whose order the clocks do not determine: a `Causal` or `Conc` of such a "
+        "pair is unknown, and so not true"
     )
     assert ketal("run", "--clock", "lamport", "--fail-on", "unknown", pattern, log).code == 1
     data = ketal("run", "--clock", "lamport", "--output", "json", pattern, log).objects
@@ -362,7 +368,7 @@ def test_run_counts_pairs_that_inexact_clocks_do_not_order(ketal: Ketal, write: 
     assert (explained.code, explained.lines[-1]) == (0, result.lines[-1])
     live = ketal("run", "--live", "--clock", "lamport", pattern, log)
     assert (live.code, live.out) == (2, "")
-    assert "--live judges event after event" in live.err
+    assert "--live cannot read lamport clocks: a whole log is needed" in live.err
 
 
 def test_lint_warns_of_guards_that_inexact_clocks_leave_unknown(ketal: Ketal, write: Write) -> None:
@@ -384,4 +390,4 @@ def test_command_that_needs_exact_clocks_refuses_inexact_ones(
 ) -> None:
     result = ketal(command, "--clock", "lamport", write("run.jsonl", LAMPORT))
     assert (result.code, result.out) == (2, "")
-    assert result.err.startswith("ketal: lamport clocks do not tell which events happened before")
+    assert result.err.startswith("ketal: lamport clocks do not determine happened-before")

@@ -112,9 +112,9 @@ def test_form_of_the_picture_is_set_by_file_name_or_option(ketal: Ketal, write: 
     [
         (["--to", "svg", "--limit", "drawn_cuts_max=4"], "(limit drawn_cuts_max)"),
         (["--write", "lattice.png"], "cannot write a .png picture; write an .svg, or a .dot"),
-        (["--to", "svg", "--output", "json"], "--output json is for numbers"),
+        (["--to", "svg", "--output", "json"], "--output json writes numbers"),
         (["--to", "png"], "invalid choice: 'png'"),
-        (["--write", "run.jsonl"], "would write over what is read"),
+        (["--write", "run.jsonl"], "would overwrite an input file"),
     ],
 )
 def test_lattice_that_cannot_be_drawn_is_an_error(
@@ -132,10 +132,10 @@ def test_lattice_that_cannot_be_drawn_is_an_error(
 def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     empty = ketal("cuts", write("empty.jsonl", ""))
     assert (empty.code, empty.out) == (2, "")
-    assert empty.err == "ketal: no event was read: there is none in empty.jsonl\n"
+    assert empty.err == "ketal: no event was read: there are no events in empty.jsonl\n"
     bad = ketal("cuts", write("bad.jsonl", "x\ny\n"))
     assert (bad.code, bad.out) == (2, "")
-    assert bad.err.startswith("ketal: no event was read: 2 records were all rejected; the first is")
+    assert bad.err.startswith("ketal: no event was read: all 2 records were rejected; the first is")
 
 
 def test_impossible_clocks_are_an_error_that_names_the_audit(ketal: Ketal, write: Write) -> None:
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_with_its_exit_code(
     monkeypatch.setattr("ketal.explanation.cuts.cut_report.count_cuts", interrupted)
     result = ketal("cuts", write("run.jsonl", RUN))
     assert (result.code, result.out) == (INTERRUPTED, "")
-    assert result.err == "ketal: interrupted: the cuts were not counted to their end\n"
+    assert result.err == "ketal: interrupted: not all cuts were counted\n"
 
 
 def test_file_name_that_is_not_utf8(ketal: Ketal, write: Write) -> None:

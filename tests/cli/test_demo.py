@@ -73,7 +73,7 @@ def test_ctrl_c_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
 def test_negative_number_of_shuffles_is_refused() -> None:
     result = demo("--shuffles", "-1")
     assert (result.returncode, result.stdout) == (2, "")
-    assert "--shuffles is how many orders are tried, not -1" in result.stderr
+    assert "--shuffles must be 0 or more, not -1" in result.stderr
 
 
 def test_unknown_bug_is_refused() -> None:

@@ -77,7 +77,7 @@ def test_first_verdicts_are_explained_and_the_rest_is_counted(ketal: Ketal, writ
     pattern = write("p.ketal", CONFLICT)
     result = ketal("explain", pattern, log)
     assert result.out.count("match Conflict") == 10
-    assert "5 verdicts more; --first N or --verdict ID explains others" in result.err
+    assert "5 more verdicts; use --first N or --verdict ID to explain others" in result.err
     found = ketal("run", "--output", "json", pattern, log).objects[:-1]
     for one in found:
         del one["places"]
@@ -92,7 +92,7 @@ def test_log_without_a_verdict_gets_a_hint(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CHECKED), write("run.jsonl", TWO)
     result = ketal("explain", pattern, log)
     assert (result.code, result.out) == (0, "")
-    assert "there is no verdict to explain" in result.err
+    assert "no verdict to explain: there is no match and no violation" in result.err
     result = ketal("explain", "--verdict", "abc", pattern, log)
     assert result.code == 2
     assert "no verdict has an id that begins with 'abc'" in result.err
@@ -119,7 +119,10 @@ def test_counted_matches_are_not_reported_as_no_match(ketal: Ketal, write: Write
     counted = CONFLICT.replace("find any First Second;", "find any First Second; return count;")
     result = ketal("explain", write("p.ketal", counted), write("run.jsonl", TWO))
     assert (result.code, result.out) == (0, "")
-    assert "the matches of Conflict are counted and not listed (return count)" in result.err
+    assert (
+        "the matches of Conflict are only counted (return count), so none is explained"
+        in result.err
+    )
     assert "no match" not in result.err
 
 
@@ -154,7 +157,7 @@ def test_run_refuses_explain_with_live_or_trace(ketal: Ketal, write: Write) -> N
     for option, other in itertools.product(("--explain", "--show"), ("--live", "--trace")):
         result = ketal("run", option, other, pattern, log)
         assert result.code == 2
-        assert f"{option} is of a whole log; it does not go with {other}" in result.err
+        assert f"{option} requires a whole log and cannot be combined with {other}" in result.err
 
 
 def test_count_is_refused_with_options_that_add_to_verdicts(ketal: Ketal, write: Write) -> None:
@@ -163,7 +166,9 @@ def test_count_is_refused_with_options_that_add_to_verdicts(ketal: Ketal, write:
     for option in ("--explain", "--show", "--trace"):
         result = ketal("run", "--count", option, pattern, log)
         assert (result.code, result.out) == (2, "")
-        assert f"{option} is of what stands before the summary" in result.err
+        assert (
+            f"{option} cannot be combined with --count, which prints only the summary" in result.err
+        )
 
 
 def test_numbered_incarnations_have_their_own_places(ketal: Ketal, write: Write) -> None:

@@ -63,7 +63,7 @@ def test_graph_in_an_unsupported_picture_form_is_refused(
 def test_standard_input_given_twice_is_refused(ketal: Ketal, command: str) -> None:
     result = ketal(command, "-", "-", stdin=CONFLICT)
     assert (result.code, result.out) == (2, "")
-    assert result.err == "ketal: standard input (-) is given twice, and can be read only once\n"
+    assert result.err == "ketal: standard input (-) is given twice, but can be read only once\n"
 
 
 def test_graph_of_one_of_several_patterns(ketal: Ketal, write: Write) -> None:
@@ -71,7 +71,7 @@ def test_graph_of_one_of_several_patterns(ketal: Ketal, write: Write) -> None:
     result = ketal("graph", "both.ketal")
     assert (result.code, result.err) == (
         2,
-        "ketal: both.ketal holds several patterns: Conflict, Phases; --pattern picks one\n",
+        "ketal: both.ketal has several patterns: Conflict, Phases; choose one with --pattern\n",
     )
     assert "Phases" in ketal("graph", "both.ketal", "--pattern", "Phases").out
 
@@ -166,7 +166,7 @@ def test_ketal_without_a_command_prints_the_commands(ketal: Ketal) -> None:
 def test_unknown_command_gets_a_suggestion(ketal: Ketal) -> None:
     result = ketal("rn", "a.ketal")
     assert result.code == 2
-    assert "there is no command 'rn'; did you mean run?" in result.err
+    assert "unknown command 'rn'; did you mean run?" in result.err
     assert "choose from run, lint" in ketal("zzz").err
     assert ketal("--verbose").code == 2
 

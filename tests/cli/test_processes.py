@@ -86,7 +86,7 @@ def test_live_of_several_executions_is_refused(start: Start, write: Write) -> No
     process = start("run", "--live", "conflict.ketal", "two.log", *words)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
-    assert err == "ketal: --live judges one execution, and two.log holds several\n"
+    assert err == "ketal: --live judges one execution, but two.log has several\n"
 
 
 def test_ctrl_c_prints_the_summary_before_the_exit(start: Start) -> None:
@@ -98,7 +98,7 @@ def test_ctrl_c_prints_the_summary_before_the_exit(start: Start) -> None:
     out, err = rest_of(process)
     assert process.returncode == 130
     assert out == "2 read = 2 accepted\nConflict: 1 match\n"
-    assert err == "ketal: interrupted: not all of the log was read and judged\n"
+    assert err == "ketal: interrupted: the log was not read and judged to the end\n"
 
 
 def test_sigterm_ends_a_stream_like_ctrl_c(start: Start) -> None:
@@ -110,7 +110,7 @@ def test_sigterm_ends_a_stream_like_ctrl_c(start: Start) -> None:
     out, err = rest_of(process)
     assert process.returncode == 143
     assert json.loads(out)["summary"]["patterns"]["Conflict"]["matches"] == 1
-    assert err == "ketal: terminated: not all of the log was read and judged\n"
+    assert err == "ketal: terminated: the log was not read and judged to the end\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -162,7 +162,7 @@ def test_signal_while_a_finite_log_is_read_ends_the_run_with_a_reason(
     # The signal may arrive between the count of a rejection and its line.
     assert counts["rejected"] - len(rejected) in (1, 2)
     assert counts["read"] == counts["accepted"] + counts["rejected"]
-    assert err == f"ketal: {word}: what is counted as accepted was not all judged\n"
+    assert err == f"ketal: {word}: not all accepted events were judged\n"
 
 
 def test_pipe_closed_by_the_reader_ends_the_run_quietly(start: Start, write: Write) -> None:

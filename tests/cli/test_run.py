@@ -73,7 +73,8 @@ def test_violation_has_exit_code_one(ketal: Ketal) -> None:
         "3 read = 3 accepted",
         "Phases: 1 violation",
         "Phases: not judged: 1 event after a violation that halted their run "
-        "(`on violation resume` goes on)",
+        "(use `on violation resume` "
+        "to continue)",
     ]
 
 
@@ -126,7 +127,7 @@ def test_check_with_held_back_events_has_exit_code_one(ketal: Ketal, write: Writ
     log = event("a", "open", {"a": 1}) + event("a", "close", {"a": 3})
     result = ketal("run", "--live", "held.ketal", "-", stdin=log)
     assert result.code == 1
-    assert "not all was judged by the check: 1 event waits for others" in result.err
+    assert "the check did not judge everything: 1 event is held back" in result.err
 
 
 def test_fail_on_late(ketal: Ketal, write: Write) -> None:
@@ -144,7 +145,7 @@ def test_fail_on_late(ketal: Ketal, write: Write) -> None:
 def test_unknown_cause_of_fail_on_is_refused(ketal: Ketal) -> None:
     result = ketal("run", "phases.ketal", "broken.jsonl", "--fail-on", "everything")
     assert result.code == 2
-    assert "there is no 'everything' to fail on; there are violation, match" in result.err
+    assert "unknown cause 'everything'; choose from violation, match" in result.err
 
 
 def test_count_prints_the_summary_only(ketal: Ketal) -> None:
@@ -172,7 +173,7 @@ def test_first_stops_after_the_given_number_of_verdicts(ketal: Ketal) -> None:
     assert len(whole.lines) == 5
     assert first.lines[:-1] == whole.lines[:2]
     assert first.summary["events"]["read"] == 4
-    assert "stopped after 2 verdicts (--first): what comes after was not judged" in first.err
+    assert "stopped after 2 verdicts (--first): the rest of the log was not judged" in first.err
 
 
 @pytest.mark.parametrize("option", ["--explain", "--show"])
@@ -180,7 +181,7 @@ def test_first_with_explain_or_show_judges_the_whole_log(ketal: Ketal, option: s
     log = RUN + event("c", "write", {"c": 1}, key="x")
     result = ketal("run", "conflict.ketal", "-", option, "--first", "1", stdin=log)
     assert result.lines[-2:] == ["4 read = 4 accepted", "Conflict: 4 matches"]
-    assert "stopped after 1 verdict (--first): the log was judged whole" in result.err
+    assert "stopped after 1 verdict (--first): the whole log was judged" in result.err
     assert "was not judged" not in result.err
 
 
@@ -193,7 +194,7 @@ def test_first_does_not_count_rejected_records(ketal: Ketal) -> None:
     assert kinds.count("match") == 1
     none = ketal("run", "conflict.ketal", "-", "--first", "1", stdin="{}\n" * 5)
     assert none.code == 2
-    assert "no event was read: 5 records were all rejected" in none.err
+    assert "no event was read: all 5 records were rejected" in none.err
 
 
 def test_restarted_counter_is_reported(ketal: Ketal) -> None:
@@ -216,7 +217,7 @@ def test_count_with_first_counts_up_to_the_first_verdict(ketal: Ketal) -> None:
 def test_first_takes_a_positive_number(ketal: Ketal, number: str) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", f"--first={number}")
     assert result.code == 2
-    assert "is no positive number" in result.err
+    assert "must be a positive integer" in result.err
 
 
 def test_stats_prints_the_missing_dot_of_each_held_back_event(ketal: Ketal, write: Write) -> None:
@@ -233,7 +234,7 @@ def test_stats_prints_the_missing_dot_of_each_held_back_event(ketal: Ketal, writ
 def test_summary_of_held_back_events_points_to_stats(ketal: Ketal, write: Write) -> None:
     write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
     result = ketal("run", "held.ketal", "-", "--live", stdin=event("b", "close", {"a": 3, "b": 1}))
-    assert "held back: waiting for events that did not come (--stats says which)" in result.lines
+    assert "held back: waiting for events that did not arrive (--stats lists them)" in result.lines
 
 
 def test_finite_log_holds_no_event_back_and_counts_holes(ketal: Ketal) -> None:
@@ -243,7 +244,7 @@ def test_finite_log_holds_no_event_back_and_counts_holes(ketal: Ketal) -> None:
         "held back: nothing",
         "1 read = 1 accepted",
         "Conflict: no match",
-        "3 holes: events that clocks speak of and the log does not hold",
+        "3 holes: events that clocks know of and the log lacks",
     ]
 
 
@@ -276,7 +277,7 @@ def test_write_option_names_the_output_file(ketal: Ketal, tmp_path: Path) -> Non
 def test_write_does_not_overwrite_input_files(ketal: Ketal, tmp_path: Path, name: str) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", "--write", name)
     assert result.code == 2
-    assert result.err == f"ketal: --write {name} would write over what is read\n"
+    assert result.err == f"ketal: --write {name} would overwrite an input file\n"
     assert (tmp_path / "run.jsonl").read_text() == RUN
     assert (tmp_path / "conflict.ketal").read_text() == CONFLICT
 
@@ -291,7 +292,7 @@ def test_counted_verdicts_that_are_uncertain_are_reported(ketal: Ketal, write: W
             "gap a@1 declared lost",
             "2 read = 2 accepted",
             "P: 2 matches",
-            "P: in doubt: 1 verdict of these could be otherwise, had no event been lost",
+            "P: uncertain: 1 verdict that a lost event could change",
         ]
 
 
@@ -351,12 +352,16 @@ def test_set_gives_parameters_their_values(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        (["w"], "--set 'w' is not NAME=VALUE, as --set w=30s"),
-        (["=3"], "--set '=3' is not NAME=VALUE"),
+        (["w"], "--set 'w' is not of the form NAME=VALUE, for example --set w=30s"),
+        (["=3"], "--set '=3' is not of the form NAME=VALUE"),
         (["w=30"], "parameter w is declared as the duration 10 s; the number 30 is of another"),
         (["kint=x"], "the file declares no `param kint`; did you mean kind?"),
         (["w=1s", "w=2s"], "--set w is given twice"),
-        (["limits=2"], "a parameter called 'limits' cannot be set"),
+        (
+            ["limits=2"],
+            "a parameter named 'limits' cannot be set: `ketal.compile` has an argument of "
+            "that name",
+        ),
     ],
 )
 def test_invalid_value_of_set_is_refused(
@@ -383,7 +388,11 @@ def test_limit_changes_a_limit(ketal: Ketal) -> None:
     ("limit", "reason"),
     [
         ("held_back=3", "there is no limit 'held_back'; did you mean held_back_max?"),
-        ("runs_max", "--limit 'runs_max' is not NAME=VALUE, as --limit held_back_max=100000"),
+        (
+            "runs_max",
+            "--limit 'runs_max' is not of the form NAME=VALUE, for example "
+            "--limit held_back_max=100000",
+        ),
         ("runs_max=many", "limit runs_max must be a positive integer, not 'many'"),
         ("runs_max=0", "limit runs_max must be a positive integer, not 0"),
         ("runs_max=-5", "limit runs_max must be a positive integer, not -5"),
@@ -552,7 +561,7 @@ def test_pattern_can_be_read_from_standard_input(ketal: Ketal) -> None:
     result = ketal("run", "-", "-", stdin=CONFLICT)
     assert (result.code, result.err) == (
         2,
-        "ketal: standard input (-) is given twice, and can be read only once\n",
+        "ketal: standard input (-) is given twice, but can be read only once\n",
     )
 
 
@@ -723,7 +732,7 @@ def test_sarif_reports_verdicts_beyond_the_limit(ketal: Ketal, write: Write) -> 
     words = (write("p.ketal", CONFLICT), write("run.jsonl", log))
     result = ketal("run", "--output", "sarif", "--limit", "verdicts_max=2", *words)
     assert len(json.loads(result.out)["runs"][0]["results"]) == 2
-    assert "4 verdicts are not in the SARIF log (limit verdicts_max)" in result.err
+    assert "4 verdicts are omitted from the SARIF log (limit verdicts_max)" in result.err
 
 
 def test_places_of_events_judged_at_the_end_are_known(ketal: Ketal, write: Write) -> None:

@@ -136,11 +136,11 @@ def test_field_path_that_no_event_has_is_reported(ketal: Ketal, write: Write) ->
 def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     empty = ketal("stats", write("empty.jsonl", ""))
     assert (empty.code, empty.out) == (2, "0 records = 0 events\n")
-    assert empty.err == "ketal: no event was read: there is none in empty.jsonl\n"
+    assert empty.err == "ketal: no event was read: there are no events in empty.jsonl\n"
     bad = ketal("stats", write("bad.jsonl", "x\ny\n"))
     assert bad.code == 2
     assert bad.lines[0] == "2 records = 0 events + 2 rejected"
-    assert bad.err.startswith("ketal: no event was read: 2 records were all rejected; the first is")
+    assert bad.err.startswith("ketal: no event was read: all 2 records were rejected; the first is")
 
 
 def test_output_can_be_written_to_a_file_but_not_over_the_log(ketal: Ketal, write: Write) -> None:

@@ -85,9 +85,9 @@ def test_log_of_wrong_records_only_is_an_error(
     assert result.code == 2
     assert adds_up(result) | {"read": 2, "rejected": 2} == result.summary["events"]
     assert result.err.startswith(
-        "ketal: no event was read: 2 records were all rejected; the first is <stdin>:1: "
+        "ketal: no event was read: all 2 records were rejected; the first is <stdin>:1: "
     )
-    assert "hint: --field says where an event's fields are" in result.err
+    assert "hint: use --field to locate the fields of an event" in result.err
     human = ketal(*words, stdin=raw)
     assert "1 read = 1 rejected" in human.lines
     assert "no event was read: 1 record was rejected; the first is" in human.err
@@ -101,13 +101,16 @@ def test_empty_log_is_an_error(ketal: Ketal, write: Write, text: str, live: bool
     write("empty.jsonl", text)
     result = ketal("run", "conflict.ketal", "empty.jsonl", "--output", "json", *["--live"] * live)
     assert result.code == 2
-    assert result.err == "ketal: no event was read: there is none in empty.jsonl\n"
+    assert result.err == "ketal: no event was read: there are no events in empty.jsonl\n"
     assert adds_up(result)["read"] == 0
 
 
 def test_log_of_control_events_only_is_an_error(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal", "-", stdin='{"type": "ketal.end"}\n')
-    assert (result.code, result.err) == (2, "ketal: no event was read: there is none in <stdin>\n")
+    assert (result.code, result.err) == (
+        2,
+        "ketal: no event was read: there are no events in <stdin>\n",
+    )
 
 
 @pytest.mark.parametrize("pattern", ["conflict.ketal", "phases.ketal"])
@@ -213,7 +216,7 @@ def test_log_that_is_no_utf8_text_gets_no_hint_about_fields(
     result = ketal(*command, write(name, raw))
     assert result.code == 2
     assert f"{name}:1: {found}" in result.out + result.err
-    assert "hint: --field" not in result.err
+    assert "hint: use --field" not in result.err
 
 
 def test_cycle_of_clocks_is_counted(ketal: Ketal, write: Write) -> None:
@@ -221,7 +224,7 @@ def test_cycle_of_clocks_is_counted(ketal: Ketal, write: Write) -> None:
     result = ketal("run", "conflict.ketal", "log.jsonl")
     assert result.code == 0
     assert result.lines[-1].startswith("1 event with an impossible clock, which knows of an event")
-    assert result.lines[-1].endswith("`ketal audit` names the fault")
+    assert result.lines[-1].endswith("`ketal audit` reports the fault")
     counted = ketal("run", "conflict.ketal", "log.jsonl", "--output", "json", "--count")
     assert counted.summary["impossible"] == 1
     assert ketal("audit", "log.jsonl").code == 1
@@ -299,8 +302,8 @@ def test_swapped_pattern_and_log_are_reported(
     result = ketal(command, *words)
     assert (result.code, result.out) == (2, "")
     assert result.err == (
-        f"ketal: {right.split()[0]} is a pattern file and stands where a log is wanted; are they "
-        f"swapped? `ketal {command} {right}`\n"
+        f"ketal: {right.split()[0]} is a pattern file, but a log is expected here; are the "
+        f"arguments swapped? use `ketal {command} {right}`\n"
     )
 
 
@@ -312,7 +315,7 @@ def test_pattern_file_given_as_a_log_is_reported(ketal: Ketal, write: Write, com
         result = ketal(command, *pattern, *logs)
         assert (result.code, result.out) == (2, "")
         given = next(name for name in logs if name != log)
-        assert result.err == f"ketal: {given} is a pattern file and stands where a log is wanted\n"
+        assert result.err == f"ketal: {given} is a pattern file, but a log is expected here\n"
     absent = ketal(command, *pattern, "nowhere.ketal")
     assert absent.err == "ketal: nowhere.ketal: no such file or directory\n"
 

@@ -161,10 +161,12 @@ def picture_form(
     if to is None:
         dot = f", or a .dot for Graphviz's `dot -T{suffix[1:]}`" if ".dot" in suffixes else ""
         forms = "|".join(dict.fromkeys(suffixes.values()))
-        refuse_other_pictures(suffix, f"an .svg{dot} (--to {forms} says which, whatever the name)")
+        refuse_other_pictures(suffix, f"an .svg{dot} (--to {forms} overrides the extension)")
     form = to or suffixes.get(suffix)
     if form not in (None, "text") and output == "json":
-        raise SettingError(f"--output json is for numbers, and a picture is asked for ({form})")
+        raise SettingError(
+            f"--output json writes numbers and cannot be combined with a picture ({form})"
+        )
     return form
 
 
@@ -196,7 +198,7 @@ def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[Out
         return
     for name in inputs:
         if os.path.exists(path) and os.path.exists(name) and os.path.samefile(path, name):
-            raise SettingError(f"--write {path} would write over what is read")
+            raise SettingError(f"--write {path} would overwrite an input file")
     try:
         file = open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
     except OSError as fault:
@@ -218,5 +220,5 @@ def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
         "--output",
         choices=formats,
         default=formats[0],
-        help=f"the form of the results (default {formats[0]})",
+        help=f"format of the results (default: {formats[0]})",
     )

@@ -31,56 +31,57 @@ _PATTERN_SENTENCES = {
     "untimed": ("event", "not judged: {} without the time that `within` needs"),
     "halted": (
         "event",
-        "not judged: {} after a violation that halted their run (`on violation resume` goes on)",
+        "not judged: {} after a violation that halted their run (use `on violation resume` to "
+        "continue)",
     ),
-    "strangers": ("event", "not judged: {} of nodes that its topology does not have"),
+    "strangers": ("event", "not judged: {} of nodes outside the topology of the pattern"),
     "overflows": (
         "time",
-        "incomplete answer: a limit was reached {} and something was given up; the overflow "
-        "verdicts name the limit (`ketal limits`, --limit NAME=VALUE)",
+        "incomplete result: a limit was reached {}; the overflow verdicts name the limit and what "
+        "was dropped (raise it with --limit NAME=VALUE)",
     ),
     "unknown_types": (
         "event",
-        "unknown: {} without the result_type or arg_types that a `call(...)` asks for; `*` and "
-        "`(..)` ask for none",
+        "unknown: {} without the result_type or arg_types that a `call(...)` needs; `*` and "
+        "`(..)` need neither",
     ),
     "uncertain": (
         "verdict",
-        "in doubt: {} of these could be otherwise, had no event been lost",
+        "uncertain: {} that a lost event could change",
     ),
     "marks_forgotten": (
         "time",
-        "which lost events a verdict depends on was forgotten {} beyond lost_max or "
-        "candidates_max: all that may depend on one is marked, with fewer names",
+        "records of lost events were evicted {} (limits lost_max, candidates_max): every verdict "
+        "that may depend on one remains uncertain, but `depends_on` may name fewer events",
     ),
     "guard_failures": (
         "time",
-        "unknown: a registered guard failed {}: it raised, or its answer was none of True, False "
-        "and None (the log of `ketal` says which)",
+        "unknown: a registered guard failed {}: it raised an exception, or did not return True, "
+        "False or None (the logger `ketal` reports the reason)",
     ),
 }
 _EXECUTION_SENTENCES = {
     "gaps": ("gap", "{}: events that were declared lost"),
-    "holes": ("hole", "{}: events that clocks speak of and the log does not hold"),
+    "holes": ("hole", "{}: events that clocks know of and the log lacks"),
     "restarts": (
         "restart",
-        "{}: a node whose counter began at 1 again with other content is taken for its next "
-        "incarnation (`a#2`); if it is none, `ketal audit` names the fault",
+        "{}: a node whose counter began at 1 again with other content is treated as its next "
+        "incarnation (`a#2`); if it did not restart, `ketal audit` reports the fault",
     ),
     "impossible": (
         "event",
         "{} with an impossible clock, which knows of an event that comes later in the canonical "
-        "order; the answer may be wrong, and `ketal audit` names the fault",
+        "order; the result may be wrong, and `ketal audit` reports the fault",
     ),
     "doubtful": (
         "event",
-        "{} with a doubtful clock: a node left, and what says how much of it was known is missing, "
-        "or came too late",
+        "{} with a doubtful clock: a node left or restarted, and the clock could not be restored "
+        "completely, or may be that of another incarnation",
     ),
     "unknown_orders": (
         "pair",
-        "{} of events that the clocks do not order for certain: a `Causal` or `Conc` that asks is "
-        "unknown, and so not true",
+        "{} of events whose order the clocks do not determine: a `Causal` or `Conc` of such a pair "
+        "is unknown, and so not true",
     ),
     "handler_failures": ("handler failure", "{}"),
 }
@@ -92,7 +93,7 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
     if rejected is not None:
         yield f"first {rejected}"
     if summary["events"]["held_back"]:
-        yield "held back: waiting for events that did not come (--stats says which)"
+        yield "held back: waiting for events that did not arrive (--stats lists them)"
     kinds = {compiled.name: compiled.kind for compiled in program.compiled}
     for name, counts in summary["patterns"].items():
         vacuous = counts.get("vacuous", [])
@@ -110,7 +111,7 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
             yield f"{name}: {sentence}"
     for name, drained in summary.get("draining", {}).items():
         verdicts = _verdict_counts("find", drained, ())
-        yield f"{name}: draining: {verdicts}, said by the pattern that it was before"
+        yield f"{name}: draining: {verdicts} of the previous version of the pattern"
     yield from _count_sentences(_EXECUTION_SENTENCES, summary)
 
 

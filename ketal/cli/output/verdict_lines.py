@@ -209,7 +209,7 @@ class VerdictLines:
             yield sarif(self._annotations, summary=summary)
             if self._omitted_annotations:
                 left = counted(self._omitted_annotations, "verdict is", "verdicts are")
-                complain(f"{left} not in the SARIF log (limit verdicts_max)")
+                complain(f"{left} omitted from the SARIF log (limit verdicts_max)")
         else:
             texts = list(self._groups.lines())
             texts += (f"held back {event}: waits for {dot or 'its turn'}" for event, dot in held)

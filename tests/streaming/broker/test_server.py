@@ -95,7 +95,7 @@ def test_start_and_stop_in_the_default_folder(start: Start, tmp_path: Path) -> N
     running = Broker(folder).running()
     assert running is not None
     assert running.bootstrap_servers == address
-    assert err == f"ketal: process {running.pid} in {folder}; `ketal broker stop` ends it\n"
+    assert err == f"ketal: process {running.pid} in {folder}; `ketal broker stop` stops it\n"
     socket.create_connection((host, int(port)), timeout=10).close()
 
     code, out, err = finished(start("start", "--port", "9092"))
@@ -132,7 +132,7 @@ def test_foreground_broker_runs_until_it_is_interrupted(start: Start, tmp_path: 
     first.send_signal(signal.SIGINT)
     code, out, err = finished(first)
     assert (code, out) == (130, f"stopped the broker in {folder}\n")
-    assert err.endswith("; Ctrl-C ends it\n")
+    assert err.endswith("; Ctrl-C stops it\n")
     assert broker.running() is None
 
     second = start(*words, "--foreground")
@@ -147,7 +147,7 @@ def test_foreground_broker_runs_until_it_is_interrupted(start: Start, tmp_path: 
     broker.kill()
     code, out, err = finished(third)
     assert (code, out) == (4, "")
-    assert f"the broker has ended by itself, with -9; {broker.log} says more" in err
+    assert f"the broker ended by itself with exit code -9; see {broker.log}" in err
 
     hasty = Broker(folder, start_s=0.2)
     with pytest.raises(BrokerError, match=r"it does not serve after 0\.2 s"):
@@ -174,14 +174,21 @@ def test_terminating_the_start_command_ends_the_starting_broker(
 
 @pytest.mark.parametrize("words", [("--port", "9092"), ("--property", "a=b"), ("--foreground",)])
 def test_stop_refuses_options_of_start(start: Start, words: tuple[str, ...]) -> None:
-    assert finished(start("stop", *words)) == (2, "", "ketal: ketal broker stop takes --dir only\n")
+    assert finished(start("stop", *words)) == (
+        2,
+        "",
+        "ketal: `ketal broker stop` takes only --dir\n",
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--port", "80000"), "port 80000 is not from 1 to 65535"),
-        (("--property", "num.partitions"), "--property 'num.partitions' is not NAME=VALUE"),
+        (
+            ("--property", "num.partitions"),
+            "--property 'num.partitions' is not of the form NAME=VALUE",
+        ),
     ],
 )
 def test_wrong_options_of_start_are_refused(

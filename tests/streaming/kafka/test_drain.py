@@ -321,7 +321,7 @@ def test_draining_ends_with_the_last_run_of_the_old_pattern() -> None:
     assert drain.counts.summary["draining"] == {"P": {"matches": 1, "timed_out": 0}}
     assert drain.counts.summary["patterns"]["P"]["matches"] == 0
     lines = list(summary_text.lines(drain.counts.summary, new, None))
-    assert "P: draining: 1 match, said by the pattern that it was before" in lines
+    assert "P: draining: 1 match of the previous version of the pattern" in lines
     assert drain.advance_time(13.9) == []
     assert not drain.retiring.finished
     drain.feed(at("n", 2, "S.a", 13.9))  # This run begins after the change: it is not reported.

@@ -180,10 +180,10 @@ def test_job_without_a_named_group_prints_the_group_it_uses(
     for _ in range(2):
         assert main(start) == 2
         stderr = capsys.readouterr().err
-        assert f"the group is {source}, after the pattern file" in stderr
-        assert f"no event was read: there is none to read in {source}" in stderr
+        assert f"the consumer group is {source}, the name of the pattern file" in stderr
+        assert f"no event was read: there are no new events in {source}" in stderr
     assert main([*start, "--group-id", f"named-{source}"]) == 2
-    assert "the group is" not in capsys.readouterr().err
+    assert "the consumer group is" not in capsys.readouterr().err
 
 
 def test_missing_or_damaged_state_is_an_error_instead_of_a_fresh_start(

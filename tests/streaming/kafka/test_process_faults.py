@@ -269,7 +269,7 @@ def test_signal_makes_the_job_commit_and_print_its_summary(
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, err
     assert "second process" not in err
-    assert "the group is" not in err, "it was named"
+    assert "the consumer group is" not in err, "it was named"
     verdict, summary = map(json.loads, out.splitlines())
     assert verdict["events"] == ["a@1", "b@1"]
     assert summary["summary"]["kafka"]["messages"] == 2

@@ -39,17 +39,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--match-messages",
         metavar="KEYS",
-        help="the keys that pair sends with receives: id=msg.id,send=type:send,receive=type:recv",
+        help="keys that pair sends with receives: id=msg.id,send=type:send,receive=type:recv",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="write a corrected log to --write FILE, and list the changes; if there are several "
-        "executions, each is written to FILE with its number",
+        help="write a corrected log to --write FILE, and list the changes; of several executions, "
+        "each is written to FILE with its number",
     )
     add_output(parser, "human", "json")
     parser.add_argument(
-        "--write", metavar="FILE", help="write the findings to a file; with --repair, the log"
+        "--write",
+        metavar="FILE",
+        help="write the findings to FILE; with --repair, the corrected log",
     )
     options.add_reading(parser)
 
@@ -60,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.logs.traces.message_pairing import Messages
 
     if args.repair and args.write in (None, "-"):
-        raise SettingError("--repair needs --write FILE, the file for the corrected log")
+        raise SettingError("--repair requires --write FILE for the corrected log")
     source, limits = options.deciding_source_and_limits(args)
     messages = None if args.match_messages is None else Messages.of(args.match_messages)
 
@@ -68,7 +70,7 @@ def execute(args: argparse.Namespace) -> int:
         parts = examine_log(log, messages, limits)
         return parts, summarise(parts)
 
-    unfinished = "a log is judged as a whole, and this one was not to its end"
+    unfinished = "the log was not audited to the end, so no faults are reported"
     parts, audit = read_with_progress(args.logs, source, limits, audited, unfinished)
     repairs = _write_repairs(parts, args) if args.repair else []
     if args.match_messages != source.rebuild:
@@ -95,8 +97,8 @@ def _report_unmatched_keys(parts: list[ExaminedExecution]) -> None:
     pairings = [execution.pairing for execution in executions if execution.pairing]
     for key in keys_void(pairings):
         complain(
-            f"--match-messages: no event fits {key}, so no message is matched; "
-            "is it the field that the log has?"
+            f"--match-messages: no event fits {key}, so no message is paired; "
+            "does the log have this field?"
         )
 
 
@@ -116,7 +118,7 @@ class _WrittenRepair:
             f"{len(repair.changed):,} changed, {len(repair.left):,} left"
         )
         if repair.duplicates:
-            sentence += f"; {counted(repair.duplicates, 'duplicate')} left out"
+            sentence += f"; {counted(repair.duplicates, 'duplicate')} omitted"
         return f"{sentence} (execution {self.execution})" if self.execution else sentence
 
 
@@ -137,7 +139,7 @@ def _write_repairs(
         # Opened and closed for the checks of `open_output`, such as that no input is overwritten.
         with open_output(path, inputs=args.logs):
             pass
-        with interruption_named(f"{path} was not written to its end"):
+        with interruption_named(f"{path} was not written to the end"):
             try:
                 write_jsonl(repair.items, path)
             except OSError as fault:
@@ -182,7 +184,7 @@ def _statistics_lines(numbers: Statistics) -> Iterator[str]:
     if numbers.duplicates:
         yield f"{counted(numbers.duplicates, 'duplicate')}, dropped"
     if numbers.rejected:
-        yield f"{numbers.rejected:,} rejected, the first {numbers.first_rejected}"
+        yield f"{numbers.rejected:,} rejected; the first is {numbers.first_rejected}"
     yield (
         f"{counted(numbers.concurrent_pairs, 'concurrent pair')}, "
         f"{numbers.ordered_pairs:,} ordered: "

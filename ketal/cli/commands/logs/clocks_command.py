@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ketal.cli import FINE, complain, options
+from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, open_output, picture_form
-from ketal.cli.whole_logs import read_with_progress, require_events
+from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
 from ketal.errors import EventError, SettingError
 from ketal.model.events.dot import Dot
-from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.explanation.comparisons.comparison import EventComparison
@@ -41,9 +40,10 @@ examples:
 """
 _SUFFIXES = {".svg": "svg"}
 _ACTIONS = {
-    "show": "SCHEME LOG...: the events with the stamps of a scheme, drawn",
-    "compare": "LOG...: what each scheme costs and answers; LOG... a@3 b@7: two events",
-    "restamp": "SCHEME LOG...: the log with the stamps of a scheme as its clocks",
+    "show": "SCHEME LOG...: draw the events with the stamps of a scheme",
+    "compare": "LOG...: compare the costs and answers of the schemes; compare LOG... a@3 b@7: "
+    "compare two events",
+    "restamp": "SCHEME LOG...: write the log with the stamps of a scheme as its clocks",
 }
 _USAGE = {
     "show": "show takes a scheme, then logs: ketal clocks show itc run.jsonl",
@@ -63,34 +63,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="LOG",
         nargs="+",
-        help="logs of one execution, .gz and .zst too, - is standard input",
+        help="logs of one execution, also .gz and .zst; - is standard input",
     )
     add_output(parser, "human", "json")
-    options.add_repeatable(parser, "--scheme", "SCHEME", "compare this scheme only (repeatable)")
+    options.add_repeatable(parser, "--scheme", "SCHEME", "compare only this scheme (repeatable)")
     parser.add_argument(
         "--only",
         metavar="PATTERN",
-        help="show or restamp only events in the alphabets of a pattern file, with new counters",
+        help="show or restamp only events in the alphabets of a pattern file, and renumber them",
     )
     parser.add_argument(
         "--to",
         choices=("text", "svg"),
-        help="the form of the drawing of show and of two events (default: by the suffix of FILE, "
-        "else text)",
+        help="format of show, and of compare with two events (default: determined by the extension "
+        "of FILE, otherwise text)",
     )
-    parser.add_argument("--execution", metavar="NAME", help="the execution, if the log has several")
-    parser.add_argument("--write", metavar="FILE", help="write to a file")
+    parser.add_argument(
+        "--execution", metavar="NAME", help="execution to use, if the log has several"
+    )
+    parser.add_argument("--write", metavar="FILE", help="write to FILE")
     options.add_reading(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
     """Run the action; return the exit code."""
     if args.scheme and args.action != "compare":
-        raise SettingError(f"--scheme is for compare; {_USAGE['compare']}")
+        raise SettingError(f"--scheme applies only to compare; {_USAGE['compare']}")
     if args.to and args.action == "restamp":
-        raise SettingError(f"--to is for show and compare; {_USAGE['show']}")
+        raise SettingError(f"--to applies only to show and compare; {_USAGE['show']}")
     if args.only and args.action == "compare":
-        raise SettingError(f"--only is for show and restamp; {_USAGE['restamp']}")
+        raise SettingError(f"--only applies only to show and restamp; {_USAGE['restamp']}")
     return {"show": _show, "compare": _compare, "restamp": _restamp}[args.action](args)
 
 
@@ -117,12 +119,11 @@ def _executions(
         source,
         limits,
         lambda log: executions_of(log, limits),
-        "the log was not read to its end",
+        "the log was not read to the end",
     )
     rejected, first = rejected_of(executions.values())
     require_events(logs, sum(map(len, executions.values())), rejected, first)
-    if rejected:
-        complain(f"{counted(rejected, 'record')} left out, no event; the first is {first}")
+    report_rejected(rejected, first)
     return executions, limits
 
 
@@ -133,8 +134,8 @@ def _chosen_execution(executions: dict[str, ExecutionEvents], name: str | None) 
         return execution_named(executions, name)
     if len(executions) > 1:
         raise SettingError(
-            f"the log holds several executions: {execution_names(executions)}; "
-            "--execution NAME picks one"
+            f"the log has several executions: {execution_names(executions)}; "
+            "choose one with --execution NAME"
         )
     return next(iter(executions.values()))
 
@@ -154,13 +155,13 @@ def _event_pair(words: list[str]) -> tuple[Dot, Dot] | None:
     if not dots:
         return None
     if len(words) == 1:
-        raise SettingError(f"{words[0]} is one event; {_USAGE['compare']}")
+        raise SettingError(f"{words[0]} is only one event; {_USAGE['compare']}")
     if len(dots) == 1:
         wrong = next(word for word in words[-2:] if _dot(word) is None)
-        raise SettingError(f"{wrong!r} is no dot; {_USAGE['compare']}")
+        raise SettingError(f"{wrong!r} is not a dot; {_USAGE['compare']}")
     first, second = dots
     if len(words) == 2:
-        raise SettingError(f"there is no log before {first} and {second}; {_USAGE['compare']}")
+        raise SettingError(f"no log is given before {first} and {second}; {_USAGE['compare']}")
     return first, second
 
 
@@ -176,7 +177,9 @@ def _compare(args: argparse.Namespace) -> int:
     logs = args.words if pair is None else args.words[:-2]
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     if pair is not None and args.scheme:
-        raise SettingError("--scheme is for logs, and two events are compared by their clocks")
+        raise SettingError(
+            "--scheme cannot be combined with two events, which are compared by their clocks"
+        )
     executions, limits = _executions(args, logs)
     compared: EventComparison | SchemeComparison
     if pair is None:
@@ -184,7 +187,7 @@ def _compare(args: argparse.Namespace) -> int:
         from ketal.explanation.comparisons.scheme_comparison import compare_schemes
 
         if form == "svg":
-            raise SettingError(f"--to svg draws two events; {_USAGE['compare']}")
+            raise SettingError(f"--to svg requires two events; {_USAGE['compare']}")
         schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
         part = _chosen_execution(executions, args.execution)
         compared = compare_schemes(part.events(), schemes, limits, part.name)
@@ -214,7 +217,7 @@ def _stamped_execution(args: argparse.Namespace) -> tuple[StampedExecution, list
 
     name, *logs = args.words
     if not logs:
-        raise SettingError(f"there is no log after {name!r}; {_USAGE[args.action]}")
+        raise SettingError(f"no log is given after {name!r}; {_USAGE[args.action]}")
     scheme = scheme_named(name)
     executions, limits = _executions(args, logs)
     events = _chosen_execution(executions, args.execution).events()
@@ -242,7 +245,7 @@ def _alphabet_events(events: list[Event], path: str, limits: Limits) -> list[Eve
         if any(map(evaluate, guards, of_event))
     ]
     if not chosen:
-        raise SettingError(f"no event of the log is in the alphabet of a pattern of {path}")
+        raise SettingError(f"no event of the log is in the alphabet of any pattern of {path}")
     return chosen
 
 
@@ -261,9 +264,9 @@ def _show(args: argparse.Namespace) -> int:
     execution, logs, limits = _stamped_execution(args)
     if len(execution.events) > limits.stamped_events_max:
         raise SettingError(
-            f"the log has {len(execution.events):,} events, and a diagram with stamps shows "
-            f"{limits.stamped_events_max:,} (limit stamped_events_max); --only PATTERN leaves some "
-            "out"
+            f"the log has {len(execution.events):,} events, but a diagram with stamps shows at "
+            f"most {limits.stamped_events_max:,} (limit stamped_events_max); select events with "
+            "--only PATTERN"
         )
     with open_output(args.write, inputs=logs) as sink:
         if form == "svg":

@@ -31,13 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         choices=tuple(dict.fromkeys(_SUFFIXES.values())),
-        help="draw the lattice of the cuts in this form (default: by the suffix of FILE, else "
-        "print numbers)",
+        help="draw the lattice of the cuts in this format (default: determined by the extension of "
+        "FILE, otherwise print numbers)",
     )
     parser.add_argument(
-        "--execution", metavar="NAME", help="count this execution only, if the log has several"
+        "--execution", metavar="NAME", help="count only this execution, if the log has several"
     )
-    parser.add_argument("--write", metavar="FILE", help="write to a file")
+    parser.add_argument("--write", metavar="FILE", help="write to FILE")
     options.add_reading(parser)
 
 
@@ -47,7 +47,7 @@ def execute(args: argparse.Namespace) -> int:
 
     source, limits = options.deciding_source_and_limits(args)
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
-    unfinished = "the cuts were not counted to their end"
+    unfinished = "not all cuts were counted"
     counted = read_with_progress(
         args.logs, source, limits, lambda log: cuts(log, limits=limits), unfinished
     )

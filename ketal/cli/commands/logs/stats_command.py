@@ -29,13 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_logs(parser)
     add_output(parser, "human", "json")
-    parser.add_argument("--write", metavar="FILE", help="write to a file")
+    parser.add_argument("--write", metavar="FILE", help="write to FILE")
     parser.add_argument(
         "--rows",
         type=options.positive_integer,
         default=20,
         metavar="N",
-        help="rows of each table in human output (default 20); json has all rows",
+        help="rows of each table in human output (default: 20); json has all rows",
     )
     options.add_reading(parser)
 
@@ -44,7 +44,7 @@ def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
     """Return the statistics of logs, with progress on standard error."""
     from ketal.auditing.contents.contents_counting import stats
 
-    unfinished = "the log was not read to its end"
+    unfinished = "the log was not read to the end"
     return read_with_progress(
         logs, source, limits, lambda log: stats(log, limits=limits), unfinished
     )

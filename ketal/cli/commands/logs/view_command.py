@@ -32,17 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pattern", metavar="PATTERN", help="mark and explain the verdicts of this pattern file"
     )
     about = (
-        "show this run beside the other, and the events that only one of them has (repeatable: "
-        "the logs of the run)"
+        "show the run in this log beside the other, and the events that only one of them has "
+        "(repeatable: the logs of that run)"
     )
     options.add_repeatable(parser, "--compare", "LOG", about)
     parser.add_argument(
-        "--to", choices=tuple(FORMS), help="the form (default: by the suffix of FILE, else html)"
+        "--to",
+        choices=tuple(FORMS),
+        help="format (default: determined by the extension of FILE, otherwise html)",
     )
     parser.add_argument(
         "--write",
         metavar="FILE",
-        help="write to this file (default LOG.html); - is standard output",
+        help="write to FILE (default: LOG.html); - is standard output",
     )
     options.add_params(parser)
     options.add_reading(parser)

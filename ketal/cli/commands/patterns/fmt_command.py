@@ -30,12 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         metavar="PATTERN",
         nargs="+",
-        help="pattern files, laid out in place; - is standard input to standard output",
+        help="pattern files, formatted in place; - formats standard input to standard output",
     )
     parser.add_argument(
-        "--check", action="store_true", help="change nothing; exit with 1 if a layout differs"
+        "--check",
+        action="store_true",
+        help="change no file; exit with 1 if a file is not formatted",
     )
-    parser.add_argument("--diff", action="store_true", help="change nothing; show the difference")
+    parser.add_argument("--diff", action="store_true", help="change no file; show the differences")
     options.add_limits(parser)
 
 

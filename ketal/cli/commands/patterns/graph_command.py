@@ -21,14 +21,16 @@ _SUFFIXES = {".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".svg": "svg", ".js
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("file", metavar="PATTERN", help="a pattern file, - is standard input")
+    parser.add_argument("file", metavar="PATTERN", help="pattern file; - is standard input")
     parser.add_argument(
         "--to",
         choices=tuple(dict.fromkeys(_SUFFIXES.values())),
-        help="the form of the picture (default: by the suffix of FILE, else dot)",
+        help="format of the graph (default: determined by the extension of FILE, otherwise dot)",
     )
-    parser.add_argument("--pattern", metavar="NAME", help="the pattern, if the file has several")
-    parser.add_argument("--write", metavar="FILE", help="write to a file")
+    parser.add_argument(
+        "--pattern", metavar="NAME", help="pattern to draw, if the file has several"
+    )
+    parser.add_argument("--write", metavar="FILE", help="write to FILE")
     options.add_params(parser)
     options.add_limits(parser)
 
@@ -39,7 +41,7 @@ def execute(args: argparse.Namespace) -> int:
     program = options.load_program(args.file, limits, settings=args.set, chosen=args.pattern)
     if len(program.names) > 1:
         names = ", ".join(program.names)
-        raise SettingError(f"{args.file} holds several patterns: {names}; --pattern picks one")
+        raise SettingError(f"{args.file} has several patterns: {names}; choose one with --pattern")
     form = picture_form(args.to, args.write, _SUFFIXES) or "dot"
     graph = program.graph()
     text = str(getattr(graph, f"to_{form}")())

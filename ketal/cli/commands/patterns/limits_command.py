@@ -10,7 +10,7 @@ from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.model.limits import Limits
 
 EXAMPLE = """\
-example:
+examples:
   ketal limits
   ketal run --limit held_back_max=500000 stack.ketal run.jsonl
 """

@@ -48,18 +48,19 @@ Finding = tuple[PatternText, Diagnostic]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "files", metavar="PATTERN", nargs="+", help="pattern files, - is standard input"
+        "files", metavar="PATTERN", nargs="+", help="pattern files; - is standard input"
     )
     add_output(parser, "human", "json", "github", "sarif")
-    parser.add_argument("--write", metavar="FILE", help="write the findings to a file")
+    parser.add_argument("--write", metavar="FILE", help="write the findings to FILE")
     parser.add_argument(
         "--explain-cost",
         action="store_true",
-        help="print what an event and a match of each pattern cost, and the guard that decides it",
+        help="print the cost of an event and of a match for each pattern, and the guard that "
+        "decides it",
     )
     about_log = (
-        "warn of types, attributes and nodes that no event of this log has (repeatable: the logs "
-        "of one execution)"
+        "warn about types, attributes and nodes that no event of this log has (repeatable: the "
+        "logs of one execution)"
     )
     options.add_repeatable(parser, "--log", "LOG", about_log)
     options.add_reading(parser)
@@ -68,15 +69,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Lint the files; return the exit code."""
     if args.explain_cost and args.output not in ("human", "json"):
-        raise SettingError(f"--explain-cost has no form for --output {args.output}; json has one")
+        raise SettingError(
+            f"--explain-cost cannot be combined with --output {args.output}; use --output json"
+        )
     options.check_stdin([*args.files, *args.log])
     source, limits = options.source_and_limits(args)
     # --clock also applies without a log: not all clocks decide happened-before.
     reading_flags = [option for option in options.reading_options(args) if option != "--clock"]
     if not args.log and reading_flags:
-        raise SettingError(
-            f"{reading_flags[0]} says how a log is read, and there is none: --log LOG"
-        )
+        raise SettingError(f"{reading_flags[0]} applies to a log, but none is given; add --log LOG")
     undecided_scheme = "" if source.scheme is None or source.scheme.decides else source.clock
     stats = stats_of(args.log, source, limits) if args.log else None
     findings: list[Finding] = []

@@ -30,9 +30,9 @@ examples:
   ketal broker start --foreground --property num.partitions=4
   ketal broker stop --dir ./kafka
 
-`start` prints bootstrap_servers=127.0.0.1:PORT. Its topics stay in the folder until you remove it.
-It needs kafka-python, pyspark, and Java 17 or newer: pip install 'ketal[stream,spark,java]' brings
-all three.
+`start` prints bootstrap_servers=127.0.0.1:PORT. The topics stay in the folder until you remove it.
+The broker requires kafka-python, pyspark, and Java 17 or newer. To install all three:
+  pip install 'ketal[stream,spark,java]'
 """
 
 
@@ -42,20 +42,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "action", choices=("start", "stop"), help="start a broker, or stop the one in the folder"
     )
     parser.add_argument(
-        "--dir", metavar="DIR", help="the broker's folder (default: one in your state folder)"
+        "--dir", metavar="DIR", help="folder of the broker (default: one in your state folder)"
     )
     group = parser.add_argument_group("start")
     group.add_argument(
         "--port",
         type=int,
         metavar="P",
-        help="the port for clients (default: the last one; at the first start a free one)",
+        help="port for clients (default: the previous one; at the first start, a free one)",
     )
-    add_repeatable(group, "--property", "NAME=VALUE", "a broker property of Kafka")
+    add_repeatable(group, "--property", "NAME=VALUE", "set a broker property of Kafka (repeatable)")
     group.add_argument(
         "--foreground",
         action="store_true",
-        help="wait for the end of the broker; Ctrl-C or SIGTERM stops it",
+        help="stay in the foreground until the broker ends; Ctrl-C or SIGTERM stops it",
     )
 
 
@@ -68,19 +68,22 @@ def execute(args: argparse.Namespace) -> int:
     folder = default_folder() if args.dir is None else args.dir
     if args.action == "stop":
         if args.port is not None or args.property or args.foreground:
-            raise SettingError("ketal broker stop takes --dir only")
+            raise SettingError("`ketal broker stop` takes only --dir")
         return _stop(Broker(folder))
     properties = dict(split_pair("--property", text, "num.partitions=4") for text in args.property)
     broker = Broker(folder, port=args.port, properties=properties, notify=complain)
     how = "" if args.dir is None else f" --dir {shlex.quote(args.dir)}"
-    end = "Ctrl-C ends it" if args.foreground else f"`ketal broker stop{how}` ends it"
+    end = "Ctrl-C stops it" if args.foreground else f"`ketal broker stop{how}` stops it"
     return _start(broker, end, stay=args.foreground)
 
 
 def _stop(broker: Broker) -> int:
     killed = broker.stop()
     if killed:
-        complain("it did not end in time and was killed; Kafka mends its data at the next start")
+        complain(
+            "the broker did not end in time and was killed; "
+            "Kafka repairs its data at the next start"
+        )
     print(f"stopped the broker in {broker.folder}")
     return FINE
 
@@ -113,5 +116,5 @@ def _wait(broker: Broker) -> int:
     if code == TERMINATED:
         print("the broker was stopped")
         return FINE
-    complain(f"the broker has ended by itself, with {code}; {broker.log} says more")
+    complain(f"the broker ended by itself with exit code {code}; see {broker.log}")
     return LOST

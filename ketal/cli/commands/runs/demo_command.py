@@ -13,7 +13,7 @@ from ketal.cli.output.output_lines import open_output
 from ketal.errors import SettingError
 
 EXAMPLE = """\
-example:
+examples:
   ketal demo
   ketal demo --bug early-delivery --seed 7 --folder demo
 """
@@ -32,14 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
         "--bug", choices=BUGS, default=DEFAULT_BUG, metavar="BUG",
-        help=f"the bug of the stack: {', '.join(BUGS)} (default: {DEFAULT_BUG})",
+        help=f"bug of the stack: {', '.join(BUGS)} (default: {DEFAULT_BUG})",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="the seed of the workload (default: 1)"
+        "--seed", type=int, default=1, metavar="N", help="seed of the workload (default: 1)"
     )
     parser.add_argument(
         "--shuffles", type=int, default=1_000, metavar="N",
-        help="how many orders of arrival are tried afterwards (default: 1000)",
+        help="number of orders of arrival to try afterwards (default: 1000)",
     )  # fmt: skip
     parser.add_argument(
         "--kafka", action="store_true",
@@ -48,14 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
-        help="the folder for the logs and the page (default: a temporary one)",
+        help="folder for the logs and the page (default: a temporary one)",
     )
 
 
 def execute(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     if args.shuffles < 0:
-        raise SettingError(f"--shuffles is how many orders are tried, not {args.shuffles}")
+        raise SettingError(f"--shuffles must be 0 or more, not {args.shuffles}")
     from ketal.replicated_stack.demo import Demo
     from ketal.replicated_stack.node import Bug
 
@@ -69,5 +69,5 @@ def execute(args: argparse.Namespace) -> int:
         demo = Demo(args.seed, Bug(args.bug), folder, args.shuffles, line, kafka=args.kafka)
         if demo.run():
             return FINE
-    complain("nothing went wrong; another --seed may show it")
+    complain("no run showed the bug; try another --seed")
     return COULD_NOT_RUN

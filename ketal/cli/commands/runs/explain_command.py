@@ -35,19 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_pattern_and_logs(parser, "explain")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--verdict", metavar="ID", help="explain the verdict with this id, or beginning of an id"
+        "--verdict",
+        metavar="ID",
+        help="explain the verdict with this id, or with an id that begins with it",
     )
     what.add_argument(
-        "--event", metavar="NODE@N", help="explain what became of this event in each pattern"
+        "--event", metavar="NODE@N", help="explain how each pattern treated this event"
     )
     what.add_argument(
         "--first",
         type=options.positive_integer,
         metavar="N",
-        help="explain the first N verdicts (default 10)",
+        help="explain the first N verdicts (default: 10)",
     )
     add_output(parser, "human", "json")
-    parser.add_argument("--write", metavar="FILE", help="write to a file")
+    parser.add_argument("--write", metavar="FILE", help="write to FILE")
     options.add_params(parser)
     options.add_reading(parser)
 
@@ -102,12 +104,14 @@ def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Exp
         if counts["matches"] and name not in matched
     ]
     for name in unlisted:
-        complain(f"the matches of {name} are counted and not listed (return count), nor explained")
+        complain(f"the matches of {name} are only counted (return count), so none is explained")
     if not explained and not unlisted:
         complain(
-            "there is no verdict to explain: no match, no violation; "
-            "`ketal run` has the summary, and --event NODE@N says what became of an event"
+            "no verdict to explain: there is no match and no violation; use `ketal run` for the "
+            "summary, or --event NODE@N to explain how an event was treated"
         )
     left = len(judged.explainable) - sum(one.verdict is not None for one in explained)
     if args.verdict is None and left:
-        complain(f"{counted(left, 'verdict')} more; --first N or --verdict ID explains others")
+        complain(
+            f"{counted(left, 'more verdict')}; use --first N or --verdict ID to explain others"
+        )

@@ -61,11 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_pattern_and_logs(parser, "run")
     parser.add_argument(
-        "--live", action="store_true", help="judge each event at once, before the log ends"
+        "--live", action="store_true", help="judge each event as it arrives, before the log ends"
     )
     add_output(parser, "human", "json", "github", "sarif")
-    parser.add_argument("--write", metavar="FILE", help="write verdicts and summary to a file")
-    parser.add_argument("--count", action="store_true", help="print the summary only")
+    parser.add_argument("--write", metavar="FILE", help="write verdicts and summary to FILE")
+    parser.add_argument("--count", action="store_true", help="print only the summary")
     parser.add_argument(
         "--first",
         type=options.positive_integer,
@@ -77,9 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--explain", action="store_true", help="explain why each verdict holds")
     parser.add_argument(
-        "--show", action="store_true", help="draw the events around each verdict, in text"
+        "--show", action="store_true", help="draw the events around each verdict as text"
     )
-    parser.add_argument("--trace", action="store_true", help="show every transition of every run")
+    parser.add_argument("--trace", action="store_true", help="print every transition of every run")
     exit_codes.add_arguments(parser)
     options.add_params(parser)
     options.add_reading(parser)
@@ -96,8 +96,8 @@ def execute(args: argparse.Namespace) -> int:
     source, limits = options.source_and_limits(args)
     if args.live and source.scheme is not None and not source.scheme.states_clocks:
         raise SettingError(
-            f"--live judges event after event, and vector clocks are made of {source.clock} clocks "
-            "when a log is read whole"
+            f"--live cannot read {source.clock} clocks: a whole log is needed to compute "
+            "vector clocks from them"
         )
     program = options.load_program_beside_logs(args, limits, "run")
     log = open_logs(source, args.logs, limits)
@@ -147,14 +147,16 @@ def _check_options(args: argparse.Namespace) -> None:
     for option in ("explain", "show", "trace"):
         if getattr(args, option) and args.count:
             raise SettingError(
-                f"--{option} is of what stands before the summary; it does not go with --count"
+                f"--{option} cannot be combined with --count, which prints only the summary"
             )
     for option in ("explain", "show"):
         other = "--live" if args.live else "--trace" if args.trace else ""
         if getattr(args, option) and other:
-            raise SettingError(f"--{option} is of a whole log; it does not go with {other}")
+            raise SettingError(
+                f"--{option} requires a whole log and cannot be combined with {other}"
+            )
     if args.show and args.output != "human":
-        raise SettingError("--show draws for people; it does not go with --output")
+        raise SettingError(f"--show draws text and cannot be combined with --output {args.output}")
 
 
 def _live_verdicts(monitor: Monitor, log: Log, places: VerdictPlaces) -> Iterator[Verdict]:
@@ -163,7 +165,7 @@ def _live_verdicts(monitor: Monitor, log: Log, places: VerdictPlaces) -> Iterato
 
     for record in (record for batch in log.batches() for record in batch.singly()):
         if record.execution:
-            raise SettingError(f"--live judges one execution, and {record.file} holds several")
+            raise SettingError(f"--live judges one execution, but {record.file} has several")
         places.keep(record)
         (item,) = record.items
         yield from monitor.feed(item, place=record.place(0))
@@ -217,9 +219,9 @@ class _RunCommand:
         if not is_whole:
             upto = counted(self.args.first, "verdict")
             others = (
-                "the log was judged whole; the other verdicts are only counted"
+                "the whole log was judged; the other verdicts are only counted"
                 if self.args.explain or self.args.show
-                else "what comes after was not judged"
+                else "the rest of the log was not judged"
             )
             complain(f"stopped after {upto} (--first): {others}")
         if no_event:
@@ -232,9 +234,9 @@ class _RunCommand:
         by_sigterm = isinstance(stopped, Terminated)
         word = "terminated" if by_sigterm else "interrupted"
         if self.program.needs_order and not self.args.live:
-            complain(f"{word}: what is counted as accepted was not all judged")
+            complain(f"{word}: not all accepted events were judged")
         else:
-            complain(f"{word}: not all of the log was read and judged")
+            complain(f"{word}: the log was not read and judged to the end")
         return TERMINATED if by_sigterm else INTERRUPTED
 
     def _print_verdicts(self, verdicts: Iterable[Verdict]) -> bool:

@@ -51,45 +51,50 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="a pattern file")
-    parser.add_argument("--config", metavar="FILE", help="the job's TOML file; flags override it")
+    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="pattern file")
     parser.add_argument(
-        "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="the addresses of Kafka"
+        "--config", metavar="FILE", help="TOML file of the job; options override it"
+    )
+    parser.add_argument(
+        "-b",
+        "--bootstrap-servers",
+        metavar="HOST:PORT,...",
+        help="addresses of Kafka (default: localhost:9092)",
     )
     parser.add_argument(
         "--input", action="append", metavar="TOPIC", help="read this topic (repeatable)"
     )
     parser.add_argument(
-        "--to", metavar="WHERE", help="where verdicts go: kafka:TOPIC, file:PATH or -"
+        "--to", metavar="WHERE", help="write verdicts to kafka:TOPIC, file:PATH or - (default)"
     )
     parser.add_argument(
-        "--group-id", metavar="NAME", help="the consumer group (default: the pattern file's name)"
+        "--group-id", metavar="NAME", help="consumer group (default: the name of the pattern file)"
+    )
+    parser.add_argument("--state", metavar="WHERE", help="save state in dir:PATH or kafka:TOPIC")
+    parser.add_argument(
+        "--engine", metavar="NAME", help="engine that runs the job: process (default) or spark"
     )
     parser.add_argument(
-        "--state", metavar="WHERE", help="where state is saved: dir:PATH or kafka:TOPIC"
-    )
-    parser.add_argument("--engine", metavar="NAME", help="process (default) or spark")
-    parser.add_argument(
-        "--metrics-port", type=int, metavar="P", help="serve Prometheus text at /metrics"
+        "--metrics-port", type=int, metavar="P", help="serve metrics for Prometheus at /metrics"
     )
     parser.add_argument(
         "--metrics-host",
         metavar="HOST",
-        help="serve them at this address only, such as 127.0.0.1 (default: at every address)",
+        help="serve metrics only at this address, such as 127.0.0.1 (default: at every address)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print what would run, and end")
+    parser.add_argument("--dry-run", action="store_true", help="print what would run, and exit")
     parser.add_argument(
         "--until-end",
         action="store_true",
-        help="stop at the present ends of the topics; the state is kept, the execution goes on "
-        "when the job is started again",
+        help="stop at the current ends of the topics; the state is kept, and the execution "
+        "continues when the job is started again",
     )
     parser.add_argument(
         "--on-change",
         choices=("stop", "fresh", "drain"),
         default="stop",
-        help="if the saved state is of another program: stop with exit code 3, start anew at "
-        "the stored offsets, or let the runs of the old patterns finish",
+        help="if the saved state is of another program: stop with exit code 3 (default), start "
+        "anew at the stored offsets, or let the runs of the old patterns finish",
     )
     add_output(parser, "human", "json")
     options.add_params(parser)
@@ -116,7 +121,10 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
     job = read_job(args.config, {**vars(args), "topics": args.input})
     job = replace(job, limits=options.parse_limits(args.limit, job.limits))
     if job.pattern == options.STDIN:
-        raise SettingError("the pattern of a streaming job is a file: the job is started again")
+        raise SettingError(
+            "the pattern of a streaming job must be a file, not standard input, because each start "
+            "of the job reads it"
+        )
     own = {word.partition("=")[0].strip() for word in args.set}
     settings = [f"{name}={value}" for name, value in job.params.items() if name not in own]
     program = options.load_program(job.pattern, job.limits, settings=[*settings, *args.set])
@@ -210,14 +218,14 @@ class _Stream:
             self._report(plan.consumers(self._job, self._program))
             if not self._job.group_id_given:
                 self._report(
-                    f"the group is {self._job.group_id}, after the pattern file: neither [kafka] "
-                    "group_id nor --group-id names one"
+                    f"the consumer group is {self._job.group_id}, the name of the pattern file; "
+                    "use [kafka] group_id or --group-id to choose another"
                 )
         with contextlib.ExitStack() as stack:
             if (port := self._job.metrics_port) is not None:
                 server = MetricsServer(engine.figures, port, self._job.metrics_host)
                 stack.callback(server.close)
-                self._report(f"metrics at port {server.port}, /metrics")
+                self._report(f"metrics at port {server.port}, path /metrics")
             self._signals.begin(engine)
             self._sink = stack.enter_context(open_output(None))
             stack.enter_context(calm_collector())
@@ -252,7 +260,7 @@ class _Stream:
         idle = parts is not None and not parts[0]  # other consumers have them all
         if self._job.until_end and not summary["events"]["read"] and not idle:
             topics = ", ".join(self._job.topics)
-            self._report(f"no event was read: there is none to read in {topics}")
+            self._report(f"no event was read: there are no new events in {topics}")
             self._signals.code = self._signals.code or COULD_NOT_RUN
         if self._json:
             self._sink.line(as_json({"summary": summary}))
