@@ -259,7 +259,7 @@ class SettingError(KetalError):
     ...     ketal.read_log("nowhere.jsonl", format="xml")
     ... except ketal.SettingError as error:
     ...     print(error)
-    there is no format 'xml'; there are jsonl, shiviz, csv, parquet, otlp, zipkin
+    there is no format 'xml'; choose from jsonl, shiviz, csv, parquet, otlp, zipkin
     """
 
 
@@ -323,7 +323,7 @@ def near(name: object, known: Iterable[str], otherwise: str = "") -> str:
     meant = nearest(str(name), names)
     if meant is not None:
         return f"; did you mean {meant}?"
-    otherwise = otherwise or (f"there are {', '.join(names)}" if names else "")
+    otherwise = otherwise or (f"choose from {', '.join(names)}" if names else "")
     return f"; {otherwise}" if otherwise else ""
 
 

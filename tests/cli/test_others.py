@@ -169,7 +169,7 @@ def test_unknown_command_gets_a_suggestion(ketal: Ketal) -> None:
     result = ketal("rn", "a.ketal")
     assert result.code == 2
     assert "there is no command 'rn'; did you mean run?" in result.err
-    assert "there are run, lint" in ketal("zzz").err
+    assert "choose from run, lint" in ketal("zzz").err
     assert ketal("--verbose").code == 2
 
 

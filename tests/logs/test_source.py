@@ -18,12 +18,12 @@ from ketal.model.limits import Limits
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "jsonlines"}, "there is no format 'jsonlines'; did you mean jsonl?"),
-    ({"format": "xml"}, "there is no format 'xml'; there are jsonl, shiviz, csv, parquet"),
+    ({"format": "xml"}, "there is no format 'xml'; choose from jsonl, shiviz, csv, parquet"),
     ({"format": "csv", "regex": "x"}, "regex is for ShiViz logs, and the format is csv"),
-    ({"format": 3}, "there is no format 3; there are jsonl, shiviz"),
+    ({"format": 3}, "there is no format 3; choose from jsonl, shiviz"),
     ({"regex": ""}, "regex is empty; leave it out"),
     ({"delimiter": ""}, "delimiter is empty; leave it out"),
-    ({"fields": {1: "x"}}, "an event has no field 1; there are node, type"),
+    ({"fields": {1: "x"}}, "an event has no field 1; choose from node, type"),
     ({"rebuild": 3}, "rebuild must be a text as id=msg.id"),
     ({"fields": {"clok": "x"}}, "an event has no field 'clok'; did you mean clock?"),
     ({"fields": {"clock": ""}}, "the path '' has an empty key"),
