@@ -323,7 +323,7 @@ def test_two_logs_are_not_reported_as_swapped(ketal: Ketal, write: Write) -> Non
         result = ketal("run", *words, stdin=CONFLICT)
         assert result.code == 2
         assert result.err.startswith(
-            "run.jsonl:1:1: error[K001]: a pattern file does not begin with `{`"
+            "run.jsonl:1:1: error[K001]: a pattern file cannot begin with `{`"
         )
 
 
