@@ -939,6 +939,19 @@ def test_order_sensitivity_names_two_steps_that_do_not_commute() -> None:
 
 
 @pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ("check A*", "in state q0, two events that no step accepts do not commute"),
+        ("check automaton { initial q; q -> r on A; }", "in state q, two `A` do not commute"),
+    ],
+)
+def test_order_sensitivity_names_events_that_no_step_accepts(check: str, message: str) -> None:
+    text = p(check, "on violation resume", order="CausalOrder", letters=AB)
+    (warning,) = [d for d in ketal.lint(text) if d.code == "K220"]
+    assert warning.message == f"order-sensitive: {message}"
+
+
+@pytest.mark.parametrize(
     ("statements", "order", "instead"),
     [
         (("find any A B",), "arrival", ("order arrival", "order CausalOrder")),
