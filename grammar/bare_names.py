@@ -29,7 +29,7 @@ OWN_TEXT = ("node", "type")
 """The event's own fields that are text; a bare word compared with one is refused."""
 COUNT = "count"
 """The attribute that is refused after a step, as `A.count`: its author wants to count matches."""
-_EXISTS = "`exists(x)` is true where `x` is there and is not null, `!exists(x)` where it is not"
+_EXISTS = "test with `exists(x)` or `!exists(x)` whether `x` is present and not null"
 _WORDS = {
     **dict.fromkeys(("null", "none", "nil", "undefined"), ("the language has no null", _EXISTS)),
     "true": ("the boolean is `true`", "write `true`"),
@@ -37,12 +37,12 @@ _WORDS = {
     "nan": ("no value is equal to NaN", _EXISTS),
 }
 """Bare word in lower case → why it is refused, and what to write instead."""
-_OF_THE_EVENT = ("the event of a guard has no name", "its attributes are written without one")
+_OF_THE_EVENT = ("the event of a guard has no name", "write its attributes without one")
 _HEADS = {
     **dict.fromkeys(("self", "this", "event"), _OF_THE_EVENT),
     "clock": (
-        "clocks are not compared by their entries",
-        "`Causal(…)` and `Conc(…)` compare them",
+        "the entries of clocks cannot be compared",
+        "compare clocks with `Causal(…)` or `Conc(…)`",
     ),
 }
 """First word of a path in lower case, as in `self.x` → the same."""

@@ -50,10 +50,10 @@ class Bodies:
         if data == "together":
             if len(children) > self.limits.together_max:
                 self.fault(
-                    "K003", f"braces hold {len(children)} blocks; the limit together_max is "
+                    "K003", f"braces contain {len(children)} blocks; the limit together_max is "
                     f"{self.limits.together_max}", span,
-                    "each order of the blocks is a path of its own; split them, or raise the limit "
-                    "with `--limit together_max=N`",
+                    "split them, since each order of the blocks is a separate path, or raise the "
+                    "limit with `--limit together_max=N`",
                 )  # fmt: skip
             return ast.Together(tuple(self.body(c, inner) for c in children), span=span)
         if data == "alternation":
@@ -77,8 +77,8 @@ class Bodies:
                 continue
             if str(child.data) in first:
                 self.fault(
-                    "K006", f"`{child.data}` stands twice in one automaton", span_of(child),
-                    f"the first is in line {first[str(child.data)].line};"
+                    "K006", f"`{child.data}` occurs twice in one automaton", span_of(child),
+                    f"the first is on line {first[str(child.data)].line};"
                     + (" write `final q0, q1;`" if child.data == "final" else " remove one"),
                 )  # fmt: skip
             first.setdefault(str(child.data), span_of(child))
@@ -100,7 +100,7 @@ class Bodies:
                 self.fault(
                     "K003", f"a step is repeated {count} times; the limit repetitions_max is "
                     f"{self.limits.repetitions_max}", span_of(token),
-                    "count less, or raise the limit with `--limit repetitions_max=N`",
+                    "use a smaller count, or raise the limit with `--limit repetitions_max=N`",
                 )  # fmt: skip
                 break
         return ast.Repeat(self.body(block, depth), least, most, span=span)

@@ -34,7 +34,7 @@ from ketal.model.limits import Limits
 
 _NO_NAMES = DeclaredNames()
 _STRATEGIES = ("strict", "next", "any")
-_OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
+_OVERFLOW = {"reject": "rejects the arriving event", "lost": "declares the oldest hole lost"}
 """Value of the option `overflow` → what a full hold-back queue does."""
 
 
@@ -76,7 +76,7 @@ class Builder:
         patterns = _nodes_of_class(ast.Pattern, nodes)
         if not patterns:
             self.fault(
-                "K007", "the file holds no pattern", Span(1, 1, 1, 2),
+                "K007", "the file contains no pattern", Span(1, 1, 1, 2),
                 "write `pattern Name { … }`",
             )  # fmt: skip
         events = _nodes_of_class(ast.EventDecl, nodes)
@@ -124,13 +124,14 @@ class Builder:
             places[word] = span
         elif sort == word:
             self.fault(
-                "K006", f"`{word}` stands twice in one pattern", span,
-                f"the first is in line {places[word].line}; remove one",
+                "K006", f"`{word}` occurs twice in one pattern", span,
+                f"the first is on line {places[word].line}; remove one",
             )  # fmt: skip
         else:
             self.fault(
-                "K006", f"a pattern has one body, and `{sort}` stands in line {places[sort].line}",
-                span, "write a second pattern; shared events may stand outside of both",
+                "K006",
+                f"a pattern has only one body; there is a `{sort}` on line {places[sort].line}",
+                span, "write a second pattern; declare shared events outside of both",
             )  # fmt: skip
 
     # --- statements ---
@@ -156,8 +157,8 @@ class Builder:
         node = make.value(value, lists=True)
         if not isinstance(node, ast.Literal | ast.Duration):
             self.fault(
-                "K013", "a parameter's value is a constant", span_of(value),
-                'write a string, a number, `true`, `false` or a duration as `10 s`',
+                "K013", "the value of a parameter must be a constant", span_of(value),
+                'write a string, a number, `true`, `false` or a duration such as `10 s`',
             )  # fmt: skip
             node = ast.Literal(0)
         return ast.ParamDecl(str(name), node, span=span_of(name))
@@ -172,7 +173,7 @@ class Builder:
             name = cast(Token, option.children[0])
             value = cast(ParseTree, option.children[1]) if len(option.children) > 1 else None
             if name in options:
-                self.fault("K006", f"the option `{name}` stands twice", span_of(option))
+                self.fault("K006", f"the option `{name}` occurs twice", span_of(option))
             options[str(name)] = self._option(name, value, make)
         options = {name: value for name, value in options.items() if name in ast.ORDER_OPTIONS}
         causal = "arrival" if kind == "arrival" else "causal"
@@ -180,7 +181,7 @@ class Builder:
 
     def _option(self, name: Token, value: ParseTree | None, make: Expressions) -> Any:
         if name not in ast.ORDER_OPTIONS:
-            report_unknown_word(self.fault, "option of CausalOrder", name, ast.ORDER_OPTIONS)
+            report_unknown_word(self.fault, "CausalOrder option", name, ast.ORDER_OPTIONS)
             return None
         if name == "total":
             if value is not None:
@@ -189,7 +190,7 @@ class Builder:
         example = {"nodes": '["a", "b"]', "overflow": "reject"}.get(name, "10 s")
         if value is None:
             self.fault(
-                "K011", f"`{name}` wants a value", span_of(name), f"write `{name} = {example}`"
+                "K011", f"`{name}` requires a value", span_of(name), f"write `{name} = {example}`"
             )
             return None
         if name == "nodes":
@@ -199,12 +200,13 @@ class Builder:
             if word not in _OVERFLOW:
                 words = " or ".join(f"`{word}`" for word in _OVERFLOW)
                 self.fault(
-                    "K011", f"a full hold-back queue does {words}", span_of(value),
-                    ", ".join(f"`{word}` {does}" for word, does in _OVERFLOW.items()),
+                    "K011", f"`overflow` must be {words}", span_of(value),
+                    "if the hold-back queue is full, "
+                    + ", ".join(f"`{word}` {does}" for word, does in _OVERFLOW.items()),
                 )  # fmt: skip
                 return None
             return word
-        return make.length(value, f"`{name}` is a duration", f"write `{name} = {example}`")
+        return make.length(value, f"`{name}` must be a duration", f"write `{name} = {example}`")
 
     def _nodes(self, node: ast.Value, tree: ParseTree) -> tuple[str, ...] | None:
         items = node.items if isinstance(node, ast.ListOf) else ()
@@ -215,7 +217,10 @@ class Builder:
         )
         if not items or len(strings) != len(items):
             self.fault(
-                "K011", "`nodes` is a list of strings", span_of(tree), 'write `nodes = ["a", "b"]`'
+                "K011",
+                "`nodes` must be a list of strings",
+                span_of(tree),
+                'write `nodes = ["a", "b"]`',
             )
             return None
         return strings
@@ -233,7 +238,7 @@ class Builder:
             if name in make.scope.declared:
                 self.fault(
                     "K012", f"`{name}` is declared as a guard, not as a value", span_of(child),
-                    f"an attribute of that name is written `data.{name}`",
+                    f"write `data.{name}` for an attribute of that name",
                 )  # fmt: skip
                 continue
             node = make.value(child)
@@ -241,8 +246,8 @@ class Builder:
                 keys.append(node)
             elif node is not PLACEHOLDER:
                 self.fault(
-                    "K013", "a partition key is an attribute of the event", span_of(child),
-                    "an attribute whose name is taken is written `data.name`",
+                    "K013", "a partition key must be an attribute of the event", span_of(child),
+                    "write `data.name` for an attribute whose name has another meaning",
                 )  # fmt: skip
         return {"partition": tuple(keys)}
 
@@ -290,12 +295,12 @@ class Builder:
             count = make.literals.number(cast(Token, value.children[0]))
             if not isinstance(count, int):
                 self.fault(
-                    "K013", "events are counted in whole numbers", span_of(value),
+                    "K013", "the number of events must be a whole number", span_of(value),
                     "write `within 100 events`",
                 )  # fmt: skip
             return {"window": ast.Window(int(count), span=span_of(tree))}
         length = make.length(
-            value, "a window is a duration or a number of events",
+            value, "a window must be a duration or a number of events",
             "write `within 5 s` or `within 100 events`",
         )  # fmt: skip
         return {"window": ast.Window(length or 0, span=span_of(tree))}
@@ -315,7 +320,7 @@ class Builder:
         value = make.value(cast(ParseTree, tree.children[0]))
         if isinstance(value, ast.Literal) and type(value.value) is int and value.value >= 0:
             return {"limit": value.value}
-        self.fault("K013", "a limit is a whole number", span_of(tree), "write `limit 10`")
+        self.fault("K013", "`limit` must be a whole number", span_of(tree), "write `limit 10`")
         return {}
 
     def _mode(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:

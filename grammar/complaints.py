@@ -238,7 +238,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: s.found == '"',
         "this string has no closing quote on its line",
-        'a quote inside a string is written `\\"`, a line end `\\n`',
+        'write a quote inside a string as `\\"`, and a newline as `\\n`',
         code="K002",
     ),
     Rule(
@@ -249,87 +249,87 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda s: s.found in ("'", "“", "”", "„", "\u2018", "\u2019", "`"),
-        "a string stands in double quotes",
+        "a string must be in double quotes",
         'write "text"',
         code="K002",
     ),
     Rule(
         lambda s: s.found == "#" or (s.rest.startswith("--") and not s.statement),
         "a comment begins with `//`",
-        "write `// …`, or `/* … */`",
+        "write `// …` or `/* … */`",
         code="K002",
     ),
     Rule(
         lambda s: s.rest.startswith("--") and "MINUS" in s.expects,
-        "`--` begins no comment and is no operator",
-        "a comment is `// …` or `/* … */`; two minus signs stand apart: `x - -1`",
+        "`--` is neither a comment nor an operator",
+        "write a comment as `// …` or `/* … */`; separate two minus signs: `x - -1`",
         code="K002",
     ),
     Rule(
         lambda s: not s.found.isprintable() and s.found != "\n",
-        "the character {code} looks like a space or like nothing",
-        "write a plain space, or remove it",
+        "the character {code} is invisible or looks like a space",
+        "replace it with a plain space, or remove it",
         code="K002",
     ),
     Rule(
         lambda s: s.found.isalpha() and not s.found.isascii(),
-        "`{found}` cannot stand in a name",
-        'names are made of A-Z a-z 0-9 _; an attribute of another name is written data["größe"]',
+        "`{found}` is not allowed in a name",
+        'names consist of A-Z a-z 0-9 _; write an attribute of another name as data["größe"]',
         code="K002",
     ),
     Rule(
         lambda s: s.found == "." and (s.rest[1:2].isdigit() or s.before_kind == "NUMBER"),
-        "a number begins and ends with a digit",
-        "write `0.5`, `5.0`",
+        "a number must begin and end with a digit",
+        "write `0.5` or `5.0`",
         code="K002",
     ),
     # --- files of another kind ---
     Rule(
         lambda s: s.found in ("{", "[") and not s.before,
-        "a pattern file does not begin with `{found}`",
-        "is it a log? The pattern comes first: `ketal run PATTERN LOG`",
+        "a pattern file cannot begin with `{found}`",
+        "if this is a log, pass the pattern before it: `ketal run PATTERN LOG`",
     ),
     # --- operators of guards ---
     Rule(
         lambda s: s.after_operand and s.before_kind == "NAME" and s.before in _REPLACEMENTS,
-        "`{before}` is no operator",
+        "`{before}` is not an operator",
         "write `{instead_of_before}`",
         at="before",
     ),
     Rule(
         lambda s: s.before_kind == "NAME" and s.before in ("not", "NOT") and s.after_operand,
-        "`{before}` is no operator of a guard",
-        "write `!`; `not` stands between the steps of a body",
+        "`{before}` is not a guard operator",
+        "write `!`; use `not` only between the steps of a body",
         at="before",
     ),
     Rule(
         lambda s: s.found in ("=", "==") and s.before == "==",
-        "`===` is no operator",
+        "`===` is not an operator",
         "write `==`",
     ),
     Rule(
         lambda s: s.before in ("<", ">") and s.found in ("=", ">", "<", ">=", "=="),
-        "`{before}{found}` is no operator",
-        "the comparisons are `==`, `!=`, `<`, `<=`, `>` and `>=`",
+        "`{before}{found}` is not an operator",
+        "use `==`, `!=`, `<`, `<=`, `>` or `>=`",
     ),
     Rule(
         lambda s: s.after_operand and s.rest.startswith(("=>", "=<")),
-        "`=>` and `=<` are no operators",
+        "`=>` and `=<` are not operators",
         "write `>=` or `<=`",
     ),
     Rule(
         lambda s: s.after_operand and s.found in _REPLACEMENTS,
-        "`{found}` is no operator",
+        "`{found}` is not an operator",
         "write `{instead}`",
     ),
     Rule(
         lambda s: s.found == "~" and "BANG" in s.expects,
-        "`~` is no operator",
+        "`~` is not an operator",
         "write `!`",
     ),
     Rule(
         lambda s: s.after_operand and s.found == "=" and "COMPARE" in s.expects,
-        "`=` does not compare",
+        "`=` is not a comparison operator",
         "write `==`",
     ),
     Rule(
@@ -338,7 +338,7 @@ RULES: tuple[Rule, ...] = (
             and s.found in ("==", "!=", "<", "<=", ">", ">=", "in", "matches", "=")
             and "COMPARE" not in s.expects
         ),
-        "comparisons do not chain",
+        "comparisons cannot be chained",
         "write `a < b && b < c`",
     ),
     Rule(
@@ -347,28 +347,28 @@ RULES: tuple[Rule, ...] = (
             and s.found
             in ("is", "equals", "eq", "like", "contains", "startswith", "between", "xor", "implies")
         ),
-        "`{found}` is no operator",
-        "guards have `==`, `!=`, `<`, `<=`, `>`, `>=`, `in […]` and `matches /…/`",
+        "`{found}` is not an operator",
+        "use `==`, `!=`, `<`, `<=`, `>`, `>=`, `in […]` or `matches /…/`",
     ),
     Rule(
         lambda s: s.after_operand and s.found == "not",
-        "`not` is no operator of a guard",
-        "write `!(x in [1, 2])`, `!(x matches /…/)`",
+        "`not` is not a guard operator",
+        "write `!(x in [1, 2])` or `!(x matches /…/)`",
     ),
     Rule(
         lambda s: s.before_kind == "REGEX" and s.word and set(s.found) <= set("gimsux"),
-        "a regular expression has no flags behind it",
-        "write `/(?i)…/` to ignore case, `/(?s)…/` to have `.` match a line end",
+        "a regular expression cannot be followed by flags",
+        "write `/(?i)…/` to ignore case, `/(?s)…/` to let `.` match a newline",
     ),
     Rule(
         lambda s: s.found == "(" and s.after_operand and s.text[s.before_start - 1] == ".",
-        "a value has no methods",
-        "compare it: `x == 1`, `x matches /…/`; or register a guard, `my_guard(x)`",
+        "values have no methods",
+        "compare it (`x == 1`, `x matches /…/`), or register a guard (`my_guard(x)`)",
     ),
     Rule(
         lambda s: s.expects == {"REGEX"},
         "expected a regular expression in slashes after `matches`",
-        "write `matches /…/`; a `/` inside is written `\\/`, and an empty one `/(?:)/`",
+        "write `matches /…/`, with `\\/` for a `/` in it; write an empty one as `/(?:)/`",
     ),
     Rule(
         lambda s: s.before == "in" and s.expects == {"LSQB"},
@@ -377,31 +377,31 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda s: s.before == "[" and s.expects == {"STRING"} and not s.found.startswith('"'),
-        "no element of a list can be asked for",
-        "have the program log it as an attribute of its own, or register a guard; in brackets "
-        'stands the name of an attribute: `data["a name"]`',
+        "the elements of a list cannot be accessed",
+        "have the program log the element as a separate attribute, or register a guard; brackets "
+        'contain the name of an attribute: `data["a name"]`',
     ),
     # --- guards that are words ---
     Rule(
         lambda s: s.before in GUARD_WORDS and s.expects == {"LPAR"} and s.keyword != "at",
-        "`{before}` is a guard and wants its argument in parentheses",
-        "write `{before}(…)`; an attribute of that name is `data.{before}`",
+        "`{before}` is a guard and requires its argument in parentheses",
+        "write `{before}(…)`, or `data.{before}` for an attribute of that name",
         at="before",
         code="K010",
     ),
     Rule(
         lambda s: s.expects == {"GLOB"} and s.found == "(",
-        "`call` wants the type of the result before `Type.method`",
-        "write `call(* Type.method(..))`; `*` is any type",
+        "`call` requires the return type before `Type.method`",
+        "write `call(* Type.method(..))`; `*` matches any type",
     ),
     Rule(
         lambda s: s.before_kind == "GLOB" and s.expects == {"LPAR"} and s.found == ")",
-        "`call` wants the types of the arguments behind `Type.method`",
-        "write `call(* Type.method(..))`; `..` is any arguments",
+        "`call` requires the argument types after `Type.method`",
+        "write `call(* Type.method(..))`; `..` matches any arguments",
     ),
     Rule(
         lambda s: "GLOB" in s.expects and s.found.startswith('"'),
-        "the type and method of a `call` stand without quotes",
+        "the type and method of a `call` must not be in quotes",
         "write `call(* Type.method(..))`",
     ),
     # --- names ---
@@ -412,7 +412,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda s: s.found == "=" and s.before == s.keyword and s.before in STATEMENTS,
-        "`{before}` is a word of the language and names no step",
+        "`{before}` is a keyword and cannot name a step",
         "choose another name",
         at="before",
         code="K010",
@@ -431,7 +431,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: s.before_kind in _REPETITION and s.in_body and s.found in ("*", "+", "?"),
         "a repetition cannot be repeated",
-        "write `(A*)?`, with parentheses",
+        "use parentheses: `(A*)?`",
     ),
     Rule(
         lambda s: (
@@ -441,8 +441,7 @@ RULES: tuple[Rule, ...] = (
             and re.fullmatch(r"[*+?]|\{.+\}", "".join(s.statement[-2:-1])) is not None
         ),
         "a repetition cannot be repeated",
-        "write `(A{2}){3}`, with parentheses; counts inside of counts multiply, up to the limit "
-        "states_max",
+        "use parentheses: `(A{2}){3}`; nested counts multiply, up to the limit states_max",
     ),
     Rule(
         lambda s: (
@@ -451,65 +450,65 @@ RULES: tuple[Rule, ...] = (
             and s.in_body
             and (s.found[:1].isdigit() or s.found in (",", "-", "."))
         ),
-        "a repetition count is written `{2}`, `{2,5}` or `{2,}`, in whole numbers",
-        "for at most five write `{0,5}`",
+        "a repetition count must be `{2}`, `{2,5}` or `{2,}`, with whole numbers",
+        "write `{0,5}` for at most five",
     ),
     Rule(
         lambda s: s.found == "}" and s.open is not None and s.open.text == "{",
-        "braces hold two blocks or more, in any order: `{A & B}`",
-        "write `(A)` for a group; a `}` that ends the pattern wants a `;` before it",
+        "braces require two or more blocks, in any order: `{A & B}`",
+        "write `(A)` for a group; add a `;` before a `}` that ends the pattern",
     ),
     Rule(
         lambda s: s.before in ("&", "|") and s.found == s.before and s.in_body,
-        "`{before}{found}` stands in guards, not between steps",
-        "between steps write `{before}`; steps that may come in any order are `{A & B}`",
+        "`{before}{found}` is a guard operator, not allowed between steps",
+        "write `{before}` between steps, and `{A & B}` for steps in any order",
     ),
     Rule(
         lambda s: s.in_body and s.found in ("&", "&&") and "VBAR" in s.expects,
-        "`{found}` does not stand between steps here",
-        "steps that may come in any order are `{A & B}`; a guard is declared as a step",
+        "`{found}` is not allowed between steps here",
+        "write `{A & B}` for steps in any order; declare a guard as a step",
     ),
     Rule(
         lambda s: s.in_body and s.found == "," and s.before != "{",
-        "steps follow each other without a comma",
+        "steps are not separated by commas",
         "write `A B`",
     ),
     Rule(
         lambda s: s.in_body and s.found in ("->", ">"),
-        "`->` does not stand between steps",
-        "write `A B` for one after the other; happened-before is `Causal(…)` in a step's guard",
+        "`->` is not allowed between steps",
+        "write `A B` for A, then B; for happened-before, use `Causal(…)` in a step's guard",
     ),
     Rule(
         lambda s: s.in_body and s.found == "!",
-        "`!` does not stand in a body",
+        "`!` is not allowed in a body",
         "write `A not N B`: no N between A and B",
     ),
     Rule(
         lambda s: s.in_body and s.before in ("within", "limit") and s.found[:1].isdigit(),
         "expected `;` before `{before}`",
-        "write `;` before `{before}`: a body ends with `;`",
+        "end the body with `;` before `{before}`",
         at="before",
     ),
     Rule(
         lambda s: s.in_body and s.statement[-2:-1] == ["return"] and s.found == "=",
         "expected `;` before `return`",
-        "write `;` before `return`: a body ends with `;`",
+        "end the body with `;` before `return`",
         at="before",
     ),
     Rule(
         lambda s: s.in_body and s.found in ("==", "=", "!=", "<", "<=", ">=", "."),
-        "a body is made of steps; a guard cannot stand in it",
-        "declare a step, `A = …;`, and name it here",
+        "a body consists of steps; a guard is not allowed in it",
+        "declare a step, `A = …;`, and use its name here",
     ),
     Rule(
         lambda s: s.before == "not" and "CALL" in s.expects and "BANG" not in s.expects,
-        "expected the name of an event or a guard in parentheses after `not`",
+        "expected an event name or a guard in parentheses after `not`",
         "write `A not N B` or `A not (N && x > 1) B`",
     ),
     Rule(
         lambda s: s.found in ("*", "+", "?") and "VBAR" in s.expects and "STAR" not in s.expects,
-        "what `not` bars cannot be repeated",
-        "`A not N B` bars every N between A and B already",
+        "the guard of a `not` cannot be repeated",
+        "remove it: `A not N B` already excludes every N between A and B",
     ),
     # --- brackets ---
     Rule(
@@ -518,18 +517,18 @@ RULES: tuple[Rule, ...] = (
             and (s.ended or s.found in (";", "}", ")", "]"))
             and s.found != CLOSING[s.open.text]
         ),
-        "the `{open}` of line {open_line}, column {open_column} is not closed",
+        "the `{open}` at line {open_line}, column {open_column} is not closed",
         "",
     ),
     Rule(
         lambda s: (s.found in (")", "]") and s.open is None) or (s.found == "}" and not s.brackets),
-        "this `{found}` closes nothing",
+        "unmatched `{found}`",
         "remove it",
     ),
     # --- statements ---
     Rule(
         lambda s: s.ended and "RBRACE" in s.expects,
-        "the file ends inside of pattern `{pattern}`",
+        "the file ends inside pattern `{pattern}`",
         "close it with `}`",
     ),
     Rule(
@@ -540,44 +539,44 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda s: s.expects == {"EQUAL"} and s.statement == [s.before] and bool(_near_statement(s)),
-        "`{before}` begins no statement",
+        "unknown statement `{before}`",
         "did you mean `{near}`?",
         at="before",
     ),
     Rule(
         lambda s: s.expects == {"EQUAL"} and s.statement == [s.before] and s.found in (":", ":="),
         "expected `=` after the name of the step",
-        "a step is declared `A = guard;`",
+        "declare a step as `A = guard;`",
     ),
     Rule(
         lambda s: s.expects == {"EQUAL"} and s.statement == [s.before],
-        "`{before}` begins no statement",
-        "a step is declared `NAME = guard;`, a body follows `check` or `find`",
+        "unknown statement `{before}`",
+        "declare a step as `NAME = guard;`, or write a body after `check` or `find`",
         at="before",
     ),
     Rule(
         lambda s: "PATTERN" in s.expects and s.found in STATEMENTS | {"step"},
-        "`{found}` stands inside of a pattern",
-        "begin with `pattern Name {`; outside stand `event` and `param`",
+        "`{found}` is only allowed inside a pattern",
+        "begin with `pattern Name {`; only `event` and `param` are allowed outside",
     ),
     Rule(
         lambda s: "PATTERN" in s.expects and bool(_near_top(s)),
-        "`{found}` begins nothing",
+        "unknown declaration `{found}`",
         "did you mean `{near_top}`?",
     ),
     Rule(
         lambda s: s.keyword == "return" and s.expects == {"EQUAL"},
-        "every value that `return` gives has a name",
-        "write `return hash = First.hash`; `return count` counts the matches",
+        "every returned value requires a name",
+        "write `return hash = First.hash`, or `return count` to count the matches",
     ),
     Rule(
         lambda s: s.found in (";", ",") and s.before in (",", "(", "["),
-        "something is missing after `{before}`",
+        "missing item after `{before}`",
         "",
     ),
     Rule(
         lambda s: s.found == ";" and not s.statement,
-        "this `;` ends nothing",
+        "stray `;`",
         "remove it",
     ),
 )
@@ -602,7 +601,7 @@ def diagnose(situation: Situation) -> Diagnostic:
 
 
 _BODY_FORM = (
-    "a body is made of steps: `A B`, `A | B`, `A*`, `A{2}`, `(A B)+`, `A not N B`, `{A & B}`"
+    "a body consists of steps: `A B`, `A | B`, `A*`, `A{2}`, `(A B)+`, `A not N B`, `{A & B}`"
 )
 _FORMS = {
     "pattern": "write `pattern NAME { ... }`",
@@ -631,7 +630,7 @@ _FORMS = {
 def _default_hint(s: Situation) -> str:
     """Return a hint if no rule has one: the word that was probably meant, or a statement's form."""
     if "PATTERN" in s.expects:
-        return "write `pattern NAME { … }`; outside of patterns stand `event` and `param`"
+        return "write `pattern NAME { … }`; only `event` and `param` are allowed outside"
     if "SEMICOLON" in s.expects and s.found in _FORMS:
         return f"is a `;` missing before `{s.found}`?"
     words = {_token_word(name) for name in s.expects if name not in _WORDS}
@@ -643,8 +642,8 @@ def _default_hint(s: Situation) -> str:
     if "SEMICOLON" in s.expects and (s.new_line or s.ended or s.found == "}"):
         return "end the statement with `;`"
     if "ARROW" in s.expects or "->" in s.statement:
-        return "an edge is written `q0 -> q1 on A;`, in a topology `p -> q;`"
-    return _FORMS.get(s.keyword, "write `NAME = guard;`, or a statement as `find next A B;`")
+        return "write an edge as `q0 -> q1 on A;`, or in a topology as `p -> q;`"
+    return _FORMS.get(s.keyword, "write `NAME = guard;`, or a statement such as `find next A B;`")
 
 
 def rule_for(situation: Situation) -> Rule | None:

@@ -40,8 +40,8 @@ class DottedNames:
             return self._bare_name(head, span)
         if head in self.scope.params and head not in self.scope.declared:
             return self._refuse(
-                span, f"the parameter `{head}` has no parts",
-                f"an attribute of that name is written `data.{head}`",
+                span, f"the parameter `{head}` has no attributes",
+                f"write `data.{head}` for an attribute of that name",
             )  # fmt: skip
         if reads_as_reference(head, self.scope):
             return self._reference(head, path, tree)
@@ -57,20 +57,21 @@ class DottedNames:
         if head == "data":
             if rest:
                 return ast.Attribute(rest, span=span)
-            message = "`data` is all attributes of the event"
+            message = "`data` is not a value: it contains all attributes of the event"
             return self._refuse(span, message, f"write `{step}data.name`")
         if head in ast.EVENT_FIELDS:
             if not rest:
                 return ast.Field(cast(Any, head), span=span)
-            hint = f"an attribute of that name is written `{step}data.{head}`"
-            return self._refuse(span, f"the event's own `{head}` has no parts", hint)
+            hint = f"write `{step}data.{head}` for an attribute of that name"
+            return self._refuse(span, f"the event field `{head}` has no attributes", hint)
         return None
 
     def _bare_name(self, name: str, span: Span) -> ast.Value:
         if name in self.scope.declared:
             return self._refuse(
                 span, f"`{name}` is declared as a guard, not as a value",
-                f"write `{name}.attribute` for a step's event, `data.{name}` for an attribute",
+                f"write `{name}.attribute` for an attribute of its event, or `data.{name}` for an "
+                f"attribute named `{name}`",
             )  # fmt: skip
         if name in self.scope.params:
             return ast.ParamRef(name, span=span)
@@ -83,8 +84,8 @@ class DottedNames:
             return ast.Attribute(path, span=span)
         why, instead = reason
         self.fault(
-            "K014", f"`{path[0]}` is read as an attribute: {why}", span,
-            f"{instead}; an attribute of that name is written `data.{path[0]}`",
+            "K014", f"`{path[0]}` would be read as an attribute: {why}", span,
+            f"{instead}; write `data.{path[0]}` for an attribute of that name",
         )  # fmt: skip
         return PLACEHOLDER
 
@@ -94,8 +95,10 @@ class DottedNames:
         if cast(ParseTree, tree.children[1]).data == "part":
             if path == (COUNT,):
                 self.fault(
-                    "K014", f"`{head}.count` is read as an attribute of the event of `{head}`",
-                    span, f"write `{head}.data.count` for it; `return count;` counts the matches",
+                    "K014",
+                    f"`{head}.count` would be read as an attribute of the event of `{head}`",
+                    span, f"write `return count;` to count matches, or `{head}.data.count` for "
+                    "the attribute",
                 )  # fmt: skip
                 return PLACEHOLDER
             of = self._own_field(path[0], path[1:], span, f"{head}.")

@@ -76,12 +76,12 @@ class Expressions:
         return make(tree, self.child_depth(depth, tree))
 
     def _report_no_guard(self, tree: ParseTree) -> None:
-        hint = "compare it with something: `x == 1`"
+        hint = "compare it with another value, for example `x == 1`"
         if tree.data == "path":
             value = self.value(tree)
             if isinstance(value, ast.Attribute | ast.Reference):
                 hint = f"write `{render_value(value, self.scope)} == true` for a boolean"
-        self.fault("K008", "this is a value, where a guard is wanted", span_of(tree), hint)
+        self.fault("K008", "expected a guard, found a value", span_of(tree), hint)
 
     def _or(self, tree: ParseTree, depth: int) -> ast.Guard:
         node_class = ast.Or if tree.data == "or" else ast.And
@@ -118,8 +118,8 @@ class Expressions:
             word = bare_word(tree)
             if word is not None and is_own_text(values[0]) and isinstance(value, ast.Attribute):
                 self.fault(
-                    "K014", f"`{word}` without quotes is an attribute, and no text", span_of(tree),
-                    f"write `\"{word}\"` for the text, `data.{word}` for the attribute",
+                    "K014", f"`{word}` without quotes is an attribute, not a string", span_of(tree),
+                    f"write `\"{word}\"` for the string, `data.{word}` for the attribute",
                 )  # fmt: skip
         return values
 
@@ -136,8 +136,8 @@ class Expressions:
         of_event = isinstance(value, ast.Field | ast.Attribute | ast.Reference)
         if name == "exists" and not of_event and value is not PLACEHOLDER:
             self.fault(
-                "K013", "`exists` is about an attribute", span_of(tree),
-                "an attribute whose name is taken is written `data.name`",
+                "K013", "`exists` requires an attribute", span_of(tree),
+                "write `data.name` for an attribute whose name has another meaning",
             )  # fmt: skip
             value = ast.Field("id")
         return ast.Function(str(name), (value,), span=span_of(tree))
@@ -151,10 +151,10 @@ class Expressions:
             # Its arguments are guards, so building them as values would add confusing faults.
             self.fault(
                 "K011",
-                f"there is no guard `{name}`" + (" of events" if meant is None else ""),
+                f"unknown guard `{name}`" if meant else f"no guard `{name}` takes events",
                 span_of(name),
-                "the language has no functions; of events there are `Causal(…)` and `Conc(…)`, and "
-                "a registered guard takes values: `Step.attribute`, `data.name`"
+                "only `Causal(…)` and `Conc(…)` take events; pass values to a registered guard: "
+                "`Step.attribute`, `data.name`"
                 if meant is None
                 else f"did you mean `{meant}`?",
             )
@@ -199,8 +199,8 @@ class Expressions:
         if data == "list":
             if not lists:
                 self.fault(
-                    "K013", "a list cannot stand here", span_of(tree),
-                    "lists stand after `in`, in `return` and in `nodes = […]`",
+                    "K013", "a list is not allowed here", span_of(tree),
+                    "use lists only after `in`, in `return` and in `nodes = […]`",
                 )  # fmt: skip
             inner_depth = self.child_depth(depth, tree)
             items = (self.value(item, inner_depth, lists=lists) for item in self._item_trees(tree))
@@ -222,13 +222,13 @@ class Expressions:
         return self._sum(tree, depth)
 
     def _report_no_value(self, tree: ParseTree) -> None:
-        message = "this is a guard, where a value is wanted"
-        hint = "a guard stands alone: write `g` for `g == true`, `!g` for `g == false`"
+        message = "expected a value, found a guard"
+        hint = "write `g` instead of `g == true`, `!g` instead of `g == false`"
         if tree.data == "function":
-            message = f"the language has no function `{tree.children[0]}` that gives a value"
+            message = f"the language has no function `{tree.children[0]}` that returns a value"
             hint = (
                 "have the program log the value as an attribute, or register a guard that "
-                "compares it; `return count;` counts the matches"
+                "compares it; use `return count;` to count matches"
             )
         self.fault("K008", message, span_of(tree), hint)
 
@@ -268,6 +268,6 @@ class Expressions:
         if isinstance(value, ast.Duration):
             return value
         if isinstance(value, ast.Literal) and type(value.value) in (int, float):
-            hint = "a unit is missing; " + hint
+            hint = "add a unit: " + hint
         self.fault("K013", message, span_of(tree), hint)
         return None

@@ -27,15 +27,15 @@ UNITS = {
     "usec": "us", "micros": "us", "microseconds": "us", "nanos": "ns", "nanoseconds": "ns",
 }  # fmt: skip
 DIGITS_MAX = 309
-_NOT_IN_RE2 = "RE2 has no look-around and no backreferences"
+_NOT_IN_RE2 = "RE2 supports neither look-around nor backreferences"
 _REGEX_HINTS = {
-    "repetition size": "RE2 repeats up to 1000 times, and counts inside of counts multiply: "
+    "repetition size": "RE2 allows up to 1000 repetitions, and nested counts multiply: "
     "`(a{50}){40}` is 2000",
-    "repetition operator": "a repetition is repeated in parentheses: `(?:a{2}){3}`; "
-    "counts multiply, up to 1000",
+    "repetition operator": "use parentheses to repeat a repetition: `(?:a{2}){3}`; "
+    "nested counts multiply, up to 1000",
     "operator": _NOT_IN_RE2,
     "escape": _NOT_IN_RE2,
-    "": "a special character is taken literally after `\\`",
+    "": "write `\\` before a special character to match it literally",
 }
 """Part of a message of RE2 → the hint for it; the first part that the message has counts."""
 
@@ -58,14 +58,14 @@ class Literals:
                 token.line or 1, (token.column or 1) + error.pos + 1,
             )  # fmt: skip
             self.fault(
-                "K004", "this escape is not known in a string", at,
-                r'the escapes are \" \\ \/ \b \f \n \r \t and \u with four hexadecimal digits',
+                "K004", "unknown escape in a string", at,
+                r'use \" \\ \/ \b \f \n \r \t or \u with four hexadecimal digits',
             )  # fmt: skip
             return ""
         except UnicodeEncodeError:
             self.fault(
-                "K004", "half of a surrogate pair is no character", span_of(token),
-                "write both halves, or the character itself",
+                "K004", "half of a surrogate pair is not a character", span_of(token),
+                "write both halves or the character itself",
             )  # fmt: skip
             return ""
         return text
@@ -79,9 +79,9 @@ class Literals:
         text = str(token)
         if text[0] == "0" and text[1:2].isdigit():
             self.fault(
-                "K004", "a number does not begin with 0", span_of(token),
+                "K004", "a number cannot begin with 0", span_of(token),
                 f"write `{text.lstrip('0') or '0'}`; "
-                'a text of digits, as a date, stands in quotes: `"2024-01-01"`',
+                'write text such as a date in quotes: `"2024-01-01"`',
             )  # fmt: skip
         whole = text.isdigit()
         if len(text) <= DIGITS_MAX:
@@ -98,8 +98,8 @@ class Literals:
             meant = UNITS.get(str(unit))
             hint = f"did you mean `{amount} {meant}`?" if meant else ""
             self.fault(
-                "K005", f"`{unit}` is no unit of time", span_of(unit),
-                hint or "the units are ns, us, ms, s, min, h and d",
+                "K005", f"unknown unit of time `{unit}`", span_of(unit),
+                hint or "use ns, us, ms, s, min, h or d",
             )  # fmt: skip
             unit = Token("NAME", "s")
         length = ast.Duration(self.number(amount), cast(Any, str(unit)), span=span_of(tree))
@@ -109,7 +109,7 @@ class Literals:
         return length
 
     def _too_large(self, span: Span) -> None:
-        self.fault("K004", "this number is too large", span, "numbers end at 10^308")
+        self.fault("K004", "this number is too large", span, "the largest number is about 10^308")
 
     def regex(self, token: Token) -> str:
         """Return a regular expression; one that does not compile is a fault."""
@@ -125,7 +125,7 @@ class Literals:
             )  # fmt: skip
         elif reason := _regex_fault(regex, self.limits):
             self.fault(
-                "K009", f"bad regular expression: {reason}", span_of(token),
+                "K009", f"invalid regular expression: {reason}", span_of(token),
                 next(hint for word, hint in _REGEX_HINTS.items() if word in reason),
             )  # fmt: skip
         return regex
@@ -146,5 +146,5 @@ def _regex_fault(regex: str, limits: Limits) -> str:
             )
         return text
     except UnicodeEncodeError:
-        return "it holds half of a surrogate pair"
+        return "it contains half of a surrogate pair"
     return ""

@@ -40,4 +40,4 @@ def report_unknown_word(fault: Fault, what: str, word: Token, choices: tuple[str
     meant = nearest(word, choices, any_case=True)
     listed = ", ".join(f"`{choice}`" for choice in choices[:-1]) + f" or `{choices[-1]}`"
     hint = f"did you mean `{meant}`?" if meant else f"write {listed}"
-    fault("K011", f"there is no {what} `{word}`", span_of(word), hint)
+    fault("K011", f"unknown {what} `{word}`", span_of(word), hint)

@@ -205,7 +205,7 @@ def _body(body: ast.Body | ast.Absent, strength: int, scope: DeclaredNames) -> s
         case ast.Repeat(item=item, least=least, most=most):
             own_strength, text = 2, _body(item, 3, scope) + _repetition(least, most)
         case _:
-            raise TypeError(f"{type(body).__name__} stands only as a whole body")
+            raise TypeError(f"{type(body).__name__} is only allowed as a whole body")
     return f"({text})" if own_strength < strength else text
 
 
@@ -330,7 +330,7 @@ def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
         case ast.ListOf(items=items):
             text = _list(items, scope)
         case _:
-            raise TypeError(f"{type(value).__name__} is no value")
+            raise TypeError(f"{type(value).__name__} is not a value")
     return f"({text})" if own_strength < strength else text
 
 

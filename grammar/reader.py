@@ -167,7 +167,7 @@ def too_deep(line: int, column: int, limits: Limits) -> Diagnostic:
         "error",
         f"this is nested deeper than {limits.nesting_max} levels, the limit nesting_max",
         Span(line, column, line, column + 1),
-        "write it flatter; a part of a guard can be an event of its own",
+        "reduce the nesting, for example by declaring a part of a guard as a separate event",
     )
 
 

@@ -74,7 +74,7 @@ class Diagnostic:
     >>> diagnostic.code, diagnostic.severity, diagnostic.span.line, diagnostic.span.column
     ('K001', 'error', 1, 28)
     >>> diagnostic.message
-    '`=` does not compare'
+    '`=` is not a comparison operator'
     >>> diagnostic.hint
     'write `==`'
     """
@@ -172,7 +172,7 @@ class PatternError(KetalError):
     ... except ketal.PatternError as error:
     ...     print(error)
     ...     print(error.diagnostics[0].code)
-    p.ketal:1:44: error[K102]: there is no step `B`
+    p.ketal:1:44: error[K102]: unknown step `B`
       pattern P { event A = type == "a"; check A B; }
                                                  ^
       hint: declare `B = …;`

@@ -34,8 +34,8 @@ def body_findings(kind: str, body: ast.Body) -> Iterator[Finding]:
         step = next((n.name for n in walk(body) if isinstance(n, ast.Step)), "A")
         yield (
             "K141", "error", "the body of this find accepts the empty word", body.span,
-            f"a match has at least one event: write `{step}+` for `{step}*`, `{step}` for "
-            f"`{step}?`",
+            f"a match has at least one event: write `{step}+` instead of `{step}*`, `{step}` "
+            f"instead of `{step}?`",
         )  # fmt: skip
     for node in walk(body):
         if isinstance(node, ast.Repeat):
@@ -116,13 +116,13 @@ def _steps_on_every_path(body: ast.AutomatonBody) -> frozenset[str]:
 def _repeat_findings(node: ast.Repeat) -> Iterator[Finding]:
     if node.most is not None and node.least > node.most:
         yield (
-            "K140", "error", f"`{{{node.least},{node.most}}}` asks for at least {node.least} "
+            "K140", "error", f"`{{{node.least},{node.most}}}` requires at least {node.least} "
             f"and at most {node.most}", node.span, f"write `{{{node.most},{node.least}}}`",
         )  # fmt: skip
     elif node.most == 0:
         yield (
-            "K140", "error", "a repetition of zero times says nothing", node.span,
-            "remove it; `not N` bars an event between two steps",
+            "K140", "error", "a repetition of zero times has no effect", node.span,
+            "remove it, or use `not N` to exclude an event between two steps",
         )  # fmt: skip
 
 
@@ -135,13 +135,14 @@ def _not_findings(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
             end = "begin" if index == 0 else "end"
             yield (
                 "K142", "error", f"`not` cannot {end} a sequence", item.span,
-                "it bars an event between its two neighbours: `A not N B`",
+                "place it between two steps or groups: `A not N B`",
             )  # fmt: skip
             continue
         if kind == "check":
             yield (
-                "K144", "warning", "`not` changes nothing in a check", item.span,
-                "a check bars every event of the alphabet that its automaton does not allow",
+                "K144", "warning", "`not` has no effect in a check", item.span,
+                "remove it: a check excludes every event of the alphabet that its automaton does "
+                "not allow",
             )  # fmt: skip
         for side, neighbour in (("left", items[index - 1]), ("right", items[index + 1])):
             if isinstance(neighbour, ast.Absent):
@@ -150,15 +151,15 @@ def _not_findings(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
                     names = [g.name for g in guards if isinstance(g, ast.Name)]
                     one, two = names if len(names) == 2 else ("N", "M")
                     yield (
-                        "K143", "error", "two `not` stand side by side", neighbour.span,
-                        f"write one: `not ({one} || {two})`",
+                        "K143", "error", "two adjacent `not`s", neighbour.span,
+                        f"combine them: `not ({one} || {two})`",
                     )  # fmt: skip
             elif nullable(neighbour):
                 yield (
                     "K143", "error",
                     f"the {side} neighbour of this `not` may be empty", item.span,
-                    "`not` speaks of the two events that it stands between; write both "
-                    "cases out: `A not N B | A`",
+                    "`not` requires an event on each side; write both cases: "
+                    "`A not N B | A`",
                 )  # fmt: skip
 
 
@@ -180,19 +181,19 @@ def _automaton_findings(kind: str, body: ast.AutomatonBody) -> Iterator[Finding]
     if kind == "find" and not body.finals:
         last = body.edges[-1] if body.edges else first
         yield (
-            "K151", "error", "the automaton of a find needs a final state", body.span,
-            f"write `final {last.target};`: a match is reported on reaching it",
+            "K151", "error", "the automaton of a find requires a final state", body.span,
+            f"write `final {last.target};`: a match is reported when it is reached",
         )  # fmt: skip
     elif kind == "find" and nullable(body):
         yield (
             "K141", "error", "the body of this find accepts the empty word", body.span,
-            f"a match has at least one event: `{body.initial}` cannot be final",
+            f"a match has at least one event: remove `{body.initial}` from the final states",
         )  # fmt: skip
     yield from _state_findings(body)
     seen = set()
     for edge in body.edges:
         if edge in seen:
-            yield "K154", "warning", "this edge stands twice", edge.span, "remove one"
+            yield "K154", "warning", "this edge occurs twice", edge.span, "remove one"
         seen.add(edge)
 
 
@@ -204,7 +205,7 @@ def _state_findings(body: ast.AutomatonBody) -> Iterator[Finding]:
     for state in body.finals or ():
         if state not in first and state != body.initial:
             yield (
-                "K151", "error", f"the final state `{state}` is on no edge", body.span,
+                "K151", "error", f"the final state `{state}` is not on any edge", body.span,
                 f"the states are {', '.join(f'`{name}`' for name in first)}" if first else "",
             )  # fmt: skip
     following: dict[str, list[str]] = {}
@@ -218,10 +219,10 @@ def _state_findings(body: ast.AutomatonBody) -> Iterator[Finding]:
         if body.initial and state not in reached:
             yield (
                 "K152", "warning", f"no path leads to the state `{state}`", span,
-                f"no event can bring the automaton from `{body.initial}` there",
+                f"add a path to it from `{body.initial}`, or remove it",
             )  # fmt: skip
         elif state not in useful:
             yield (
                 "K153", "warning", f"no final state can be reached from the state `{state}`",
-                span, "a run that gets there can never be complete",
+                span, "a run that reaches it can never be complete",
             )  # fmt: skip

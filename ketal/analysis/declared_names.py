@@ -59,7 +59,7 @@ class NameFindings:
         """Check that a name is not a reserved word of the language."""
         if name in RESERVED:
             self.error(
-                "K106", f"`{name}` is a word of the language and names no {kind}", span,
+                "K106", f"`{name}` is a keyword and cannot name {_with_article(kind)}", span,
                 "choose another name",
             )  # fmt: skip
 
@@ -70,16 +70,16 @@ class NameFindings:
             self.check_reserved(declaration_kind(node), node.name, node.span)
             if isinstance(node, ast.ParamDecl) and node.name in ARGUMENTS:
                 self.warn(
-                    "K119", f"a parameter called `{node.name}` cannot be set: `ketal.compile` has "
+                    "K119", f"a parameter named `{node.name}` cannot be set: `ketal.compile` has "
                     "an argument of that name", node.span, "choose another name",
                 )  # fmt: skip
             if node.name in names:
                 first = names[node.name]
-                where = f" in line {first.span.line}" if first.span else ""
+                where = f" on line {first.span.line}" if first.span else ""
                 self.error(
                     "K105", f"`{node.name}` is declared twice", node.span,
-                    f"it is {_with_article(declaration_kind(first))}{where}; events, steps and "
-                    "parameters share their names",
+                    f"it is already {_with_article(declaration_kind(first))}{where}; events, steps "
+                    "and parameters share one namespace",
                 )  # fmt: skip
             else:
                 names[node.name] = node
@@ -121,14 +121,15 @@ class NameFindings:
                 while step in self.names:
                     step += "1"
                 self.error(
-                    "K110", f"`{operator}` cannot stand in the event `{event.name}`", node.span,
-                    f"an event is judged alone; leave `{operator}` out, and declare a step for it: "
-                    f"`{step} = {operator}({event.name});`",
+                    "K110", f"`{operator}` is not allowed in the event `{event.name}`", node.span,
+                    f"an event's guard sees only that event: remove `{operator}` and declare a "
+                    f"step, `{step} = {operator}({event.name});`",
                 )  # fmt: skip
             elif isinstance(node, ast.Reference):
                 self.error(
-                    "K110", f"the event `{event.name}` cannot look at the step `{node.step}`",
-                    node.span, "an event is judged alone; compare in a step's guard",
+                    "K110", f"the event `{event.name}` cannot refer to the step `{node.step}`",
+                    node.span,
+                    "an event's guard sees only that event: compare in the guard of a step",
                 )  # fmt: skip
 
     def check_cycles(self, events: Collection[ast.EventDecl]) -> None:
@@ -143,8 +144,8 @@ class NameFindings:
         for event in events:
             if event.name in event_dependencies(names_in(event.guard), self.events):
                 self.error(
-                    "K116", f"the event `{event.name}` is defined by itself", event.span,
-                    "say what its events are like: a type, an attribute",
+                    "K116", f"the event `{event.name}` is defined in terms of itself", event.span,
+                    "define it by the type or the attributes of its events",
                 )  # fmt: skip
 
     def _report_step_as_event(self, node: ast.Causal | ast.Conc) -> bool:
@@ -158,9 +159,10 @@ class NameFindings:
         operator, event = type(node).__name__, self._event_behind_step(inner.name)
         written = f"`{operator}({event}, {inner.name})`: the event, then its anchor"
         if any(part is node for part in walk(names[inner.name])):
-            written = f"`{operator}({event})`: without an anchor it is the event taken before"
+            written = f"`{operator}({event})`: the default anchor is the event taken before"
         self.error(
-            "K101", f"`{inner.name}` is a step, and `{operator}` looks at an event first",
+            "K101",
+            f"`{inner.name}` is a step; the first argument of `{operator}` must be an event",
             inner.span, f"write {written}",
         )  # fmt: skip
         return True
@@ -169,9 +171,9 @@ class NameFindings:
         name, names = node.name, self.names
         if isinstance(names.get(name), ast.StepDecl):
             self.error(
-                "K101", f"`{name}` is a step, and guards are made of events", node.span,
-                f"write `{self._event_behind_step(name)}`, the event that it is of; "
-                f"`{name}.attribute` is a value of its event",
+                "K101", f"`{name}` is a step; a guard can only name events", node.span,
+                f"write `{self._event_behind_step(name)}`, the event of this step, or "
+                f"`{name}.attribute` for a value of its event",
             )  # fmt: skip
         elif isinstance(names.get(name), ast.ParamDecl):
             self.error(
@@ -180,16 +182,16 @@ class NameFindings:
             )  # fmt: skip
         elif name in self.registered:
             self.error(
-                "K101", f"`{name}` is a registered guard and is called", node.span,
+                "K101", f"`{name}` is a registered guard and must be called", node.span,
                 f"write `{name}(…)`",
             )  # fmt: skip
         else:
             hint = did_you_mean(name, events) or (
                 f"declare `event {name} = …;`"
                 if name[:1].isupper()
-                else f"for a boolean attribute write `{name} == true`"
+                else f"write `{name} == true` for a boolean attribute"
             )
-            self.error("K101", f"there is no event `{name}`", node.span, hint)
+            self.error("K101", f"unknown event `{name}`", node.span, hint)
 
     def _event_behind_step(self, step: str) -> str:
         """Return the event that a step is defined by, or a placeholder for its name."""
@@ -215,11 +217,11 @@ class NameFindings:
         if reference is not None:
             of = reference.of
             rest = of.name if isinstance(of, ast.Field) else ".".join(of.path)
-            meant = hint.replace("`?", f".{rest}`? If not, an") or "an"
-            hint = f"{meant} attribute of that path is written `data.{name}.{rest}`"
+            meant = hint.replace("`?", f".{rest}`? If not, ")
+            hint = f"{meant}write `data.{name}.{rest}` for an attribute of that path"
         self.error(
-            "K102", f"there is no step `{name}`", span,
-            hint or "an anchor is a step, `all` or `prior`",
+            "K102", f"unknown step `{name}`", span,
+            hint or "use a step, `all` or `prior` as the anchor",
         )  # fmt: skip
 
     def _report_unknown_guard(self, node: ast.Function) -> None:
@@ -233,9 +235,10 @@ class NameFindings:
             return
         hint = did_you_mean(name, {*GUARD_WORDS, *self.registered}, 0.7)
         self.error(
-            "K104", f"there is no guard `{name}`", node.span,
-            hint or "the language has no functions; add a guard with "
-            f'`ketal.register_guard("{name}", function, version="1")`',
+            "K104", f"unknown guard `{name}`", node.span,
+            hint or "add a guard with "
+            f'`ketal.register_guard("{name}", function, version="1")`; '
+            "the language has no functions",
         )  # fmt: skip
 
 

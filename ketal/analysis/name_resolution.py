@@ -76,8 +76,10 @@ class _Shared(NameFindings):
             self.check_reserved("pattern", pattern.name, pattern.span)
             first = seen.setdefault(pattern.name, pattern)
             if first is not pattern:
-                where = f"the first is in line {first.span.line}" if first.span else ""
-                self.error("K105", f"pattern `{pattern.name}` stands twice", pattern.span, where)
+                where = f"the first is on line {first.span.line}" if first.span else ""
+                self.error(
+                    "K105", f"pattern `{pattern.name}` is declared twice", pattern.span, where
+                )
 
     def check_use(self) -> None:
         declarations: list[Declaration] = [*self.file.params, *self.file.events]
@@ -86,7 +88,7 @@ class _Shared(NameFindings):
                 code = "K108" if isinstance(node, ast.EventDecl) else "K109"
                 self.warn(
                     code, f"the shared {declaration_kind(node)} `{node.name}` is never used",
-                    node.span, "no pattern names it",
+                    node.span, "use it in a pattern, or remove it",
                 )  # fmt: skip
 
 
@@ -128,8 +130,8 @@ class _PatternNames(NameFindings):
                     continue
                 if isinstance(node, ast.Step) and name in STATEMENTS:
                     self.error(
-                        "K102", f"there is no step `{name}`", node.span,
-                        f"is a `;` missing before `{name}`? A body ends with `;`",
+                        "K102", f"unknown step `{name}`", node.span,
+                        f"is a `;` missing before `{name}`? End the body with `;`",
                     )  # fmt: skip
                     break  # the names after it are no steps either
                 hint = (
@@ -137,7 +139,7 @@ class _PatternNames(NameFindings):
                     or self._strategy_hint(node)
                     or self._unused_step_hint(name)
                 )
-                self.error("K102", f"there is no step `{name}`", node.span, hint)
+                self.error("K102", f"unknown step `{name}`", node.span, hint)
         if isinstance(pattern.body, ast.AutomatonBody):
             edges = pattern.body.edges
             for state in dict.fromkeys(s for e in edges for s in (e.source, e.target)):
@@ -153,12 +155,12 @@ class _PatternNames(NameFindings):
         first = next(step for step in walk(pattern.body) if isinstance(step, ast.Step | ast.Edge))
         if node is not first or not isinstance(node, ast.Step) or node.name not in RESERVED:
             return ""
-        return "a strategy is `strict`, `next` or `any`; `find any` finds all matches"
+        return "use the strategy `strict`, `next` or `any`; `find any` finds all matches"
 
     def _unused_step_hint(self, name: str) -> str:
         """Return a hint for a name without a similar step: the only unused step, if any."""
         if name in RESERVED:
-            return f"`{name}` is a word of the language: remove it"
+            return f"`{name}` is a keyword: remove it"
         declare = f"declare `{name} = …;`"
         mentioned = self._mentioned
         unused = [
@@ -179,7 +181,7 @@ class _PatternNames(NameFindings):
             return
         event = declared.guard
         self.error(
-            "K101", f"`{declared.name}` is a step, and `not` speaks of events", guard.span,
+            "K101", f"`{declared.name}` is a step; `not` requires an event or a guard", guard.span,
             f"write `not {event.name}`"
             if isinstance(event, ast.Name)
             else f"write the guard of `{declared.name}` itself, in parentheses: `not (…)`",
@@ -202,7 +204,7 @@ class _PatternNames(NameFindings):
             if isinstance(declaration, ast.StepDecl) and name not in body:
                 self.warn(
                     "K107", f"the step `{name}` is never used", declaration.span,
-                    f"name it in the `{self.pattern.kind}`"
+                    f"use it in the `{self.pattern.kind}`"
                     + (", or remove it" if name not in mentioned else ""),
                 )  # fmt: skip
             elif (
@@ -212,7 +214,7 @@ class _PatternNames(NameFindings):
             ):
                 self.warn(
                     "K108", f"the event `{name}` is never used", declaration.span,
-                    "name it in a step or in the body, or remove it",
+                    "use it in a step or in the body, or remove it",
                 )  # fmt: skip
         for param in self.pattern.params:
             if param.name not in mentioned:
@@ -231,9 +233,9 @@ class _PatternNames(NameFindings):
     def _check_alphabet(self) -> None:
         if not self.pattern.events and self._mentioned.isdisjoint(self.events):
             self.error(
-                "K125", f"the pattern `{self.pattern.name}` names no event",
+                "K125", f"the pattern `{self.pattern.name}` refers to no event",
                 self.pattern.span,
-                "declare what it looks at: `event E = type == \"…\";`, or `event E = true;`",
+                "declare its events: `event E = type == \"…\";`, or `event E = true;` for all",
             )  # fmt: skip
 
     def _check_localhost(self) -> None:
@@ -246,7 +248,7 @@ class _PatternNames(NameFindings):
         for node in (n for guard in todo for n in walk(guard)):
             if isinstance(node, ast.Localhost):
                 self.error(
-                    "K111", "`localhost` has no meaning without a copy for each node",
+                    "K111", "`localhost` requires a copy of the pattern for each node",
                     node.span, "add `at every node;` or `at host(\"…\");`",
                 )  # fmt: skip
 
@@ -262,10 +264,10 @@ class _PatternNames(NameFindings):
                 if isinstance(node, ast.Attribute | ast.Field):
                     name = node.last_name
                     self.error(
-                        "K126", f"`{name}` of which event?", node.span,
-                        f"a match has several events: write `{always[0]}.{name}`"
+                        "K126", f"`{name}` does not name its step", node.span,
+                        f"write `{always[0]}.{name}`: a match can have several events"
                         if always
-                        else "no step has an event in every match: write a pattern for each",
+                        else "write a pattern for each step: none has an event in every match",
                     )  # fmt: skip
                 elif (
                     isinstance(node, ast.Reference)
@@ -274,11 +276,13 @@ class _PatternNames(NameFindings):
                 ):
                     self.error(
                         "K117", f"no match has an event for `{node.step}`", node.span,
-                        f"`{node.step}` does not stand in the body",
+                        f"add `{node.step}` to the body, or return a value of another step",
                     )  # fmt: skip
         repeated = first_repeated(tuple(item.name for item in returns.items))
         if repeated:
-            self.error("K105", f"`return` gives `{repeated}` twice", returns.span, "rename one")
+            self.error(
+                "K105", f"`return` has two values named `{repeated}`", returns.span, "rename one"
+            )
 
 
 def _parts_outside_references(node: ast.Node) -> Iterator[ast.Node]:

@@ -86,15 +86,17 @@ def substitute_params(
             value = _as_syntax(given[decl.name], decl.value)
             number = value.value if isinstance(value, syntax.Literal) else value.amount
             if isinstance(number, float) and not math.isfinite(number):
-                raise SettingError(f"parameter {decl.name} is {number}: numbers end at 10^308")
+                raise SettingError(
+                    f"parameter {decl.name} is {number}; the largest number is about 10^308"
+                )
             if type(value) is not type(decl.value) or (
                 isinstance(value, syntax.Literal)
                 and isinstance(decl.value, syntax.Literal)
                 and kind(value.value) != kind(decl.value.value)
             ):
                 raise SettingError(
-                    f"parameter {decl.name} is declared as {_value_text(decl.value)}; "
-                    f"{_value_text(value)} is of another kind{_duration_hint(decl.value)}"
+                    f"parameter {decl.name} is declared as {_value_text(decl.value)} and cannot be "
+                    f"{_value_text(value)}{_duration_hint(decl.value)}"
                 )
             values[decl.name] = value
     _refuse_zero_lengths(pattern, values)
@@ -114,8 +116,8 @@ def _refuse_zero_lengths(
             value = values[length.name]
             if isinstance(value, syntax.Duration) and value.amount <= 0:
                 raise SettingError(
-                    f"parameter {length.name} is {value.amount} {value.unit}, and "
-                    f"`{statement}` needs a length of time; give one longer than nothing"
+                    f"parameter {length.name} is {value.amount} {value.unit}, but "
+                    f"`{statement}` requires a duration longer than zero"
                 )
 
 

@@ -100,8 +100,8 @@ class GuardCall:
             return None
         if answer is None or answer.__class__ is bool:
             return answer
-        reason = f"it answered {reprlib.repr(answer)} of class {type(answer).__name__}"
-        self._fail(event, f"{reason}, which is none of True, False and None (unknown)")
+        reason = f"it returned {reprlib.repr(answer)} of class {type(answer).__name__}"
+        self._fail(event, f"{reason}, not True, False or None (unknown)")
         return None
 
     def _fail(self, event: Event, reason: str, fault: Exception | None = None) -> None:
@@ -109,8 +109,8 @@ class GuardCall:
             return
         _LOGGER.log(
             logging.DEBUG if self.reported else logging.ERROR,
-            "the registered guard %s failed on %s: %s; its answer is taken as unknown"
-            " (further failures are counted as guard_failures, and logged on level DEBUG)",
+            "registered guard %s failed on %s: %s; its result counts as unknown"
+            " (further failures are counted in guard_failures and logged at level DEBUG)",
             self.guard.name,
             event.dot,
             reason,
@@ -159,11 +159,10 @@ def register_guard(name: str, function: Function, *, version: str) -> Registered
     named = isinstance(name, str) and name.isascii() and name.isidentifier()
     if not named or name.lower() in _TAKEN:
         raise SettingError(
-            f"{name!r} cannot name a guard: a name is made of A-Z a-z 0-9 _ "
-            "and is no word of the language"
+            f"{name!r} cannot name a guard: a name consists of A-Z a-z 0-9 _ and is not a keyword"
         )
     if not version or not isinstance(version, str):
-        raise SettingError(f"the guard {name!r} wants a version: a string that is not empty")
+        raise SettingError(f"the guard {name!r} requires a version: a non-empty string")
     takes_event, parameters = _signature(name, function)
     guard = RegisteredGuard(name, version, function, parameters, takes_event)
     _registry[name] = guard
@@ -179,12 +178,12 @@ def _signature(name: str, function: Function) -> tuple[bool, tuple[Kind, ...]]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise SettingError(f"the guard {name!r} is no function with a known signature") from None
+        raise SettingError(f"the guard {name!r} is not a function with a known signature") from None
     for parameter in parameters:
         if parameter.kind not in _POSITIONAL:
             raise SettingError(
                 f"the guard {name!r} must take a fixed number of positional parameters, "
-                f"and {parameter} is none"
+                f"and {parameter} is not one"
             )
     hints = _hints(function)
     annotations = [hints.get(p.name, p.annotation) for p in parameters]

@@ -27,7 +27,7 @@ def did_you_mean(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
 def unknown_param(node: ast.ParamRef, params: Params) -> Finding:
     """Return the finding for a parameter that is not declared."""
     hint = did_you_mean(node.name, params.keys()) or f"declare `param {node.name} = …;`"
-    return "K103", "error", f"there is no parameter `{node.name}`", node.span, hint
+    return "K103", "error", f"unknown parameter `{node.name}`", node.span, hint
 
 
 def first_repeated(names: tuple[str, ...]) -> str | None:
@@ -50,8 +50,8 @@ def statement_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding
         yield from _check_findings(pattern)
     elif pattern.on_violation is not None:
         yield (
-            "K122", "error", "a find has no violations", _span_of(pattern, "on violation"),
-            "`on violation` belongs to a check",
+            "K122", "error", "`on violation` is not allowed in a find",
+            _span_of(pattern, "on violation"), "remove it: only a check has violations",
         )  # fmt: skip
 
 
@@ -68,7 +68,8 @@ def _duration_findings(clause: str, length: object, params: Params) -> Iterator[
         yield unknown_param(length, params)
     elif not isinstance(known.value, ast.Duration):
         yield (
-            "K120", "error", f"{clause} is a duration, and the parameter `{length.name}` is none",
+            "K120", "error",
+            f"{clause} must be a duration, but the parameter `{length.name}` is not",
             length.span, f"write `param {length.name} = 10 s;`",
         )  # fmt: skip
 
@@ -88,7 +89,7 @@ def _order_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
         yield from _duration_findings(f"`{name}`", length, params)
         if _is_zero_length(length, params):
             yield (
-                "K132", "error", f"`{name}` needs a length of time, longer than nothing",
+                "K132", "error", f"`{name}` must be longer than zero",
                 length.span or order.span, f"write `{name} = 10 s`",
             )  # fmt: skip
     if order.kind == "arrival" and order.given:
@@ -98,31 +99,31 @@ def _order_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
         )  # fmt: skip
     if order.total and order.frontier is not None:
         yield (
-            "K128", "error", "`total` and `frontier` exclude each other", order.span,
-            "`frontier` releases in canonical order already: leave `total` out",
+            "K128", "error", "`total` and `frontier` cannot be combined", order.span,
+            "remove `total`: `frontier` already releases events in canonical order",
         )  # fmt: skip
     if order.nodes is not None and not (order.total or order.idle) and order.kind == "causal":
         yield (
-            "K130", "warning", "`nodes` changes nothing without `total` or `idle`", order.span,
-            "leave it out, or write `CausalOrder(total, nodes = […])`",
+            "K130", "warning", "`nodes` has no effect without `total` or `idle`", order.span,
+            "remove it, or write `CausalOrder(total, nodes = […])`",
         )  # fmt: skip
     repeated = first_repeated(order.nodes or ())
     if repeated:
-        yield "K105", "error", f"the node `{repeated}` stands twice", order.span, "remove one"
+        yield "K105", "error", f"the node `{repeated}` is listed twice", order.span, "remove one"
     if pattern.kind == "find" and order.kind == "causal" and pattern.strategy is None:
         yield (
-            "K124", "error", "a find under CausalOrder needs its strategy",
+            "K124", "error", "a find under CausalOrder requires a strategy",
             _span_of(pattern, "find"),
-            "write `find any` for every combination, whatever arrives first; what `find next` "
-            "and `find strict` find depends on the order in which events are offered",
+            "write `find any` for every combination in any order of arrival; the matches of `find "
+            "next` and `find strict` depend on the order in which events are offered",
         )  # fmt: skip
     receiving = pattern.deployment is not None and pattern.deployment.receiving
     barring = next((node for node in walk(pattern.body) if isinstance(node, ast.Absent)), None)
     if receiving and barring is not None and pattern.kind == "find" and order.kind == "causal":
         yield (
-            "K135", "error", "`not` under CausalOrder asks what came between, and with `receiving` "
-            "a node may be told of that after the match", barring.span,
-            "remove `receiving`, which needs every message, or write `order arrival`",
+            "K135", "error", "`not` under CausalOrder cannot be combined with `receiving`: a node "
+            "may learn of an event in between only after the match", barring.span,
+            "remove `receiving`, or write `order arrival`",
         )  # fmt: skip
 
 
@@ -132,19 +133,19 @@ def _topology_findings(pattern: ast.Pattern) -> Iterator[Finding]:
         return
     if order.kind == "arrival":
         yield (
-            "K129", "error", "a topology has no meaning under `order arrival`", topology.span,
+            "K129", "error", "a topology requires `order CausalOrder`", topology.span,
             "write `order CausalOrder;`",
         )  # fmt: skip
     elif order.frontier is not None:
         yield (
-            "K129", "error", "`topology` and `frontier` exclude each other", topology.span,
-            "`frontier` releases by time, a topology by what was sent; remove one",
+            "K129", "error", "`topology` and `frontier` cannot be combined", topology.span,
+            "remove one: `frontier` releases events by time, a topology by the messages sent",
         )  # fmt: skip
     elif order.total:
         yield (
-            "K129", "error", "`topology` and `total` exclude each other", topology.span,
-            "`total` makes one order of all nodes, a topology gives up a part of it; "
-            "remove one",
+            "K129", "error", "`topology` and `total` cannot be combined", topology.span,
+            "remove one: `total` puts the events of all nodes in one order, a topology gives up "
+            "a part of it",
         )  # fmt: skip
     if not topology.edges:
         yield "K129", "error", "the topology is empty", topology.span, "write `p -> q;`"
@@ -155,16 +156,16 @@ def _topology_findings(pattern: ast.Pattern) -> Iterator[Finding]:
             if (base := base_node(end)) != end:
                 yield (
                     "K129", "error", f"`{end}` is an incarnation of a node", edge.span,
-                    f"name the node, `{base}`: its incarnations are one node of a topology",
+                    f"write the node, `{base}`: its incarnations are one node of a topology",
                 )  # fmt: skip
         if edge.source == edge.target:
             yield (
                 "K129", "error", f"an edge leads from `{edge.source}` to itself", edge.span,
-                "a node's own events are ordered already",
+                "remove it: the events of a node are already ordered",
             )  # fmt: skip
         elif ends in seen:
             yield (
-                "K129", "error", f"the edge `{ends[0]} -> {ends[1]}` stands twice", edge.span,
+                "K129", "error", f"the edge `{ends[0]} -> {ends[1]}` occurs twice", edge.span,
                 "remove one",
             )  # fmt: skip
         seen.add(ends)
@@ -178,15 +179,14 @@ def _mode_findings(pattern: ast.Pattern) -> Iterator[Finding]:
     for name in order.given:
         if name not in ("nodes", "gap"):
             yield (
-                "K134", "error", f"`mode` asks for every order, so `{name}` has no meaning",
-                order.span,
-                f"a mode is for a finite log, in which nothing waits: leave out `{name}`, or "
-                "the mode",
+                "K134", "error",
+                f"`{name}` cannot be combined with `mode`, which considers every order", order.span,
+                f"remove `{name}` or the mode: a mode is for a finite log, in which no event waits",
             )  # fmt: skip
     if topology is not None and topology.open:
         yield (
-            "K134", "error", "`mode` asks for every order, so `topology open` has no meaning",
-            topology.span, "leave it out; a closed one says whose events count",
+            "K134", "error", "`open` cannot be combined with `mode`, which considers every order",
+            topology.span, "remove `open`: a closed topology states which nodes count",
         )  # fmt: skip
 
 
@@ -196,47 +196,49 @@ def _bound_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
         yield from _duration_findings("a window", window.length, params)
         if _is_zero_length(window.length, params):
             yield (
-                "K132", "error", "a window of nothing holds no match", window.span,
-                "the events of a match lie within less than the window",
+                "K132", "error", "a window of length zero contains no match", window.span,
+                "write a longer window: the events of a match are less than its length apart",
             )  # fmt: skip
     if pattern.limit is not None and pattern.limit < 1:
         yield (
-            "K127", "error", "`limit 0` lists nothing", _span_of(pattern, "limit"),
-            "write `return count;` instead: it counts the matches and lists none",
+            "K127", "error", "`limit 0` lists no matches", _span_of(pattern, "limit"),
+            "write `return count;` to count the matches without listing them",
         )  # fmt: skip
     elif pattern.limit is not None and pattern.only_counts:
         yield (
-            "K133", "error", "`return count` lists no match, so `limit` has no meaning",
+            "K133", "error",
+            "`limit` cannot be combined with `return count`, which lists no matches",
             _span_of(pattern, "limit"),
-            "remove one: without `return count` the first matches are listed, and all counted",
+            "remove one: without `return count`, the first matches are listed and all are counted",
         )  # fmt: skip
     repeated = first_repeated(tuple(key.last_name for key in pattern.partition))
     if repeated:
         yield (
-            "K105", "error", f"two keys of the partition are called `{repeated}`",
-            _span_of(pattern, "partition"), "a scope is named by the last name of each key",
+            "K105", "error", f"two partition keys are named `{repeated}`",
+            _span_of(pattern, "partition"), "the last part of each key names it in a scope",
         )  # fmt: skip
 
 
 def _check_findings(pattern: ast.Pattern) -> Iterator[Finding]:
     if pattern.strategy is not None:
         yield (
-            "K123", "error", f"`{pattern.strategy}` is a strategy of `find`",
+            "K123", "error", f"`{pattern.strategy}` is a strategy of `find`, not of `check`",
             _span_of(pattern, "check"),
-            "write `check A B;`: every event of the alphabet is judged",
+            "write `check A B;`: a check judges every event of the alphabet",
         )  # fmt: skip
     if pattern.window is not None:
         yield (
-            "K121", "error", "`within` has no meaning in a check", pattern.window.span,
-            "a window bounds the matches of a find",
+            "K121", "error", "`within` is not allowed in a check", pattern.window.span,
+            "remove it: a window bounds the matches of a find",
         )  # fmt: skip
     if pattern.returns is not None:
         yield (
-            "K131", "error", "a check reports no matches, so `return` has no meaning",
-            pattern.returns.span, "a violation names its event and what was expected",
+            "K131", "error", "`return` is not allowed in a check, which reports no matches",
+            pattern.returns.span, "remove it: a violation names its event and what was expected",
         )  # fmt: skip
     if pattern.limit is not None:
         yield (
-            "K131", "error", "a check reports no matches, so `limit` has no meaning",
-            _span_of(pattern, "limit"), "`on violation halt` ends a run at its first violation",
+            "K131", "error", "`limit` is not allowed in a check, which reports no matches",
+            _span_of(pattern, "limit"),
+            "write `on violation halt` to end a run at its first violation",
         )  # fmt: skip

@@ -54,15 +54,15 @@ def guard_findings(
                 kind = kind_of(value, params)
                 if kind in ("number", "boolean"):
                     yield (
-                        "K113", "error", f"`matches` looks at a string, and this is a {kind}",
-                        part.span, "compare it: `x == 1`, `x in [1, 2]`",
+                        "K113", "error", f"`matches` requires a string, not a {kind}",
+                        part.span, "use a comparison: `x == 1`, `x in [1, 2]`",
                     )  # fmt: skip
             case ast.Arithmetic(ops=ops, operands=operands):
                 if ops == ("-", "-") and all(isinstance(o, ast.Literal) for o in operands):
                     yield (
-                        "K118", "warning", "this calculates with numbers, and looks like a date",
-                        part.span, '`"2024-10-12"` in quotes is text; `time` compares with seconds '
-                        "since the epoch",
+                        "K118", "warning", "this subtraction of numbers looks like a date",
+                        part.span, 'write a date as a string, `"2024-10-12"`; compare `time` with '
+                        "seconds since the epoch",
                     )  # fmt: skip
                 for op, operand in zip((ops[0], *ops), operands, strict=True):
                     yield from _operand_findings(op, operand, part, params)
@@ -80,8 +80,8 @@ def _comparison_findings(node: ast.Comparison, params: Params) -> Iterator[Findi
     kinds = {kind_of(node.left, params), kind_of(node.right, params)}
     if node.op not in ("==", "!=") and "boolean" in kinds:
         yield (
-            "K115", "error", f"`{node.op}` does not compare booleans", node.span,
-            "booleans have `==` and `!=`",
+            "K115", "error", f"`{node.op}` cannot compare booleans", node.span,
+            "use `==` or `!=`",
         )  # fmt: skip
     else:
         yield from _kind_findings(node, node.left, node.right, params)
@@ -93,7 +93,7 @@ def _kind_findings(
     first, second = kind_of(left, params), kind_of(right, params)
     if "any" in (first, second) or first == second:
         return
-    hint = "number, string and boolean do not compare, so the guard is never true"
+    hint = "values of different kinds cannot be compared, so the guard is never true"
     for side, other in ((left, right), (right, left)):
         if isinstance(side, ast.Field) and side.name == "time":
             hint = "`time` is in seconds since the epoch"
@@ -112,8 +112,8 @@ def _operand_findings(
     kind = kind_of(operand, params)
     if kind in ("string", "boolean"):
         yield (
-            "K114", "error", f"`{op}` calculates with numbers, and one side is a {kind}",
-            operand.span or node.span, "strings are compared, not joined",
+            "K114", "error", f"`{op}` requires numbers, not a {kind}",
+            operand.span or node.span, "strings can be compared, but not joined",
         )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def _argument_count_finding(node: ast.Function, parameters: tuple[Kind, ...]) ->
     wants = counted(wanted, "argument")
     return (
         "K104", "error", f"the guard `{node.name}` takes {wants}, not {given}", node.span,
-        f"it is called with ({', '.join(parameters)})",
+        f"call it with ({', '.join(parameters)})",
     )  # fmt: skip
 
 
@@ -136,8 +136,8 @@ def _argument_findings(
         if "any" not in (kind, actual) and kind != actual:
             yield (
                 "K112", "error",
-                f"argument {number} of `{node.name}` is a {kind}, and this is a {actual}",
-                argument.span or node.span, "the guard is never true",
+                f"argument {number} of `{node.name}` must be a {kind}, not a {actual}",
+                argument.span or node.span, "the guard would never be true",
             )  # fmt: skip
         elif number > len(parameters) - constants and not isinstance(
             argument, ast.Literal | ast.Duration | ast.ParamRef

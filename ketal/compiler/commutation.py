@@ -143,10 +143,10 @@ def order_sensitivity(
     if reason is not None:
         return Sensitivity("steps", f"order-sensitive{reason}")
     if _counts_events(pattern):
-        cause = "`within … events` counts positions in the order offered"
+        cause = "`within … events` counts positions in the order in which events are offered"
         return Sensitivity("window", f"order-sensitive: {cause}")
     if pattern.limit is not None:
-        cause = "which matches `limit` lists depends on the order offered"
+        cause = "the matches that `limit` lists depend on the order in which events are offered"
         return Sensitivity("limit", f"order-sensitive: {cause}")
     return None
 
@@ -162,13 +162,19 @@ def _step_reason(
         # With `not` too: under CausalOrder an event is offered after its past.
         return None
     if pattern.kind == "find" and automaton.nots:
-        return ": a `not` bars by what was offered in between"
+        return ": what a `not` excludes depends on the events offered in between"
     swap = _Swaps(pattern, automaton, alphabet, theory).find()
     if swap is None or isinstance(swap, str):
         return swap
     state, one, two = swap
-    steps = f"two `{one}`" if one == two else f"`{one}` and `{two}`"
-    return f": in state {automaton.names[state]}, {steps} do not commute"
+    return f": in state {automaton.names[state]}, {_pair_text(one, two)} do not commute"
+
+
+def _pair_text(one: str, two: str) -> str:
+    """Return two events in words, each given by the name of its step, or empty without a step."""
+    if one == two:
+        return f"two `{one}`" if one else "two events that no step accepts"
+    return f"`{one}` and " + (f"`{two}`" if two else "an event that no step accepts")
 
 
 _Column = tuple[int | None, tuple[int, ...]]
@@ -308,7 +314,7 @@ class _Swaps:
 
     def find(self) -> tuple[int, str, str] | str | None:
         """Return (state, step, step) that do not commute, why a proof failed, or None if proven."""
-        unproven = " as far as can be shown: the steps overlap too much for a proof"
+        unproven = " unless proven otherwise: the steps overlap too much for a proof"
         swaps = 0
         fits = (True,) if self.pattern.window is None else (True, False)
         windows = list(itertools.product(fits, fits, fits))
@@ -334,7 +340,7 @@ class _Swaps:
         return None
 
     def _name(self, state: int, symbol: _Symbol) -> str:
-        """Return a step that an event satisfies in a state, else in one of its successors."""
+        """Return a step that an event satisfies in a state, else in a successor, else nothing."""
         here = self.ways(state).classes
         at_once = [(None, c) for c in here if (None, c) in symbol.held]
         later = sorted((g, c) for g, c in symbol.held if g is not None)
@@ -344,7 +350,7 @@ class _Swaps:
                 after = self.theory.narrowed(symbol.assignment, (formula,))
                 if after is not None and self.theory.satisfiable(after):
                     return self.automaton.steps[self.automaton.variants[variant].step]
-        return "an event of no step"
+        return ""
 
     def _outcome(
         self, state: int, events: Sequence[tuple[str, _Symbol, bool]], both_fit: bool

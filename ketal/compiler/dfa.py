@@ -406,11 +406,11 @@ class _OverEvents:
         name = self.guards.names[variant]
         return pattern_error(
             "K211",
-            f"with `{name}`, the steps that may come at one point tell more than "
-            f"{self.limits.minterms_max} classes of events apart",
+            f"with `{name}`, the steps possible at one point distinguish more than "
+            f"{self.limits.minterms_max} classes of events",
             self.guards.spans[variant],
-            hint="limit minterms_max; let these steps exclude each other, as by `type == …`, "
-            "let fewer of them be alternatives, or raise the limit",
+            hint="limit minterms_max; make these steps exclude each other, for example by "
+            "`type == …`, use fewer alternatives, or raise the limit",
         )
 
     # moves

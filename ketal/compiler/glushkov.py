@@ -87,7 +87,7 @@ class Glushkov:
         hint = "limit states_max; use smaller counts in {n,m} or fewer blocks in {A & B}"
         counts = _nested_counts(self._body)
         if len(counts) > 1:
-            hint += f"; counts inside of counts multiply, here {' × '.join(map(str, counts))}"
+            hint += f"; nested counts multiply, here {' × '.join(map(str, counts))}"
         message = f"the body needs more than {self.limits.states_max} states"
         return pattern_error("K212", message, self._body.span, hint=hint)
 
@@ -132,7 +132,7 @@ class Glushkov:
                 sequence.first | part.first if sequence.nullable else sequence.first,
                 sequence.last | part.last if part.nullable else part.last,
             )
-        assert not nots, "resolve refuses a leading or trailing not"
+        assert not nots, "resolve rejects a leading or trailing not"
         return sequence
 
     def _repeat(self, item: Any, least: int, most: int | None) -> _Fragment:

@@ -37,8 +37,8 @@ def scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
     """Yield each partition key named `node`, the name of a copy's node in its scope."""
     for key in pattern.partition if pattern.deployment is not None else ():
         if key.last_name == "node":
-            message = "two parts of the scope are called `node`"
-            hint = "each copy's scope names its node already: leave `node` out"
+            message = "two parts of the scope are named `node`"
+            hint = "remove the key `node`: the scope of each copy already names its node"
             yield "K206", "error", message, key.span, hint
 
 
@@ -56,8 +56,8 @@ def order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]
     if needs_no_order(pattern):
         yield from _options_without_effect(order)
     elif order.total and order.nodes is None:
-        message = "on a stream, `total` without `nodes` cannot know who is still to join"
-        hint = "declare `nodes = [...]`; a joiner's event whose place has passed is `late`"
+        message = "on a stream, `total` without `nodes` does not know which nodes have yet to join"
+        hint = "declare `nodes = [...]`; else an event of a node that joins can be `late`"
         yield "K222", "warning", message, order.span, hint
 
 
@@ -69,30 +69,30 @@ def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
     useless = [f"`{name}`" for name in order.given if name in waiting]
     if useless:
         message = (
-            f"a `find any` without `not` waits for no event, so {' and '.join(useless)} "
-            f"{'has' if len(useless) == 1 else 'have'} no effect on what it finds"
+            f"a `find any` without `not` never waits for an event, so {' and '.join(useless)} "
+            f"{'has' if len(useless) == 1 else 'have'} no effect on its matches"
         )
-        hint = "write `order CausalOrder;`, with `gap` where it is to tell what is lost"
+        hint = "write `order CausalOrder;`, with `gap` if lost events are to be reported"
         yield "K224", "warning", message, order.span, hint
 
 
 def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
     """Return the place of the cause of order-sensitivity, and the remedy in words."""
-    total = "`order CausalOrder(total)` makes the answer deterministic"
+    total = "use `order CausalOrder(total)`, which makes the result deterministic"
     if sensitive.part == "topology" and p.topology is not None:
         relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
-        return relaxed.span, "leave `relaxed` out to have causal order on every edge"
+        return relaxed.span, "remove `relaxed` to have causal order on every edge"
     if sensitive.part == "window" and p.window is not None:
-        return p.window.span, f"a window of time is the same for every order; {total}"
+        return p.window.span, f"use a time window, which does not depend on the order; or {total}"
     if sensitive.part == "limit":
-        return p.places.get("limit", p.span), f"leave `limit` out; or {total}"
+        return p.places.get("limit", p.span), f"remove `limit`; or {total}"
     span = p.body.span or p.span
     if p.kind == "check":
         return span, total
     if p.strategy == "any":  # under arrival order: with CausalOrder it would not be sensitive
-        return span, "under `order CausalOrder` every order gives the same matches"
-    find_any = "`find any` under `order CausalOrder` finds the same matches in every order"
-    return span, f"{total}; {find_any}"
+        return span, "use `order CausalOrder`, under which every order gives the same matches"
+    find_any = "`find any` under `order CausalOrder`, which has the same matches in every order"
+    return span, f"{total}; or {find_any}"
 
 
 def undecided_findings(
@@ -102,26 +102,38 @@ def undecided_findings(
     deployment = pattern.deployment
     if deployment is not None and not deployment.receiving:
         yield (
-            "K306", "error", f"a copy of the pattern sees what its node learned of, and {scheme} "
-            "clocks do not tell what that is", pattern.places.get("at") or pattern.span,
-            "write `at every node receiving`, where events name what they receive",
+            "K306", "error", "a copy of the pattern is offered the events that its node knew of, "
+            f"which {scheme} clocks do not determine", pattern.places.get("at") or pattern.span,
+            "write `at every node receiving`, if events name the messages that they receive",
         )  # fmt: skip
     if pattern.mode is not None:
         yield (
-            "K306", "error", f"`mode {pattern.mode}` asks about every linear extension, and "
-            f"{scheme} clocks do not tell which there are", pattern.places.get("mode")
+            "K306", "error", f"`mode {pattern.mode}` considers every linear extension, which "
+            f"{scheme} clocks do not determine", pattern.places.get("mode")
             or pattern.span, "remove it, or read a log whose clocks decide happened-before",
         )  # fmt: skip
     for node in (node for guard in guards for node in walk(guard)):
         if isinstance(node, syntax.Causal):
             message = (
-                f"{scheme} clocks prove no order between nodes: this `Causal` is true of events "
-                "of one node only, elsewhere false or unknown"
+                f"{scheme} clocks cannot prove an order between nodes: this `Causal` is true only "
+                "for events of one node, else false or unknown"
             )
-            yield "K305", "warning", message, node.span, "`!Causal(…)` and `Conc(…)` can be certain"
+            yield (
+                "K305",
+                "warning",
+                message,
+                node.span,
+                "use `!Causal(…)` or `Conc(…)`, which can be certain",
+            )
         elif isinstance(node, syntax.Conc):
-            message = f"{scheme} clocks do not tell all concurrent events: others are unknown here"
-            yield "K305", "warning", message, node.span, "what is true here is so for certain"
+            message = f"{scheme} clocks do not show all concurrent events: others are unknown here"
+            yield (
+                "K305",
+                "warning",
+                message,
+                node.span,
+                "rely only on a `Conc` that is true: this is certain",
+            )
 
 
 # --- bindings ---
@@ -180,9 +192,9 @@ class Bindings:
             yield (
                 "K201",
                 "error",
-                f"`{step}` has no event on some path to this reference",
+                f"`{step}` has no event on some paths to this reference",
                 span,
-                f"every path to here must pass `{step}` first; an anchor "
+                f"every path to it must pass through `{step}`; an anchor "
                 f"(`Causal(g, {step})`) may be unbound, a reference may not",
             )
 
@@ -214,16 +226,16 @@ class Bindings:
             if anything:
                 return
             reason = f"no event is taken before {before}"
-            hint = "leave it out, or put a step before it in the body"
+            hint = "remove it, or put a step before it in the body"
         elif node.anchor not in self.numbers:
             reason = f"the step `{node.anchor}` is not in the body"
             hint = f"put `{node.anchor}` into the body before {before}, or name another anchor"
         elif self.numbers[node.anchor] not in known:
             reason = f"on no path does `{node.anchor}` have an event before {before}"
-            hint = f"an anchor stands before {before} in the body, or in a repetition around both"
+            hint = f"put the anchor before {before} in the body, or both into one repetition"
         else:
             return
-        message = f"`{type(node).__name__}` asks nothing here: {reason}"
+        message = f"`{type(node).__name__}` has no effect here: {reason}"
         yield "K223", "warning", message, node.anchor_span or node.span, hint
 
     def impossible_relations(
@@ -267,8 +279,8 @@ class Bindings:
                     "error",
                     f"no event can satisfy the step `{self.steps[step]}`",
                     spans.get(self.steps[step]),
-                    "the events it relates to are bound by then, and what is causally after an "
-                    "event is not concurrent with it",
+                    "the events that it refers to are always bound here, and an event causally "
+                    "after another is not concurrent with it",
                 )
 
 
@@ -314,9 +326,9 @@ class Coverage:
                 yield "K203", "error", message, span or spans.get(name), hint
             elif not self._can_hold(formula, self.alphabet):
                 message = (
-                    f"no declared event covers the step `{name}`: it would never be offered one"
+                    f"no declared event covers the step `{name}`: no event would be offered to it"
                 )
-                hint = "declare an `event` for what the step is to accept"
+                hint = "declare an `event` that includes what the step accepts"
                 yield "K204", "error", message, spans.get(name), hint
 
     def not_findings(
@@ -325,8 +337,8 @@ class Coverage:
         """Yield each guard of a `not` that no event of the alphabet satisfies."""
         for guard, formula in zip(guards, formulas, strict=True):
             if not self._can_hold(formula, self.alphabet):
-                message = "no declared event covers this `not`: it never bars anything"
-                hint = "declare an `event` for what it speaks of"
+                message = "no declared event covers this `not`: it never excludes anything"
+                hint = "declare an `event` that includes what it excludes"
                 yield "K205", "warning", message, guard.span, hint
 
     def _can_hold(self, *formulas: Formula) -> bool:
@@ -362,15 +374,15 @@ class Coverage:
         never = [part for part in parts if not self._can_hold(self.lowering.lower(part))]
         if any(map(self._lacks_value, never)):
             hint = (
-                "a calculation in it has no value, as a division by zero, so it is always unknown"
+                "a calculation in it, such as a division by 0, has no value: it is always unknown"
             )
             return never[0].span, hint
         kinds = next((kinds for part in never for kinds in self._mixed_kinds(part)), None)
         if kinds is None:
             return (never[0].span if never else None), "its conditions contradict each other"
         return never[0].span, (
-            f"a list holds a {' and a '.join(kinds)}; a comparison of different kinds is unknown, "
-            "so no value is known to be none of them: write a list for each kind, "
+            f"a list contains a {' and a '.join(kinds)}; a comparison of different kinds is "
+            "unknown, so no value is known not to be in the list: write a list for each kind, "
             '`!(x in [1]) || !(x in ["a"])`'
         )
 

@@ -267,8 +267,8 @@ def _refuse_large(
                 "K003",
                 f"with the events that it names, this is nested deeper than {levels_max} levels",
                 guard.span,
-                hint=f"limit nesting_max, {limits.nesting_max}, of which it is "
-                f"{EXPANDED_NESTING} times; let fewer events be defined by others",
+                hint=f"limit nesting_max, {limits.nesting_max}, times {EXPANDED_NESTING}; "
+                "define fewer events in terms of others",
             )
         if total > limits.pattern_bytes_max:
             raise pattern_error(
@@ -276,7 +276,7 @@ def _refuse_large(
                 f"with the events that they name, guards have more than "
                 f"{limits.pattern_bytes_max} parts",
                 guard.span,
-                hint="limit pattern_bytes_max; let fewer events be defined by others",
+                hint="limit pattern_bytes_max; define fewer events in terms of others",
             )
 
 

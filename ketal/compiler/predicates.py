@@ -93,7 +93,7 @@ class AtomTable:
                     f"with this, the pattern has more than {self.limits.atoms_max} different "
                     "predicates",
                     span,
-                    hint="limit atoms_max; `x in [1, 2]` is one where `x == 1 || x == 2` is two; "
+                    hint="limit atoms_max; `x in [1, 2]` counts as one, `x == 1 || x == 2` as two; "
                     "split the pattern, or raise the limit",
                 )
             self._numbers[atom] = number

@@ -167,7 +167,8 @@ def _check_params(file: syntax.File, params: Mapping[str, ParamValue]) -> None:
     declared = {d.name for d in file.params} | {d.name for p in file.patterns for d in p.params}
     for name in params:
         if name not in declared:
-            raise SettingError(f"the file declares no `param {name}`{near(name, sorted(declared))}")
+            none = "" if declared else "the file declares no parameters"
+            raise SettingError(f"unknown parameter {name!r}{near(name, sorted(declared), none)}")
 
 
 # --- files ---
@@ -239,7 +240,7 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
         if "{" in str(path):
             text = shortened(" ".join(str(path).split()))
             raise SettingError(
-                f"{text!r} is no file; the text of a pattern is for ketal.compile"
+                f"{text!r} is not a file; pass the text of a pattern to ketal.compile"
             ) from None
         raise SettingError(f"cannot read pattern file {path}: {error.strerror}") from None
     return decoded_pattern(raw, f"pattern file {path}", limits)
@@ -269,7 +270,7 @@ def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
         begin = raw.rfind(b"\n", 0, error.start) + 1
         line = raw.count(b"\n", 0, begin) + 1
         raise SettingError(
-            f"{name} is no UTF-8 at line {line}, byte {error.start - begin + 1}; save it as UTF-8"
+            f"{name} is not UTF-8 at line {line}, byte {error.start - begin + 1}; save it as UTF-8"
         ) from None
 
 
@@ -366,5 +367,5 @@ def build(
     program = compile(rendered, name=f"<built {name}>", limits=limits, **params)
     declared = [d.name for d in program.one.pattern.declarations]
     if declared != [*events, *steps]:
-        raise SettingError(f"a guard of {name} holds more than a guard: declared {declared}")
+        raise SettingError(f"a guard of {name} contains more than a guard: declared {declared}")
     return program

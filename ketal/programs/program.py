@@ -112,11 +112,11 @@ class Program(Mapping[str, "Program"]):
         >>> program["Ome"]
         Traceback (most recent call last):
         ...
-        KeyError: "there is no pattern 'Ome'; did you mean One?"
+        KeyError: "unknown pattern 'Ome'; did you mean One?"
         """
         if checked_text("the name of a pattern", name) in self.names:
             return self.only((name,))
-        raise KeyError(f"there is no pattern {name!r}{near(name, self.names)}")
+        raise KeyError(f"unknown pattern {name!r}{near(name, self.names)}")
 
     def only(self, names: Collection[str]) -> Program:
         """Return a program with only the named patterns, in the order of the file.
@@ -141,9 +141,7 @@ class Program(Mapping[str, "Program"]):
         names = checked_texts("names", names)
         chosen = tuple(c for c in self.compiled if c.name in names)
         if not chosen:
-            raise SettingError(
-                f"there is no pattern {', '.join(names)}; there are {', '.join(self)}"
-            )
+            raise SettingError(f"unknown pattern {', '.join(names)}; choose from {', '.join(self)}")
         return Program(
             chosen,
             self.file,
@@ -176,8 +174,8 @@ class Program(Mapping[str, "Program"]):
         """
         if len(self.compiled) != 1:
             raise SettingError(
-                f"the program holds {len(self.compiled)} patterns "
-                f"({', '.join(self.names)}); take one with program[name]"
+                f"the program has {len(self.compiled)} patterns "
+                f"({', '.join(self.names)}); select one with program[name]"
             )
         return self.compiled[0]
 
@@ -281,6 +279,6 @@ def checked_program(argument: object) -> Program:
         If it is not a Program, but a file name or a text, for instance.
     """
     if not isinstance(argument, Program):
-        wanted = "a ketal.Program, as ketal.load(path) and ketal.compile(text) return"
+        wanted = "a ketal.Program, from ketal.load(path) or ketal.compile(text)"
         raise wrong_type("program", wanted, argument)
     return argument

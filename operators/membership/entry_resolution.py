@@ -180,10 +180,11 @@ class EntryResolver(Stateful):
                 self.doubtful += 1
         possible = seen or unseen
         if len(possible) != 1:
-            which = " or ".join(str(Dot(name, counter)) for name in possible) or "no known event"
+            dots = " or ".join(str(Dot(name, counter)) for name in possible)
+            which = f"may refer to {dots}" if dots else "refers to no known event"
             raise EventError(
-                f"{base} restarted, and the entry {base}: {counter} may be {which}; "
-                f"name the incarnation in the clock, as {names[-1]}",
+                f"{base} restarted, and the clock entry {base}: {counter} {which}; "
+                f"name the incarnation in the clock, for example {names[-1]}",
                 place=str(event.dot),
             )
         return possible[0]

@@ -103,7 +103,7 @@ class IncarnationTable(Stateful):
         """
         if len(self.bases) >= self.incarnations_max:
             raise EventError(
-                f"one more restart of {base}; limit incarnations_max is {self.incarnations_max}",
+                f"a restart of {base} exceeds the limit incarnations_max, {self.incarnations_max}",
                 place=str(event.dot),
             )
         numbers = self.numbers.get(base, (1,) if with_first else ())

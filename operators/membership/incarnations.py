@@ -127,14 +127,14 @@ class Incarnations(Stateful):
         run = later_run(node)
         if run is not None and INCARNATION in event.data and run[1] != number:
             raise EventError(
-                f"incarnation is {number}, and {node} is the name of incarnation {run[1]}",
+                f"incarnation is {number}, but {node} is the name of incarnation {run[1]}",
                 place=str(event.dot),
             )
         table = self.table
         numbers = table.numbers.get(node)
         if numbers is not None and node not in table.numbered:
             raise EventError(
-                f"{node} numbers its incarnations only now; it was seen to restart before, "
+                f"{node} restarted before it began to number its incarnations, "
                 "so these numbers cannot be matched",
                 place=str(event.dot),
             )
@@ -187,8 +187,8 @@ class Incarnations(Stateful):
         if len(possible) > 1:
             names = " or ".join(str(e.dot) for e in reversed(possible))
             raise EventError(
-                f"{node} restarted, and this may be {names}; number the incarnations "
-                "in the events (an attribute `incarnation`) or in their names",
+                f"{node} restarted, and this event may be {names}; number the incarnations "
+                "in the events (attribute `incarnation`) or in the names of the nodes",
                 place=str(event.dot),
             )
         return possible[0] if possible else self._renamed(event, numbers[-1])

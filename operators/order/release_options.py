@@ -18,10 +18,10 @@ Policy: TypeAlias = Literal["eager", "total", "frontier"]
 
 
 WITHOUT_FRONTIER: Final = {
-    "total": "releases by time, not when every node was heard",
-    "nodes": "waits for time, not for nodes",
-    "gap": "waits for no dot, so none can be lost",
-    "idle": "waits for no node, so none can be idle",
+    "total": "releases events by time, not when every node has sent one",
+    "nodes": "waits for a time, not for nodes",
+    "gap": "does not wait for missing events, so none is declared lost",
+    "idle": "does not wait for nodes, so none is idle",
 }
 """The options that have no meaning with `frontier`, each with the reason."""
 
@@ -31,8 +31,8 @@ def option_conflict(order: syntax.Order) -> tuple[str, str] | None:
     if order.frontier is not None:
         for name, reason in WITHOUT_FRONTIER.items():
             if name in order.given:
-                message = f"`frontier` {reason}: `{name}` has no meaning with it"
-                return message, f"leave out `{name}`, or `frontier`"
+                message = f"`{name}` cannot be combined with `frontier`, which {reason}"
+                return message, f"remove `{name}` or `frontier`"
     return None
 
 
@@ -112,5 +112,5 @@ class ReleaseOptions:
 def _microseconds(length: syntax.Duration | syntax.ParamRef | None) -> int | None:
     if length is None:
         return None
-    assert isinstance(length, syntax.Duration), "parameters have been put in"
+    assert isinstance(length, syntax.Duration), "parameters are replaced by their values"
     return length.microseconds

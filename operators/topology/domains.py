@@ -137,8 +137,8 @@ def domains(
             "K213",
             f"the topology has {len(nodes)} nodes; the limit topology_nodes_max is {nodes_max}",
             span,
-            hint="limit topology_nodes_max; a topology without relaxed edges may be left out, "
-            "it holds back what causal order holds back",
+            hint="limit topology_nodes_max; remove a topology without relaxed edges: it holds back "
+            "the same events as causal order",
         )
     graph = _ChannelGraph(nodes, _ordered(edges), steps_max, span)
     return _maximal({graph.names(domain) for domain in graph.domains()})
@@ -291,11 +291,11 @@ class _ChannelGraph:
 def _steps_error(steps_max: int, span: Span | None) -> PatternError:
     return pattern_error(
         "K214",
-        f"the domains of this topology take more than {steps_max:,} steps of search; "
+        f"computing the domains of this topology takes more than {steps_max:,} search steps; "
         "the limit is topology_steps_max",
         span,
         hint="limit topology_steps_max; whether a node lies on an elementary path is "
-        "NP-complete: mark edges as relaxed, or leave the topology out",
+        "NP-complete: mark edges as relaxed, or remove the topology",
     )
 
 

@@ -70,13 +70,13 @@ def test_name_that_cannot_be_called_is_refused(name: str) -> None:
 
 
 def test_guard_needs_a_version_and_a_fixed_number_of_parameters() -> None:
-    with pytest.raises(SettingError, match="wants a version"):
+    with pytest.raises(SettingError, match="requires a version"):
         register_guard("guards_unversioned", _plain, version="")
     with pytest.raises(SettingError, match="fixed number"):
         register_guard("guards_many", lambda *values: True, version="1")
     with pytest.raises(SettingError, match="fixed number"):
         register_guard("guards_keyword", lambda *, a: True, version="1")
-    with pytest.raises(SettingError, match="no function"):
+    with pytest.raises(SettingError, match="is not a function"):
         register_guard("guards_number", 3, version="1")  # type: ignore[arg-type]
 
 
@@ -138,9 +138,9 @@ def test_failure_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
         list(ketal.run(program, _events("text", "raise", "list")))
     (record,) = caplog.records
     assert record.getMessage() == (
-        "the registered guard guards_odd failed on n@1: it answered 'yes' of class str, which is "
-        "none of True, False and None (unknown); its answer is taken as unknown (further failures "
-        "are counted as guard_failures, and logged on level DEBUG)"
+        "registered guard guards_odd failed on n@1: it returned 'yes' of class str, not True, "
+        "False or None (unknown); its result counts as unknown (further failures are counted in "
+        "guard_failures and logged at level DEBUG)"
     )
     caplog.clear()
     with caplog.at_level(logging.DEBUG, "ketal"):

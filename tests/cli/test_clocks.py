@@ -375,12 +375,12 @@ def test_lint_warns_of_guards_that_inexact_clocks_leave_unknown(ketal: Ketal, wr
     result = ketal("lint", "--clock", "lamport", write("conflict.ketal", CONFLICT))
     assert result.code == 0
     assert result.lines[0].startswith(
-        "conflict.ketal:3:25: warning[K305]: lamport clocks do not tell"
+        "conflict.ketal:3:25: warning[K305]: lamport clocks do not show"
     )
     copies = write("copies.ketal", "pattern P { at every node; event A = true; check A; }")
     result = ketal("lint", "--clock", "lamport", copies)
     assert result.code == 1
-    assert "error[K306]: a copy of the pattern sees what its node learned of" in result.lines[0]
+    assert "error[K306]: a copy of the pattern is offered the events that its" in result.lines[0]
     assert ketal("lint", "--clock", "itc", copies).lines == ["no errors and no warnings in 1 file"]
 
 

@@ -262,7 +262,7 @@ def test_pattern_option_selects_one_pattern(ketal: Ketal, write: Write) -> None:
     assert list(both.summary["patterns"]) == ["Conflict", "Phases"]
     wrong = ketal("run", "both.ketal", "run.jsonl", "--pattern", "Phase")
     assert wrong.code == 2
-    assert wrong.err == "ketal: both.ketal: there is no pattern 'Phase'; did you mean Phases?\n"
+    assert wrong.err == "ketal: both.ketal: unknown pattern 'Phase'; did you mean Phases?\n"
 
 
 def test_write_option_names_the_output_file(ketal: Ketal, tmp_path: Path) -> None:
@@ -354,8 +354,11 @@ def test_set_gives_parameters_their_values(
     [
         (["w"], "--set 'w' is not of the form NAME=VALUE, for example --set w=30s"),
         (["=3"], "--set '=3' is not of the form NAME=VALUE"),
-        (["w=30"], "parameter w is declared as the duration 10 s; the number 30 is of another"),
-        (["kint=x"], "the file declares no `param kint`; did you mean kind?"),
+        (
+            ["w=30"],
+            "parameter w is declared as the duration 10 s and cannot be the number 30; write",
+        ),
+        (["kint=x"], "unknown parameter 'kint'; did you mean kind?"),
         (["w=1s", "w=2s"], "--set w is given twice"),
         (
             ["limits=2"],

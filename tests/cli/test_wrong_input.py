@@ -244,7 +244,7 @@ def test_pattern_file_that_is_no_text_is_reported(ketal: Ketal, write: Write) ->
         ketal("run", "-", "run.jsonl", stdin=bad),
     ):
         assert result.code == 2
-        assert "no UTF-8 at line 2, byte 9; save it as UTF-8\n" in result.err
+        assert "is not UTF-8 at line 2, byte 9; save it as UTF-8\n" in result.err
     result = ketal("run", "-", "run.jsonl", "--limit", "pattern_bytes_max=10", stdin=CONFLICT)
     assert result.code == 2
     assert "pattern_bytes_max" in result.err
@@ -327,7 +327,7 @@ def test_two_logs_are_not_reported_as_swapped(ketal: Ketal, write: Write) -> Non
         result = ketal("run", *words, stdin=CONFLICT)
         assert result.code == 2
         assert result.err.startswith(
-            "run.jsonl:1:1: error[K001]: a pattern file does not begin with `{`"
+            "run.jsonl:1:1: error[K001]: a pattern file cannot begin with `{`"
         )
 
 

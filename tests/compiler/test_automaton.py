@@ -621,7 +621,7 @@ def test_nested_counts_beyond_states_max_are_named(body: str, product: str) -> N
     diagnostic = error_of(text)
     assert (diagnostic.code, spanned_text(text, diagnostic)) == ("K212", body)
     assert diagnostic.hint.startswith("limit states_max; ")
-    assert diagnostic.hint.endswith(f"; counts inside of counts multiply, here {product}")
+    assert diagnostic.hint.endswith(f"; nested counts multiply, here {product}")
 
 
 def test_states_max_can_be_set() -> None:
@@ -939,6 +939,19 @@ def test_order_sensitivity_names_two_steps_that_do_not_commute() -> None:
 
 
 @pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ("check A*", "in state q0, two events that no step accepts do not commute"),
+        ("check automaton { initial q; q -> r on A; }", "in state q, two `A` do not commute"),
+    ],
+)
+def test_order_sensitivity_names_events_that_no_step_accepts(check: str, message: str) -> None:
+    text = p(check, "on violation resume", order="CausalOrder", letters=AB)
+    (warning,) = [d for d in ketal.lint(text) if d.code == "K220"]
+    assert warning.message == f"order-sensitive: {message}"
+
+
+@pytest.mark.parametrize(
     ("statements", "order", "instead"),
     [
         (("find any A B",), "arrival", ("order arrival", "order CausalOrder")),
@@ -958,8 +971,8 @@ def test_hint_for_an_order_sensitive_pattern_removes_the_warning(
 ) -> None:
     text = p(*statements, order=order)
     (warning,) = [d for d in ketal.lint(text) if d.code == "K220"]
-    word = instead[1].removeprefix("order ") or "leave `limit` out"
-    assert (word if instead[1] != "3 s" else "a window of time") in warning.hint
+    word = instead[1].removeprefix("order ") or "remove `limit`"
+    assert (word if instead[1] != "3 s" else "use a time window") in warning.hint
     assert findings(text.replace(*instead), "K220") == []
 
 
@@ -1045,10 +1058,10 @@ def test_an_anchor_of_a_step_that_the_body_never_takes_is_warned_of() -> None:
     text = p("S = A && !Causal(A, R)", "R = B", "check S")
     said = {w.code: (w.message, w.hint) for w in ketal.compile(text).warnings}
     assert said["K223"] == (
-        "`Causal` asks nothing here: the step `R` is not in the body",
+        "`Causal` has no effect here: the step `R` is not in the body",
         "put `R` into the body before `S`, or name another anchor",
     )
-    assert said["K107"] == ("the step `R` is never used", "name it in the `check`")
+    assert said["K107"] == ("the step `R` is never used", "use it in the `check`")
 
 
 @pytest.mark.parametrize("guard", ["x == R.x", "Causal(A, R)", "!Conc(A, R)"])

@@ -127,7 +127,7 @@ def test_error_shows_place_line_caret_and_hint() -> None:
     with pytest.raises(PatternError) as caught:
         parse("pattern P {\n    order CausalOrdre;\n    check A;\n}", name="p.ketal")
     assert str(caught.value) == (
-        "p.ketal:2:11: error[K011]: there is no order `CausalOrdre`\n"
+        "p.ketal:2:11: error[K011]: unknown order `CausalOrdre`\n"
         "      order CausalOrdre;\n"
         "            ^^^^^^^^^^^\n"
         "  hint: did you mean `CausalOrder`?"

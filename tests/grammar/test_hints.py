@@ -48,7 +48,7 @@ def errors(text: str) -> list[str]:
          ("initial s;", "initial s; final t;")),
         ("K203", 'A = E && !(x in [1, "a"]); find any A; }', '!(x in [1]) || !(x in ["a"])',
          ('!(x in [1, "a"])', '(!(x in [1]) || !(x in ["a"]))')),
-        ("K206", "at every node; partition by node; find any E; }", "leave `node` out",
+        ("K206", "at every node; partition by node; find any E; }", "remove the key `node`",
          ("partition by node;", "")),
     ],
 )  # fmt: skip

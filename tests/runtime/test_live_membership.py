@@ -540,7 +540,7 @@ def test_an_event_that_fits_two_incarnations_is_rejected_with_its_place() -> Non
     for verdict in (live, finite):
         assert isinstance(verdict, Rejected)
         assert verdict.place == "n@3", "as it arrived"
-        assert verdict.reason.startswith("n restarted, and this may be n@3 or n#2@3; number")
+        assert verdict.reason.startswith("n restarted, and this event may be n@3 or n#2@3; number")
 
 
 # --- clocks that shrink --------------------------------------------------------------------
