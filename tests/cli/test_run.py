@@ -382,7 +382,7 @@ def test_limit_changes_a_limit(ketal: Ketal) -> None:
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
-        ("held_back=3", "there is no limit 'held_back'; did you mean held_back_max?"),
+        ("held_back=3", "unknown limit 'held_back'; did you mean held_back_max?"),
         ("runs_max", "--limit 'runs_max' is not NAME=VALUE, as --limit held_back_max=100000"),
         ("runs_max=many", "limit runs_max must be a positive integer, not 'many'"),
         ("runs_max=0", "limit runs_max must be a positive integer, not 0"),

@@ -154,7 +154,7 @@ def test_config_file_sets_source_and_limits(tmp_path: Path) -> None:
         ("[source]\ntime_unit = []\n", "there is no time unit []"),
         ("[source]\nformat = []\n", "there is no format []"),
         ("[source]\nnodes = [[1]]\n", "nodes must be names"),
-        ("[limits]\nline_bytes = 3\n", "there is no limit 'line_bytes'"),
+        ("[limits]\nline_bytes = 3\n", "unknown limit 'line_bytes'"),
         ("[limits]\nline_bytes_max = 0\n", "limit line_bytes_max must be a positive integer"),
         ("[source\n", "is no TOML"),
     ],

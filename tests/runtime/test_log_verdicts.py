@@ -417,7 +417,7 @@ def test_possibly_and_definitely_accept_the_items_of_a_log() -> None:
     items: list[Any] = [event, ketal.Rejected(place="run.jsonl:2", reason="it is cut")]
     for judge in (ketal.possibly, ketal.definitely):
         assert judge(program, items)
-        with pytest.raises(TypeError, match="what a log holds must be"):
+        with pytest.raises(TypeError, match="an item of a log must be"):
             judge(program, [*items, "run.jsonl"])  # type: ignore[list-item]
 
 
