@@ -122,7 +122,7 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     (
         lambda blob: Monitor.restore(PROGRAM, blob),
         "x",
-        "blob must be bytes, as snapshot() returned",
+        "blob must be bytes from snapshot()",
     ),
     (
         lambda event: Monitor(PROGRAM).feed(event),

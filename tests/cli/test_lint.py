@@ -233,7 +233,7 @@ def test_parts_of_the_log_left_out_by_limits_are_reported(
     assert "ketal: --log: 1 record was rejected; the first is more.jsonl:2: " in ketal(*words).err
     result = ketal(*words, "--limit", "stats_types_max=1")
     assert result.out == "no errors and no warnings in 1 file\n"
-    assert "(limit stats_types_max = 1), so no type is said to be absent" in result.err
+    assert "(limit stats_types_max = 1), so absent types are not reported" in result.err
 
 
 def test_reading_option_without_a_log_is_refused(ketal: Ketal, write: Write) -> None:

@@ -140,7 +140,10 @@ BAD = [
     (event(time=True), "time must be RFC 3339 or a number"),
     (event(time=1e300), "time 1e+300 is outside the years"),
     (event(id=[1]), "id must be a string or an integer, not an array"),
-    ('{"type":"ketal.bogus"}', "ketal.bogus is not a control event; known: ketal.join, ketal.l"),
+    (
+        '{"type":"ketal.bogus"}',
+        "ketal.bogus is not a control event; choose from ketal.join, ketal.l",
+    ),
     ('{"type":"ketal.join"}', "ketal.join has no node"),
     ('{"type":"ketal.watermark"}', "ketal.watermark has no time"),
     ('{"type":"ketal.view","members":"a"}', "the members of ketal.view must be a list"),

@@ -61,7 +61,9 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.kind not in CONTROL_KINDS:
             known = ", ".join(CONTROL_PREFIX + kind for kind in CONTROL_KINDS)
-            raise EventError(f"{CONTROL_PREFIX}{self.kind} is not a control event; known: {known}")
+            raise EventError(
+                f"{CONTROL_PREFIX}{self.kind} is not a control event; choose from {known}"
+            )
         if self.node is not None:
             _force(self, "node", _node_name(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
         elif self.kind in ("join", "leave"):
