@@ -241,7 +241,7 @@ class StateError(KetalError):
     ...     ketal.Monitor.restore(program, b"no snapshot")
     ... except ketal.StateError as error:
     ...     print(error)
-    these bytes are no ketal snapshot
+    these bytes are not a ketal snapshot
     """
 
 
@@ -287,7 +287,7 @@ class NotAvailableError(KetalError):
     ...     ketal.Monitor(ketal.compile(text))
     ... except ketal.NotAvailableError as error:
     ...     print(error)
-    pattern P: `mode possibly` speaks of every linear extension of an ...
+    pattern P: `mode possibly` concerns every linear extension of an ...
     """
 
 

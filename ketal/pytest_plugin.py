@@ -92,8 +92,8 @@ class KetalRun:
         paths = sorted(self.folder.glob("*.jsonl"))
         if not paths:
             raise SettingError(
-                "no process recorded an event: give each a Tracer, and a process of its own the "
-                "environment ketal_run.env"
+                "no process recorded an event; use a Tracer in each process, and start processes "
+                "with env=ketal_run.env"
             )
         return read_log(*paths)
 
@@ -134,6 +134,7 @@ class KetalRun:
         from ketal.explanation.judged_log import JudgedLog
         from ketal.explanation.views.viewing import view
         from ketal.model.verdicts.verdict_kinds import KINDS
+        from ketal.model.wording import counted
         from ketal.programs.compiling import load
         from ketal.programs.program import Program
         from ketal.runtime.log_verdicts import failed_guards
@@ -141,18 +142,18 @@ class KetalRun:
         kinds = {fail_on} if isinstance(fail_on, str) else set(checked_texts("fail_on", fail_on))
         if unknown := sorted(kinds.difference(KINDS)):
             raise SettingError(
-                f"no verdict is of the kind {unknown[0]!r} (fail_on); there are {', '.join(KINDS)}"
+                f"unknown kind of verdict {unknown[0]!r} in fail_on; choose from {', '.join(KINDS)}"
             )
         if params and isinstance(pattern, Program):
             raise SettingError(
-                f"{', '.join(params)}: the program is compiled, and its parameters have their "
-                "values; give the file, or set them where it is compiled"
+                f"{', '.join(params)}: the parameters of a compiled program cannot be set; "
+                "pass the pattern file, or set them when it is compiled"
             )
         program = pattern if isinstance(pattern, Program) else load(pattern, **params)
         judged = JudgedLog(program, self.log())
         verdicts = judged.verdicts
         faults = [one for one in verdicts if one.kind in kinds]
-        lines = [f"{len(faults):,} found in what was recorded:"] if faults else []
+        lines = [f"{counted(len(faults), 'verdict')} in the recorded events:"] if faults else []
         for fault in faults[:EXPLAINED_MAX]:
             explanation = explanation_of(judged, fault)
             lines += [str(fault)] if explanation is None else explanation.lines()
@@ -164,14 +165,14 @@ class KetalRun:
                 lines.append("no event was recorded")
             for name, counts in judged.summary["patterns"].items():
                 lines += (
-                    f"{name} checked nothing: {one['message']}" for one in counts.get("vacuous", ())
+                    f"{name} is vacuous: {one['message']}" for one in counts.get("vacuous", ())
                 )
         if lines:
             try:
                 view(self.log(), program, title=self.page.stem).write(self.page)
                 lines.append(f"the page of this run: {self.page}")
             except SettingError as error:  # more than a page shows
-                lines.append(f"there is no page of this run: {error}")
+                lines.append(f"the page of this run was not written: {error}")
             raise AssertionError("\n".join(lines))
         return verdicts
 
@@ -209,7 +210,7 @@ def ketal_run(
 def _folder_argument(text: str) -> str:
     """Return the path of a folder, for the option; raise an error if the path is no folder."""
     if not text or (Path(text).exists() and not Path(text).is_dir()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no folder")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a folder")
     return text
 
 
@@ -221,6 +222,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FOLDER",
         default=None,
         type=_folder_argument,
-        help="write the page of each failed check to this folder (default: the temporary folder "
-        "of the test)",
+        help="write the page of each failed check to this folder (default: the test's "
+        "temporary folder)",
     )

@@ -83,7 +83,9 @@ def test_parameter_belongs_to_its_pattern() -> None:
 # --- wrong arguments are TypeErrors that say what was expected -------------------------------
 
 A_PROGRAM = "program must be a ketal.Program, from ketal.load(path) or ketal.compile(text)"
-A_LOG = "log must be a ketal.Log, as ketal.read_log(path) returns, or an iterable of ketal.Event"
+A_LOG = (
+    "log must be a ketal.Log, for example from ketal.read_log(path), or an iterable of ketal.Event"
+)
 A_TEXT = "text must be a str, the text of a pattern file"
 A_PATH = "a log to read must be a path, a binary file or rows"
 LIMITS = "limits must be a ketal.Limits, not dict"
@@ -120,12 +122,12 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     (
         lambda blob: Monitor.restore(PROGRAM, blob),
         "x",
-        "blob must be bytes, as snapshot() returned",
+        "blob must be bytes from snapshot()",
     ),
     (
         lambda event: Monitor(PROGRAM).feed(event),
         {"node": "a"},
-        "what is fed must be a ketal.Event (ketal.read_log makes events of rows), not dict",
+        "an item to feed must be a ketal.Event (ketal.read_log converts rows to events), not dict",
     ),
     (ketal.read_log, b"run.jsonl", f"{A_PATH}, not bytes"),
     (ketal.read_log, None, f"{A_PATH}, not None"),
@@ -137,7 +139,7 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     (
         ketal.audit,
         [1],
-        "what a log holds must be a ketal.Event (ketal.read_log makes events of rows), not int",
+        "an item of a log must be a ketal.Event (ketal.read_log converts rows to events), not int",
     ),
     (
         lambda file: ketal.write_jsonl(EVENTS, file),

@@ -102,12 +102,12 @@ def test_verdict_fails_the_test_with_its_reason_and_a_page(tests: Path) -> None:
     out = done.stdout
     assert done.returncode == 1, out + done.stderr
     assert "6 failed, 3 passed" in out
-    assert "no verdict is of the kind 'matches' (fail_on); there are match, violation" in out
-    assert "SettingError: most: the program is compiled" in out
-    assert "1 found in what was recorded:" in out
+    assert "unknown kind of verdict 'matches' in fail_on; choose from match, violation" in out
+    assert "SettingError: most: the parameters of a compiled program cannot be set" in out
+    assert "1 verdict in the recorded events:" in out
     assert "match AnsweredEarly: Answer=client@3, Late=server@3" in out
     assert "client@3 and server@3 are concurrent" in out
-    assert "AnsweredEarly checked nothing: no event has the type `store`" in out
+    assert "AnsweredEarly is vacuous: no event has the type `store`" in out
     assert "no process recorded an event" in out
     assert "raise AssertionError" not in out  # the traceback shows the test's line, not ketal's
     page = tests / "pages" / "test_store-test_early.html"
@@ -145,7 +145,7 @@ def test_each_test_has_its_own_page_under_any_name(tests: Path) -> None:
     words = ["--ketal-pages", "pages", "--import-mode=importlib", "one", "other"]
     out = _pytest(tests, *words).stdout
     assert "12 failed" in out
-    assert out.count("checked nothing") >= 12
+    assert out.count("is vacuous: ") >= 12
     pages = sorted(one.name for one in (tests / "pages").iterdir())
     assert len(pages) == 12
     assert "one-test_named-TestOne-test_it.html" in pages
@@ -165,7 +165,7 @@ def test_without_the_option_the_page_is_beside_the_logs(tests: Path) -> None:
 def test_pages_option_that_is_a_file_is_refused(tests: Path) -> None:
     done = _pytest(tests, "--ketal-pages", "store.ketal")
     assert done.returncode == 4
-    assert "argument --ketal-pages: 'store.ketal' is no folder" in done.stderr
+    assert "argument --ketal-pages: 'store.ketal' is not a folder" in done.stderr
 
 
 UNCHECKED = """
@@ -207,4 +207,4 @@ def test_unjudged_run_does_not_pass(tests: Path) -> None:
     assert "AssertionError: a registered guard of P failed 1 time" in done.stdout
     assert "AssertionError: no event was recorded" in done.stdout
     assert "overflow limit events_max reached at client@2: the event" in done.stdout
-    assert "no page of this run: the log has more than 1 events" in done.stdout
+    assert "the page of this run was not written: the log has more than 1 events" in done.stdout

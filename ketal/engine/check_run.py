@@ -18,8 +18,8 @@ from ketal.model.syntax import ALL, PRIOR
 _IN_WORDS: Final = {
     "before": "causally after",
     "concurrent": "concurrent with",
-    "own_node": "for certain causally after",
-    "other_node": "perhaps concurrent with",
+    "own_node": "certainly causally after",
+    "other_node": "possibly concurrent with",
 }
 
 
@@ -142,7 +142,7 @@ class CheckRun:
                     on = machine.relations.holds(number, configuration, seen)
                     if simplify(formula, {number: on}) is False:
                         name = automaton.steps[automaton.variants[v].step]
-                        yield f"no {name}: {self._failure(atom, on, configuration)}"
+                        yield f"not {name}: {self._failure(atom, on, configuration)}"
 
     def _failure(self, atom: Atom, on: bool, configuration: Configuration) -> str:
         anchor = atom.payload[0] if atom.shape in RELATIONS else None

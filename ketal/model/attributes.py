@@ -35,13 +35,13 @@ _NESTED = frozenset((dict, list))
 _SUGGESTIONS = {
     "bytearray": "decode it to a string",
     "bytes": "decode it to a string",
-    "date": "give its isoformat()",
-    "datetime": "give its isoformat() or timestamp()",
-    "Decimal": "give a float, or a string",
-    "frozenset": "give a sorted list",
-    "ndarray": "give its tolist()",
-    "set": "give a sorted list",
-    "UUID": "give a string",
+    "date": "use its isoformat()",
+    "datetime": "use its isoformat() or timestamp()",
+    "Decimal": "use a float or a string",
+    "frozenset": "use a sorted list",
+    "ndarray": "use its tolist()",
+    "set": "use a sorted list",
+    "UUID": "use a string",
 }
 _Where = tuple[Any, str | int] | str
 """A place in data: its name, or the enclosing place and a key or an index."""
@@ -110,14 +110,14 @@ def _plain(value: Any, where: _Where, depth: int) -> Any:
     if isinstance(value, int):
         if not _INTEGER_MIN <= value <= _INTEGER_MAX:
             raise EventError(
-                f"{_path(where)} is an integer of {value.bit_length()} bits, and an attribute has "
-                f"at most {DIGITS_MAX} digits; give it as a string"
+                f"{_path(where)} is an integer of {value.bit_length()} bits; "
+                f"the maximum is {DIGITS_MAX} digits: use a string"
             )
         return int(value)
     if isinstance(value, float):
         return float(value)
     if depth > DEPTH_MAX:
-        raise EventError(f"data is nested more than {DEPTH_MAX} deep, or holds itself")
+        raise EventError(f"data is nested more than {DEPTH_MAX} deep, or contains itself")
     if isinstance(value, Mapping):
         return {
             _key(name, where): _plain(inner, (where, name), depth + 1)
@@ -129,18 +129,17 @@ def _plain(value: Any, where: _Where, depth: int) -> Any:
     if isinstance(plain, bool | int | float):
         return _plain(plain, where, depth)
     name = type(value).__name__
-    suggestion = _SUGGESTIONS.get(name, "give what it says in such values")
+    suggestion = _SUGGESTIONS.get(name, "convert it to one of these")
     raise EventError(
-        f"{_path(where)} is of class {name}; an attribute is None, a boolean, a number, a string, "
-        f"a list, or a mapping with strings for keys: {suggestion}"
+        f"{_path(where)} must be None, a boolean, a number, a string, a list, or a mapping with "
+        f"string keys, not {name}; {suggestion}"
     )
 
 
 def _key(name: Any, where: _Where) -> str:
     if not isinstance(name, str):
         raise EventError(
-            f"{_path(where)} has the key {name!r} of class {type(name).__name__}; "
-            "the name of an attribute is a string"
+            f"{_path(where)} has the key {name!r}; keys must be strings, not {type(name).__name__}"
         )
     return text(name, where)
 
@@ -159,8 +158,8 @@ def text(value: str, where: _Where) -> str:
             plain.encode()
         except UnicodeEncodeError as fault:
             raise EventError(
-                f"{_path(where)} holds a lone surrogate ({plain[fault.start]!a}), which is no "
-                "character; decode what it came from with errors='replace'"
+                f"{_path(where)} contains a lone surrogate ({plain[fault.start]!a}), which is not "
+                "a character; decode its source with errors='replace'"
             ) from None
     return plain
 
@@ -179,7 +178,8 @@ def name_of(value: object, label: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         if not _INTEGER_MIN <= value <= _INTEGER_MAX:
             raise EventError(
-                f"{label} is an integer of {value.bit_length()} bits; no name is as long"
+                f"{label} is an integer of {value.bit_length()} bits; "
+                f"the maximum is {DIGITS_MAX} digits"
             )
         return str(int(value))
     raise EventError(f"{label} must be a string or an integer, not {value!r}")

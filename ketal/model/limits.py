@@ -40,37 +40,43 @@ class Limits:
     """
 
     pattern_bytes_max: int = _limit(1_000_000, "bytes", "size of a pattern file")
-    nesting_max: int = _limit(60, "levels", "nesting of an expression or a body")
-    repetitions_max: int = _limit(1_000, "repetitions", "a count in {n,m}")
+    nesting_max: int = _limit(60, "levels", "nesting depth of an expression or a body")
+    repetitions_max: int = _limit(1_000, "repetitions", "repetition count in {n,m}")
     together_max: int = _limit(5, "blocks", "blocks of one {A & B}")
-    atoms_max: int = _limit(64, "atoms", "different predicates of one pattern")
-    minterms_max: int = _limit(1_024, "minterms", "classes of events that one state tells apart")
+    atoms_max: int = _limit(64, "atoms", "distinct predicates of one pattern")
+    minterms_max: int = _limit(1_024, "minterms", "classes of events that one state distinguishes")
     states_max: int = _limit(10_000, "states", "states of one automaton")
     regex_bytes_max: int = _limit(10_000, "bytes", "length of one regular expression")
     regex_memory_max: int = _limit(8_388_608, "bytes", "memory of one regular expression")
-    topology_nodes_max: int = _limit(64, "nodes", "nodes of a topology with exact domains")
-    topology_steps_max: int = _limit(20_000, "steps", "search for the domains of a topology")
+    topology_nodes_max: int = _limit(
+        64, "nodes", "nodes of a topology whose domains are computed exactly"
+    )
+    topology_steps_max: int = _limit(
+        20_000, "steps", "steps of the search for the domains of a topology"
+    )
     line_bytes_max: int = _limit(1_048_576, "bytes", "length of one line or record of a log")
     log_bytes_max: int = _limit(
-        268_435_456, "bytes", "size of one ShiViz log or trace file, which is read whole (unpacked)"
+        268_435_456,
+        "bytes",
+        "decompressed size of one ShiViz log or trace file, which is read whole",
     )
     clock_entries_max: int = _limit(10_000, "entries", "entries of one clock")
     incarnations_max: int = _limit(10_000, "incarnations", "incarnations of nodes that restarted")
     dots_max: int = _limit(
-        65_536, "events", "events whose content is kept to tell a duplicate from a contradiction"
+        65_536,
+        "events",
+        "events whose content is kept to distinguish duplicates from contradictions",
     )
     counters_max: int = _limit(
-        1_000_000, "counters", "counters seen out of order that are kept to know duplicates"
+        1_000_000, "counters", "counters that arrived out of order, kept to detect duplicates"
     )
-    events_max: int = _limit(
-        10_000_000, "events", "events of one execution that are held in memory at once"
-    )
+    events_max: int = _limit(10_000_000, "events", "events of one execution held in memory at once")
     held_back_max: int = _limit(100_000, "events", "events held back until they are ready")
     lost_max: int = _limit(
-        10_000, "dots", "lost dots that are remembered to mark what comes after them"
+        10_000, "dots", "lost dots kept to determine which verdicts are uncertain"
     )
     unlearned_max: int = _limit(
-        1_000_000, "events", "events kept for nodes that have not learned of them"
+        1_000_000, "events", "events kept for nodes that have not learned of them yet"
     )
     scopes_max: int = _limit(1_000_000, "scopes", "live scopes of one pattern")
     runs_max: int = _limit(
@@ -80,67 +86,71 @@ class Limits:
         1_000_000, "events", "events kept by one scope of a `find` to combine with later ones"
     )
     configurations_max: int = _limit(10_000, "configurations", "configurations of one run")
-    matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event may complete")
+    matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event can complete")
     visits_max: int = _limit(
-        10_000_000, "events", "kept events that the search for the matches of one event looks at"
+        10_000_000, "events", "kept events visited by the search for the matches of one event"
     )
     message_bytes_max: int = _limit(
         900_000,
         "bytes",
-        "size of a verdict or a piece of saved state in a Kafka topic; a broker takes 1 MB",
+        "size of a verdict or a piece of saved state in a Kafka topic; a broker accepts 1 MB",
     )
     placed_max: int = _limit(
         100_000,
         "values",
-        "values of `keyed_by` whose partition is remembered to see one that is in two",
+        "values of `keyed_by` whose partition is kept, to detect a value in two partitions",
     )
     cuts_max: int = _limit(
-        1_000_000, "cuts", "consistent cuts that possibly/definitely visit, with each state there"
+        1_000_000, "cuts", "pairs of a consistent cut and a state that possibly/definitely visit"
     )
     counted_cuts_max: int = _limit(
         2_000_000,
         "cuts",
-        "consistent cuts that `ketal cuts` visits one by one, where an execution has no parts",
+        "consistent cuts of prime parts that `ketal cuts` visits one by one",
     )
-    drawn_cuts_max: int = _limit(200, "cuts", "consistent cuts of a lattice that is drawn")
+    drawn_cuts_max: int = _limit(200, "cuts", "consistent cuts of a lattice that can be drawn")
     stamp_pairs_max: int = _limit(
-        100_000, "pairs", "pairs of events by which timestamping schemes are compared"
+        100_000, "pairs", "pairs of events on which timestamping schemes are compared"
     )
     stamped_entries_max: int = _limit(
-        10_000_000, "entries", "entries of the stamps of one execution by one scheme"
+        10_000_000, "entries", "entries of all stamps of one execution under one scheme"
     )
     stamped_events_max: int = _limit(
-        500, "events", "events of one diagram with the stamps of a scheme"
+        500, "events", "events in one diagram with the stamps of a scheme"
     )
     explained_runs_max: int = _limit(
-        100, "runs", "runs of a scope whose reasons are given for one event by `ketal explain`"
+        100, "runs", "runs of a scope for which `ketal explain` gives reasons about one event"
     )
     near_misses_max: int = _limit(
-        10_000, "events", "events that `ketal explain` judges to find those that came nearest"
+        10_000, "events", "events that `ketal explain` judges to find near misses"
     )
     path_links_max: int = _limit(
-        1_000, "links", "links of a shortest path between two events, as explanations search it"
+        1_000,
+        "links",
+        "links of a shortest path between two events that an explanation searches for",
     )
     viewed_events_max: int = _limit(
         200_000, "events", "events of one execution that `ketal view` shows"
     )
     viewed_moves_max: int = _limit(
-        100_000, "moves", "moves of the runs of one check that `ketal view` plays"
+        100_000, "moves", "moves of the runs of one `check` that `ketal view` can replay"
     )
     viewed_verdicts_max: int = _limit(
         1_000, "verdicts", "verdicts of one execution that `ketal view` explains"
     )
     verdicts_max: int = _limit(
-        100_000, "verdicts", "verdicts of a finite log that are kept to be iterated again in Python"
+        100_000,
+        "verdicts",
+        "verdicts of a finite log that are kept for another iteration in Python",
     )
-    shown_max: int = _limit(50, "verdicts", "rows of the table of verdicts in a notebook")
-    stats_types_max: int = _limit(1_000, "types", "types that `ketal stats` tells apart")
-    stats_nodes_max: int = _limit(1_000, "nodes", "nodes that `ketal stats` tells apart")
+    shown_max: int = _limit(50, "verdicts", "rows of the table of verdicts shown in a notebook")
+    stats_types_max: int = _limit(1_000, "types", "distinct types that `ketal stats` counts")
+    stats_nodes_max: int = _limit(1_000, "nodes", "distinct nodes that `ketal stats` counts")
     stats_attributes_max: int = _limit(
-        10_000, "attributes", "attributes of types that `ketal stats` tells apart"
+        10_000, "attributes", "distinct attributes of types that `ketal stats` counts"
     )
     stats_values_max: int = _limit(
-        100, "values", "values of one attribute of a type that `ketal stats` tells apart"
+        100, "values", "distinct values that `ketal stats` counts for one attribute of a type"
     )
     stats_pairs_max: int = _limit(
         1_000, "pairs", "pairs of types, and of nodes, between which `ketal stats` counts messages"
@@ -148,7 +158,7 @@ class Limits:
     stats_entries_max: int = _limit(
         500_000,
         "entries",
-        "entries of clocks that `ketal stats` keeps to compare events, and as many for messages",
+        "clock entries that `ketal stats` keeps to compare events, and as many again for messages",
     )
 
     def __post_init__(self) -> None:
@@ -206,13 +216,13 @@ class Limits:
         >>> ketal.Limits.named({"run_max": 5})
         Traceback (most recent call last):
         ...
-        ketal.errors.SettingError: there is no limit 'run_max'; did you mean runs_max?
+        ketal.errors.SettingError: unknown limit 'run_max'; did you mean runs_max?
         """
         known = [item.name for item in fields(cls)]
         for name in values:
             if name not in known:
                 hint = near(name, known, "`ketal limits` lists them")
-                raise SettingError(f"there is no limit {name!r}{hint}")
+                raise SettingError(f"unknown limit {name!r}{hint}")
         return cls(**values)
 
 

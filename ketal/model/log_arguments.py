@@ -74,7 +74,7 @@ def checked_log(log: Any, what: str = "log") -> Any:
     """
     file = isinstance(log, str | bytes | bytearray | os.PathLike) or hasattr(log, "read")
     if file or not (hasattr(log, "batches") or isinstance(log, Iterable)):
-        wanted = "a ketal.Log, as ketal.read_log(path) returns, or an iterable of ketal.Event"
+        wanted = "a ketal.Log, for example from ketal.read_log(path), or an iterable of ketal.Event"
         raise wrong_type(what, wanted, log)
     return log
 
@@ -120,9 +120,9 @@ def _slices(items: Iterable[T], *, together: bool) -> Iterator[list[T]]:
         gathered = []
 
 
-def no_log_item(item: object, what: str = "what a log holds") -> TypeError:
+def no_log_item(item: object, what: str = "an item of a log") -> TypeError:
     """Return the error for an item that a log cannot hold; `what` names its source."""
-    return wrong_type(what, "a ketal.Event (ketal.read_log makes events of rows)", item)
+    return wrong_type(what, "a ketal.Event (ketal.read_log converts rows to events)", item)
 
 
 def records_of(log: Any, what: str = "log") -> Iterator[Record]:

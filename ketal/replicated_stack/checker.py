@@ -49,22 +49,25 @@ def _faults(history: History) -> Iterator[tuple[Bug, str]]:
             case "off":
                 on = False
             case "acknowledge" if line["op"] not in applied:
-                yield Bug.EARLY_ACKNOWLEDGEMENT, f"acknowledged {line['op']}, not applied"
+                yield Bug.EARLY_ACKNOWLEDGEMENT, f"acknowledged {line['op']} without applying it"
             case "serve" if (len(line["operations"]), set(line["elements"])) != (
                 len(applied),
                 elements,
             ):
-                yield Bug.STALE_COPY, f"served {len(line['operations'])} of {len(applied)}"
+                yield (
+                    Bug.STALE_COPY,
+                    f"served {len(line['operations'])} of {len(applied)} operations",
+                )
             case "apply":
                 operation = line["operation"]
                 op = operation["op"]
                 operations[op] = operation
                 if line["by"] == "message" and not on:
-                    yield Bug.APPLIES_WHEN_OFF, f"applied {op} when off"
+                    yield Bug.APPLIES_WHEN_OFF, f"applied {op} while off"
                 if line["by"] == "message" and on and line["session"] != session:
-                    yield Bug.OLD_SESSION, f"applied {op} of the session {line['session']}"
+                    yield Bug.OLD_SESSION, f"applied {op} of session {line['session']}"
                 if not applied >= set(operation["after"]):
-                    yield Bug.EARLY_DELIVERY, f"applied {op} before what it builds on"
+                    yield Bug.EARLY_DELIVERY, f"applied {op} before an operation that it depends on"
                 applied.add(op)
                 if operation["kind"] == "push":
                     elements.add(op)

@@ -20,6 +20,7 @@ from typing import Any
 import ketal
 from ketal.explanation.explaining import diagram, explain_verdict
 from ketal.explanation.judged_log import JudgedLog
+from ketal.model.wording import counted
 from ketal.replicated_stack.cluster import RunPlan, Topic, run
 from ketal.replicated_stack.node import Bug
 from ketal.replicated_stack.tables import events_of, protocol, recorded_log
@@ -76,27 +77,27 @@ class Demo:
             return self._run()
         from ketal.streaming.broker.server import Broker
 
-        self._line("A Kafka broker is started.")
+        self._line("Starting a Kafka broker.")
         with Broker(self._folder / "kafka", notify=self._line) as broker:
             return self._run(broker.bootstrap_servers)
 
     def _run(self, servers: str = "") -> bool:
-        self._line("A stack is replicated on 3 nodes: processes, which talk over TCP. The network")
-        self._line("loses, doubles and delays messages. A node is on for a session, and takes part")
-        self._line(f"in the messaging in it alone. A bug is planted: {self._bug.value}.")
+        self._line("A stack is replicated on 3 nodes, processes that communicate over TCP. The")
+        self._line("network loses, duplicates and delays messages. A node takes part in the")
+        self._line(f"messaging only in sessions, while it is on. Planted bug: {self._bug.value}.")
         for number in range(RUNS_MAX):
             seed, folder = self._seed + number, self._folder / f"run{number + 1}"
             self._line("")
-            self._line(f"run {number + 1}, with the seed {seed}:")
+            self._line(f"run {number + 1}, seed {seed}:")
             monitor = _WatchedMonitor(self._program, self._line)
             self._run_once(seed, folder, monitor, servers)
             monitor.close()
             if monitor.verdicts:
                 break
-            self._line(f"  {monitor.events} events, and nothing went wrong")
+            self._line(f"  {monitor.events} events, no verdicts")
         else:
             return False
-        self._line(f"  {monitor.events} events, {monitor.verdicts} found")
+        self._line(f"  {monitor.events} events, {counted(monitor.verdicts, 'verdict')}")
         pattern = self._explain(folder)
         if self._shuffles:
             self._shuffle(folder, pattern)
@@ -138,7 +139,7 @@ class Demo:
             for line in _wrapped(text.strip(), indent, indent + "  "):
                 self._line(line)
         self._line("")
-        self._line("The events around it, a column for each node, time downwards:")
+        self._line("The events around it, one column per node, time running downwards:")
         for text in diagram(judged, explanation):
             self._line(f"  {text}"[:WIDTH])
         return first.pattern
@@ -158,19 +159,19 @@ class Demo:
             same += _verdict_keys(causal, order) == right
         n = f"{self._shuffles:,}"
         self._line("")
-        self._line(f"The automaton of {pattern}, and the same events, shuffled {n} times:")
+        self._line(f"The same events, shuffled {n} times, and the automaton of {pattern}:")
         self._line(f"  with order CausalOrder   the same answer in {same:,} of {n}")
         self._line(
-            f"  with order arrival       the right answer in {counts['right']:,} of {n}: "
+            f"  with order arrival       the right answer in {counts['right']:,} of {n}; "
             f"{counts['false']:,} with false"
         )
-        self._line(f"                           alarms, {counts['missed']:,} that miss something")
+        self._line(f"                           alarms, {counts['missed']:,} with missed verdicts")
 
     def _write_page(self, folder: Path) -> None:
         page = self._folder / "page.html"
         ketal.view(recorded_log(folder), self._program, title="The replicated stack").write(page)
         self._line("")
-        self._line("The logs, and a page to look at the run in a browser:")
+        self._line("The logs, and a page that shows the run in a browser:")
         self._line(f"  {folder}")
         self._line(f"  {page}")
 

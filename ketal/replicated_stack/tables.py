@@ -126,7 +126,7 @@ class Tables:
     def text(self) -> str:
         """Return the tables in Markdown."""
         lines = [
-            "| bug | runs | wrong, says the checker | of these found | false alarms |",
+            "| bug | runs | wrong, according to the checker | of these, found | false alarms |",
             "|---|---|---|---|---|",
         ]
         for bug, n in self.bugs.items():
@@ -135,7 +135,7 @@ class Tables:
             )
         lines += [
             "",
-            "| `Causal` | `CausalOrder` | false alarms, of the right runs | misses, of the wrong |",
+            "| `Causal` | `CausalOrder` | false alarms, of right runs | misses, of wrong runs |",
             "|---|---|---|---|",
         ]
         for (causal, order), n in self.operators.items():
@@ -149,7 +149,7 @@ class Tables:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--runs", type=int, default=200, help="seeds of each bug (default: 200)")
+    parser.add_argument("--runs", type=int, default=200, help="seeds per bug (default: 200)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
     args = parser.parse_args()
     tables = Tables(args.runs, args.seed)

@@ -280,7 +280,7 @@ class Execution:
             self.progress.counted.rejected += 1
             return [item]
         if not isinstance(item, Control):
-            raise no_log_item(item, "what is fed")
+            raise no_log_item(item, "an item to feed")
         if item.kind == "watermark":
             assert item.time is not None
             before_us, watermark_us = self.progress.watermark_us, round(item.time * 1e6)

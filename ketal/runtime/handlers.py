@@ -67,7 +67,7 @@ class Handlers:
             if iscoroutinefunction(handler):
                 raise SettingError(
                     f"the handler for {key!r} is a coroutine function, which nothing awaits; "
-                    "a plain one can start a task (asyncio.create_task)"
+                    "use a plain function that starts a task (asyncio.create_task)"
                 )
             pattern, dot, state = key.partition(".")
             if key in KINDS:
@@ -76,7 +76,7 @@ class Handlers:
                 self._by_state[(pattern, state)] = handler
             else:
                 known = ", ".join([*KINDS, *sorted(f"{p}.{s}" for p, s in states)])
-                raise SettingError(f"no handler can be for {key!r}; there are {known}")
+                raise SettingError(f"unknown kind or state {key!r} in on; choose from {known}")
         named = (pattern for pattern, _ in self._by_state)
         self.traced = frozenset(program.names if trace else named)
 

@@ -150,7 +150,7 @@ class Verdicts:
             reason = f"it has {self._count} verdicts, more than are kept (limit verdicts_max)"
         return (
             f"the log is an iterator, which can be read only once, and {reason}; "
-            "give a list of events, or a ketal.Log"
+            "pass a list of events or a ketal.Log"
         )
 
     @property
@@ -184,7 +184,7 @@ class Verdicts:
     def _check_listing(self) -> None:
         if not self._listing:
             raise SettingError(
-                "listing=False makes no verdicts of patterns; the summary has their counts"
+                "listing=False lists no verdicts of patterns; use the counts in the summary"
             )
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -254,8 +254,8 @@ class Verdicts:
         __tracebackhide__ = True  # pytest shows the test's line instead of this one
         if not self._checks:
             raise SettingError(
-                "no pattern of the program is a `check`, so nothing can be violated; of a `find` "
-                "assert what its matches must be, as `assert not verdicts.matches`"
+                "no pattern of the program is a `check`, so nothing can be violated; for a `find`, "
+                "assert on its matches, for example `assert not verdicts.matches`"
             )
         counts = {name: self.summary["patterns"][name]["violations"] for name in self._checks}
         lines = [f"{_counted(n, 'violations')} of {name}" for name, n in counts.items() if n]
@@ -282,7 +282,7 @@ class Verdicts:
             first = next(verdict for verdict in self if isinstance(verdict, Rejected))
             yield f"{events['rejected']} of {events['read']} records rejected; the first: {first}"
         if events["late"]:
-            yield f"{counted(events['late'], 'event')} came late, after the watermark"
+            yield f"{counted(events['late'], 'event')} arrived late, after the watermark"
         if summary.get("impossible"):
             yield (
                 f"{counted(summary['impossible'], 'event')} with an impossible clock; "
@@ -290,17 +290,17 @@ class Verdicts:
             )
         if events["overflow"]:
             beyond = counted(events["overflow"], "event")
-            yield f"{beyond} beyond a limit; the first: {self._first_overflow('')}"
+            yield f"{beyond} dropped beyond a limit; the first: {self._first_overflow('')}"
         for name in self._checks:
             counts = summary["patterns"][name]
             if counts.get("overflows"):
                 yield (
-                    f"{name} reached a limit {counts['overflows']} times and gave something up"
-                    f"; the first: {self._first_overflow(name)}"
+                    f"{name} reached a limit {counted(counts['overflows'], 'time')}, so verdicts "
+                    f"may be missing; the first: {self._first_overflow(name)}"
                 )
             yield from failed_guards({name: counts})
             if judged_nothing(counts.get("vacuous", ())) and not allow_vacuous:
-                yield f"no event is in the alphabet of {name} (allow_vacuous=True allows it)"
+                yield f"no event is in the alphabet of {name} (allow_vacuous=True accepts that)"
 
     def _first_overflow(self, pattern: str) -> Verdict | str:
         overflows = (v for v in self if isinstance(v, Overflow) and v.pattern == pattern)

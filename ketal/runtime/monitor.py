@@ -231,7 +231,7 @@ class Monitor:
             self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Monitor is not copied or pickled; snapshot() returns its state as bytes")
+        raise TypeError("a Monitor cannot be copied or pickled; snapshot() returns its state")
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each held-back event and one dot it waits for, None if it waits for its turn.
@@ -317,7 +317,7 @@ class Monitor:
         the state is of another program: pattern P changed: kind and strategy, events, body
         """
         if not isinstance(blob, bytes):
-            raise wrong_type("blob", "bytes, as snapshot() returned", blob)
+            raise wrong_type("blob", "bytes from snapshot()", blob)
         saved = SavedState(program, blob)
         name = saved.execution if execution is None else execution
         monitor = cls(program, limits=limits, listing=listing, trace=trace, on=on, execution=name)

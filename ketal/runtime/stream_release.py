@@ -43,8 +43,8 @@ def refuse_unavailable(compiled: CompiledPattern) -> None:
     mode = compiled.pattern.mode
     if mode is not None:
         raise NotAvailableError(
-            f"pattern {compiled.name}: `mode {mode}` speaks of every linear extension of an "
-            "execution, so it is not available on a stream; ketal.run answers it of a finite log"
+            f"pattern {compiled.name}: `mode {mode}` concerns every linear extension of an "
+            "execution, so it is not available on a stream; use ketal.run on a finite log"
         )
 
 

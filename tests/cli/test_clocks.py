@@ -76,9 +76,9 @@ def test_compare_selects_an_execution_by_name(ketal: Ketal, write: Write) -> Non
     assert "the log has no event b@1: it has no node b; its nodes are a\n" in other.err
     for name in ("three", ""):
         none = ketal(*words, "--execution", name, "a@1", "b@1").err
-        assert none == f"ketal: there is no execution {name!r}; the log has one, two\n"
+        assert none == f"ketal: unknown execution {name!r}; the log has one, two\n"
     alone = ketal("clocks", "compare", "--execution", "one", write("run.jsonl", RUN), "a@1", "b@1")
-    assert alone.err == "ketal: there is no execution 'one'; the log has one without a name\n"
+    assert alone.err == "ketal: unknown execution 'one'; the log has one without a name\n"
     picked = ketal("clocks", "compare", *TWO_WORDS, log)
     assert picked.err == (
         "ketal: the log has several executions: one, two; choose one with --execution NAME\n"

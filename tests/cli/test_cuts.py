@@ -77,7 +77,7 @@ def test_each_execution_is_listed_and_one_can_be_selected(ketal: Ketal, write: W
     assert (one["execution"], one["cuts"]) == ("two", 4)
     none = ketal("cuts", *TWO_WORDS, "--execution", "three", log)
     assert (none.code, none.out) == (2, "")
-    assert none.err == "ketal: there is no execution 'three'; the log has one, two\n"
+    assert none.err == "ketal: unknown execution 'three'; the log has one, two\n"
 
 
 def test_number_cut_by_a_limit_names_it(ketal: Ketal, write: Write) -> None:

@@ -31,11 +31,11 @@ def test_demo_finds_draws_and_explains_a_bug(bug: str, tmp_path: Path) -> None:
     assert "\x1b" not in result.stdout
     assert any(line.startswith("  !! ") for line in lines)
     assert "Why:" in lines
-    drawn = lines.index("The events around it, a column for each node, time downwards:")
+    drawn = lines.index("The events around it, one column per node, time running downwards:")
     assert re.fullmatch(r"  (n\d(#\d)? *)+", lines[drawn + 1])
     assert "  with order CausalOrder   the same answer in 20 of 20" in lines
     names = {line.split()[2].rstrip(":") for line in lines if line.startswith("  !! ")}
-    shuffled = "The automaton of {}, and the same events, shuffled 20 times:"
+    shuffled = "The same events, shuffled 20 times, and the automaton of {}:"
     assert any(shuffled.format(name) in lines for name in names)
     page = Path(lines[-1].strip())
     assert page.read_text().startswith("<!doctype html>")
@@ -50,7 +50,7 @@ def test_demo_can_send_its_events_through_kafka(tmp_path: Path) -> None:
     result = demo("--kafka", "--bug", "stale-copy", "--shuffles", "3", "--folder", str(tmp_path))
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0] == "A Kafka broker is started."
+    assert lines[0] == "Starting a Kafka broker."
     logs = sorted(Path(lines[-2].strip()).glob("*.jsonl"))
     events = sum(len(log.read_bytes().splitlines()) for log in logs)
     assert any(line.startswith(f"  {events} events, ") for line in lines)

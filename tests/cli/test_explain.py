@@ -107,7 +107,7 @@ def test_find_that_judged_no_event_is_explained(ketal: Ketal, write: Write) -> N
             "  no event was evaluated",
             "    0 of 2 events are in the alphabet",
             "    no event has the attribute `key`",
-            "    no event has the type `write`; most have `open` (2 events)",
+            "    no event has the type `write`; most frequent: `open` (2 events)",
         ],
     )
     keyless = event("a", "write", {"a": 1})

@@ -64,9 +64,8 @@ def test_cost_of_a_pattern_is_printed(ketal: Ketal) -> None:
     assert result.lines[at + 1 : -1] == [
         "  an event    O(P^2 log n)",
         "  a match     O(k P log n), for each of its mirror images",
-        "  decided by  `Conc(Write)`: it does not ask its event to be after the one before it",
-        "  flat with   `order arrival`, or `Causal` of the event before it in every step but the "
-        "first",
+        "  decided by  `Conc(Write)`: it does not require its event to be after the prior event",
+        "  flat with   `order arrival`, or `Causal` on the prior event in every step but the first",
         "  --count     lists matches to count them: any event of a match may come last",
     ]
     assert result.lines[-1] == "n: events kept in a scope, P: nodes, k: events of a match"
@@ -234,7 +233,7 @@ def test_parts_of_the_log_left_out_by_limits_are_reported(
     assert "ketal: --log: 1 record was rejected; the first is more.jsonl:2: " in ketal(*words).err
     result = ketal(*words, "--limit", "stats_types_max=1")
     assert result.out == "no errors and no warnings in 1 file\n"
-    assert "(limit stats_types_max = 1), so no type is said to be absent" in result.err
+    assert "(limit stats_types_max = 1), so absent types are not reported" in result.err
 
 
 def test_reading_option_without_a_log_is_refused(ketal: Ketal, write: Write) -> None:

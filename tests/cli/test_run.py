@@ -81,7 +81,7 @@ def test_violation_has_exit_code_one(ketal: Ketal) -> None:
 def test_check_without_a_violation_is_reported(ketal: Ketal) -> None:
     result = ketal("run", "phases.ketal", "-", stdin=event("a", "open", {"a": 1}))
     assert result.lines[0].startswith("incomplete Phases: ended in ")
-    why = "no event has the type `close`, which the step `Close` needs"
+    why = "no event has the type `close`, which the step `Close` requires"
     assert result.lines[-1] == f"Phases: no violation, 1 incomplete run: {why}"
     assert result.code == 0
 
@@ -390,7 +390,7 @@ def test_limit_changes_a_limit(ketal: Ketal) -> None:
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
-        ("held_back=3", "there is no limit 'held_back'; did you mean held_back_max?"),
+        ("held_back=3", "unknown limit 'held_back'; did you mean held_back_max?"),
         (
             "runs_max",
             "--limit 'runs_max' is not of the form NAME=VALUE, for example "

@@ -107,7 +107,7 @@ def test_causes_beyond_the_limit_are_not_grouped() -> None:
 def test_detail_of_a_failed_guard_does_not_split_a_group() -> None:
     groups = VerdictGroups(lambda _: "")
     for number in range(1, 6):
-        why = f"; no A: it is not causally after B (m@{number})"
+        why = f"; not A: it is not causally after B (m@{number})"
         groups.has_own_lines(violation(number, why=why))
     assert list(groups.lines()) == ["violation P: read: expected A: 5 times, first n@1"]
 

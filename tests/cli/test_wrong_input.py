@@ -51,7 +51,7 @@ WRONG: list[tuple[str, str | bytes, str]] = [
     ("no JSON", "write a 1\n", "(pass --format if"),
     ("half a line", clock('{"a": 1}')[:40] + "\n", "not JSON"),
     ("no object", "[1, 2]\n", "an array, not a JSON object"),
-    ("unknown control", '{"type": "ketal.stop"}\n', "ketal.stop is no control event"),
+    ("unknown control", '{"type": "ketal.stop"}\n', "ketal.stop is not a control event"),
 ]
 NAMES = [name for name, _, _ in WRONG]
 

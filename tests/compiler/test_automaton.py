@@ -1089,7 +1089,7 @@ def test_the_reason_of_a_violation_names_an_anchor_without_an_event(
     program = ketal.compile(p(f"S = A && {guard}", "R = B", "check S B*"))
     (violation,) = ketal.Monitor(program).feed(e("n@1", "a"))
     assert isinstance(violation, ketal.Violation)
-    assert violation.reason == f"expected S; no S: {reason}"
+    assert violation.reason == f"expected S; not S: {reason}"
 
 
 def test_the_hint_for_a_negated_list_of_several_kinds_names_the_kinds() -> None:

@@ -230,9 +230,11 @@ def test_one_of_several_executions_is_selected_by_its_name() -> None:
     with pytest.raises(SettingError, match="several executions: one, two"):
         cuts.to_svg()
     assert "two: 2 consistent cuts" in cuts.only("two").to_svg()
-    with pytest.raises(SettingError, match="no execution 'three'; the log has one, two"):
+    with pytest.raises(SettingError, match="unknown execution 'three'; the log has one, two"):
         cuts.only("three")
-    with pytest.raises(SettingError, match="no execution 'three'; the log has one without a name"):
+    with pytest.raises(
+        SettingError, match="unknown execution 'three'; the log has one without a name"
+    ):
         ketal.cuts(PAIR).only("three")
 
 

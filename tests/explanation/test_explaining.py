@@ -429,7 +429,7 @@ def test_violation_is_explained_by_the_taken_steps_and_failed_guards() -> None:
     (one,) = ketal.explain(ketal.compile(SESSION), log)
     assert list(one.lines()) == [
         "violation Session (token=1): b@1 use: expected L or U; "
-        "no U: it is not causally after L (a@1)",
+        "not U: it is not causally after L (a@1)",
         "  in q1, after:",
         "    L = a@1 login",
         '    it does not satisfy L: type == "login" fails: type is "use"',

@@ -55,9 +55,11 @@ def test_a_missing_event_is_a_key_error() -> None:
     log = Log.of([event("a", 1)])
     with pytest.raises(KeyError, match="the log has no event a@2"):
         log["a@2"]
-    with pytest.raises(ketal.EventError, match="'a' is no dot"):
+    with pytest.raises(ketal.EventError, match="'a' is not a dot"):
         log["a"]
-    with pytest.raises(TypeError, match=r"a dot must be a ketal\.Dot or a str as n3@7, not int"):
+    with pytest.raises(
+        TypeError, match=r"a dot must be a ketal\.Dot or a str, for example n3@7, not int"
+    ):
         log[0]  # type: ignore[index]
 
 

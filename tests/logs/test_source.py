@@ -156,7 +156,7 @@ def test_config_file_sets_source_and_limits(tmp_path: Path) -> None:
         ("[source]\ntime_unit = []\n", "unknown time unit []"),
         ("[source]\nformat = []\n", "unknown format []"),
         ("[source]\nnodes = [[1]]\n", "nodes must be non-empty names"),
-        ("[limits]\nline_bytes = 3\n", "there is no limit 'line_bytes'"),
+        ("[limits]\nline_bytes = 3\n", "unknown limit 'line_bytes'"),
         ("[limits]\nline_bytes_max = 0\n", "limit line_bytes_max must be a positive integer"),
         ("[source\n", "is not valid TOML"),
     ],

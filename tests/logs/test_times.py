@@ -252,7 +252,7 @@ def test_all_rfc_3339_times_are_read_and_rounded(text: str, written: str) -> Non
     ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:60Z"],
 )
 def test_time_outside_the_years_after_its_zone_is_rejected(text: str) -> None:
-    assert reason_of(text).startswith(f"time '{text}' is outside of the years 1 to 9999")
+    assert reason_of(text).startswith(f"time '{text}' is outside the years 1 to 9999")
 
 
 def test_number_that_is_no_time_gets_a_hint_about_time_unit() -> None:
@@ -262,5 +262,5 @@ def test_number_that_is_no_time_gets_a_hint_about_time_unit() -> None:
 
 
 def test_time_with_too_many_digits_is_refused() -> None:
-    with pytest.raises(EventError, match="time of 16610 bits is outside of the years"):
+    with pytest.raises(EventError, match="time of 16610 bits is outside the years"):
         Event(node="a", type="T", clock={"a": 1}, time=10**5_000)

@@ -188,9 +188,9 @@ def test_run_without_listing_has_a_summary_and_raises_on_other_queries() -> None
     verdicts = ketal.run(program(), log("ttf"), listing=False)
     assert verdicts.summary["patterns"]["Lock"]["violations"] == 1
     for ask in ("violations", "matches"):
-        with pytest.raises(SettingError, match="listing=False makes no verdicts"):
+        with pytest.raises(SettingError, match="listing=False lists no verdicts"):
             getattr(verdicts, ask)
-    with pytest.raises(SettingError, match="listing=False makes no verdicts"):
+    with pytest.raises(SettingError, match="listing=False lists no verdicts"):
         verdicts.to_pandas()
     with pytest.raises(ViolationError, match="1 violation of Lock") as caught:
         verdicts.raise_on_violation()
@@ -260,11 +260,13 @@ def test_check_that_reached_a_limit_is_not_shown_to_hold() -> None:
     text = 'pattern Keyed { partition by k; event E = type == "e"; check E E; }'
     events = [Event("n", "e", {"n": n}, data={"k": n}) for n in (1, 2, 3)]
     (reason,) = reasons(ketal.run(ketal.compile(text), events, limits=Limits(scopes_max=2)))
-    assert reason.startswith("Keyed reached a limit 1 times and gave something up; the first: ")
+    assert reason.startswith(
+        "Keyed reached a limit 1 time, so verdicts may be missing; the first: "
+    )
     assert "scopes_max" in reason
     over = ketal.run(program("CausalOrder"), log("tf" * 2), limits=Limits(events_max=2))
     (reason,) = reasons(over)
-    assert reason.startswith("2 events beyond a limit; the first: overflow")
+    assert reason.startswith("2 events dropped beyond a limit; the first: overflow")
     assert "events_max" in reason
 
 
@@ -294,7 +296,7 @@ def test_check_with_a_vacuous_alphabet_is_not_shown_to_hold() -> None:
         return ketal.Verdicts(lambda: Vacuous(made, log("tf"), limits), made, limits)
 
     assert reasons(verdicts()) == [
-        "no event is in the alphabet of Lock (allow_vacuous=True allows it)"
+        "no event is in the alphabet of Lock (allow_vacuous=True accepts that)"
     ]
     verdicts().raise_on_violation(allow_vacuous=True)
 
@@ -417,7 +419,7 @@ def test_possibly_and_definitely_accept_the_items_of_a_log() -> None:
     items: list[Any] = [event, ketal.Rejected(place="run.jsonl:2", reason="it is cut")]
     for judge in (ketal.possibly, ketal.definitely):
         assert judge(program, items)
-        with pytest.raises(TypeError, match="what a log holds must be"):
+        with pytest.raises(TypeError, match="an item of a log must be"):
             judge(program, [*items, "run.jsonl"])  # type: ignore[list-item]
 
 
@@ -435,5 +437,5 @@ def test_log_with_late_events_is_not_shown_to_hold() -> None:
         Event("b", "free", {"b": 1}, time=2),
     ]  # fmt: skip
     assert reasons(ketal.run(ketal.compile(text), log)) == [
-        "1 event came late, after the watermark"
+        "1 event arrived late, after the watermark"
     ]

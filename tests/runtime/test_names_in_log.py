@@ -116,7 +116,7 @@ def test_near_attribute_is_written_in_pattern_syntax() -> None:
     text = 'pattern P {{ event E = type == "x" && {} == 1; check E*; }}'
     (one,) = warnings_of(text.format("http.status"), log)
     assert one.hint == (
-        'did you mean `data["http.status"]` (1 event)? There the name itself has a dot'
+        'did you mean `data["http.status"]` (1 event)? In the log the dot is part of the name'
     )
     (one,) = warnings_of(text.format("content_type"), log)
     assert one.hint == 'did you mean `data["content-type"]` (1 event)?'
@@ -157,9 +157,7 @@ def test_no_name_is_reported_absent_from_a_table_that_was_cut() -> None:
         limits = ketal.Limits.named({limit: 1})
         assert [d.code for d in warnings_of(text, LOG, limits)] == [c for c in whole if c != code]
         (sentence,) = unchecked(compiled, ketal.stats(LOG, limits=limits))
-        assert sentence.startswith(
-            f"the log has more {table} than are told apart (limit {limit} = 1)"
-        )
+        assert sentence.startswith(f"the log has more {table} than are counted (limit {limit} = 1)")
     assert unchecked(compiled, ketal.stats(LOG)) == []
     fine = ketal.compile(pattern("")).compiled
     assert unchecked(fine, ketal.stats(LOG, limits=ketal.Limits(stats_types_max=1))) == []

@@ -205,13 +205,13 @@ def test_receives_is_read_and_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("receives", "message"),
     [
-        (3, "must be a list of node@counter"),
-        ([3], "3 is not written node@counter"),
-        (["a"], "'a' is no dot"),
-        (["a@" + "1" * 5_000], "is no dot; a dot is written node@counter"),
-        (["a@4"], "a@4, which the clock does not know"),
-        (["c@1"], "c@1, which the clock does not know"),
-        (["b@1"], "b@1, which the clock does not know"),
+        (3, "must be a list of dots such as n3@7, not 3"),
+        ([3], "3 is not a dot; write node@counter"),
+        (["a"], "'a' is not a dot"),
+        (["a@" + "1" * 5_000], "is not a dot; write node@counter"),
+        (["a@4"], "a@4 is not in the past of the event's clock"),
+        (["c@1"], "c@1 is not in the past of the event's clock"),
+        (["b@1"], "b@1 is not in the past of the event's clock"),
     ],
 )
 def test_an_event_that_cannot_be_received_is_an_error(

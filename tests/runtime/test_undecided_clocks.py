@@ -136,7 +136,7 @@ def test_pattern_that_needs_exact_clocks_is_refused() -> None:
         assert [d.code for d in raised.value.diagnostics] == ["K306"]
     program = ketal.compile("pattern P { order CausalOrder; event A = true; check A; }")
     for ask in (ketal.possibly, ketal.definitely):
-        with pytest.raises(SettingError, match="lamport clocks do not tell which linear ext"):
+        with pytest.raises(SettingError, match="lamport clocks do not determine which linear ext"):
             ask(program, log)
 
 

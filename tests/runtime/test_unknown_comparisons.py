@@ -99,7 +99,8 @@ def test_partition_key_of_two_kinds_is_reported() -> None:
     events = log({"k": 1}, {"k": 2}, {"k": "1"}, {})
     (one,) = unknown_list(text, events)
     assert one["message"] == (
-        "the key `k` of `partition by` is of two kinds, never equal: string with number, 1 event"
+        "the key `k` of `partition by` has values of two kinds, which are never equal: "
+        "string with number, 1 event"
     )
     assert warnings([one]) == [f"line 1: {one['message']}"]
 
@@ -205,7 +206,7 @@ def test_duplicate_and_rejected_events_do_not_count_again(order: str) -> None:
     summary = ketal.run(ketal.compile(text), once).summary["patterns"]
     (entry,) = summary["P"]["unknown"]
     assert (entry["events"], entry["of"]) == (2, 3)
-    assert "most have `a` (3 events)" in str(summary["Q"]["vacuous"])
+    assert "most frequent: `a` (3 events)" in str(summary["Q"]["vacuous"])
     for batches in ([again], [[one] for one in again]):
         monitor = ketal.Monitor(ketal.compile(text))
         for batch in batches:

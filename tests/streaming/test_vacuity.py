@@ -35,7 +35,7 @@ pattern Turns {
     check (Odd Even)*;
 }
 """
-NEAR = "no event has the type `acept`, which is near `accept`"
+NEAR = "no event has the type `acept`, which is similar to `accept`"
 
 
 def running(job: Job, program: ketal.Program, recorder: HookRecorder) -> Running:

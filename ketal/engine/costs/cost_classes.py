@@ -57,10 +57,10 @@ BOUNDED_WORD = 3
 RESIDUALS_MAX = 1_000
 """The most assignments of truth to local atoms that are tried for one edge."""
 
-_OUT_OF_ORDER = "where events come out of that order, any of a match may come last"
-_ORDERED = "`order arrival`, or `Causal` of the event before it in every step but the first"
-_DATA = "only `Causal`, `Conc` and equalities with the step before it, joined by `&&`"
-_EQUALITY = "an equality with the step just before it (`k == A.k`) in its place"
+_OUT_OF_ORDER = "if events come in another order, any event of a match may come last"
+_ORDERED = "`order arrival`, or `Causal` on the prior event in every step but the first"
+_DATA = "only `Causal`, `Conc` and equalities with the previous step, joined by `&&`"
+_EQUALITY = "an equality with the previous step (`k == A.k`) instead"
 
 
 @dataclass(frozen=True)
@@ -96,28 +96,28 @@ def cost_of(compiled: CompiledPattern) -> Cost:
 def _check_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
     if all(registers.none for registers in live):
-        reason = "no guard reads an earlier event, so state and event decide"
+        reason = "no guard reads an earlier event, so the state and the event alone decide"
         return Cost(LOOK_UP, text.body(), reason, event="O(1)")
     event = "O(P)" if any(registers.history for registers in live) else "O(1)"
     if any(registers.steps for registers in live):
         event += " for each configuration of the run (at most configurations_max)"
     reason = "it reads an earlier event, so each such guard is evaluated"
     place = text.register_read(beyond_prior=False)
-    return Cost(REGISTERS, place, reason, "guards on the event alone", event)
+    return Cost(REGISTERS, place, reason, "guards that read only the event itself", event)
 
 
 def _runs_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
-    lists = "runs are followed to each of their matches"
+    lists = "each run is followed to each of its matches"
     apart = any(registers.steps or registers.history for registers in live)
     if apart or (machine.automaton.nots and not machine.arrival):
         place = text.register_read(beyond_prior=True)
-        reason = "runs that took other events are told apart by it"
-        event = "O(groups that wait for it; of an equality those of its value)"
-        advice = "guards on the event and the one before it alone"
+        reason = "it distinguishes runs that took different events"
+        event = "O(groups that wait for it; for an equality, those with its value)"
+        advice = "guards that read only the event and the prior event"
         return Cost(GROUPS_APART, place, reason, advice, event, "O(k)", False, lists)
-    event = "amortised O(k): it makes at most a group a step, and a group moves once"
-    reason = "no guard reads more than the event before, so runs that took one event are one group"
+    event = "amortised O(k): it makes at most one group per step, and a group moves once"
+    reason = "guards read at most the prior event, so runs that took the same event are one group"
     if any(registers.prior for registers in live):
         event = event.replace("O(k)", "O(k P log n)")
     return Cost(GROUPS, text.body(), reason, "", event, "O(k)", False, lists)
@@ -125,8 +125,8 @@ def _runs_cost(machine: Machine, text: PatternPlaces) -> Cost:
 
 def _cuts_cost(text: PatternPlaces) -> Cost:
     node = syntax.Node(span=text.pattern.places.get("mode"))
-    reason = "every linear extension is asked for: all consistent cuts, at most cuts_max"
-    return Cost(CUTS, text.place(node, "mode"), reason, "no `mode`", "all together O(n^P)")
+    reason = "it requires every linear extension: all consistent cuts, at most cuts_max"
+    return Cost(CUTS, text.place(node, "mode"), reason, "no `mode`", "O(n^P) in total")
 
 
 # --- find any ---
@@ -160,8 +160,8 @@ class _FindAnyCost:
         else:
             power = "k-1" if self.longest is None else str(max(1, self.longest - 1))
             power = "" if power == "1" else f"^({power})" if "-" in power else f"^{power}"
-            event = f"up to O(n{power}) where it may complete a match, visits_max at most"
-            match = "O(k P log n), beside what is looked at"
+            event = f"up to O(n{power}) if it may complete a match, at most visits_max"
+            match = "O(k P log n), plus the events visited"
         if roles.mirrors:
             match += ", for each of its mirror images"
         flat_with = worst.flat_with
@@ -189,11 +189,11 @@ class _FindAnyCost:
         """Return the class of a pattern whose search is forward and has no dead ends."""
         order, text = self.roles.order, self.text
         if order is ReleaseOrder.ANY:
-            return Cost(FLAT, text.order(), "the event offered last ends the word")
+            return Cost(FLAT, text.order(), "the event offered last completes the word")
         if order is ReleaseOrder.CANONICAL:
             reason = "all steps accept the same events, so a match is reported in canonical order"
             return Cost(FLAT, text.body(), f"{reason}; {_OUT_OF_ORDER}")
-        reason = f"every step but the first is after the event before it; {_OUT_OF_ORDER}"
+        reason = f"every step but the first is after the prior event; {_OUT_OF_ORDER}"
         for role in self.possible_roles:
             for relation in role.relations:
                 if not relation.concurrent:
@@ -207,12 +207,12 @@ class _FindAnyCost:
         place = text.step(role.edge.step)
         if role.relations:
             place = text.atom(role.edge.step, role.relations[0].atom)
-        reason = "it does not ask its event to be after the one before it"
+        reason = "it does not require its event to be after the prior event"
         if self.longest is None:
-            reason = "any event may come last, and of a repetition there are no bounds"
+            reason = "any event may come last, and a repetition has no bounds"
             return Cost(SEARCH_DEAD_ENDS, text.loop(), reason, _ORDERED)
         if roles.nots:
-            reason = "any event may come last, and bounds do not know of a `not`"
+            reason = "any event may come last, and bounds do not cover a `not`"
             return Cost(SEARCH_DEAD_ENDS, text.absent(), reason, _ORDERED)
         if self.longest > BOUNDED_WORD:
             reason += f", and a match has up to {self.longest} events"
@@ -225,38 +225,40 @@ class _FindAnyCost:
         forward = roles.order is not None
         dead_ends = FORWARD_DEAD_ENDS if forward else SEARCH_DEAD_ENDS
         if not role.edge.whole:
-            reason = "where it holds beside another of the step, the word decides when it is whole"
-            advice = "guards that exclude each other, where a step leads to several states"
+            reason = "if another guard of the step holds too, only the complete word decides"
+            advice = "mutually exclusive guards, if a step leads to several states"
             return Cost(dead_ends, self.text.step(step), reason, advice)
         if not role.exact:
-            reason = "it is decided when a word is whole, not while events are looked for"
+            reason = "it is decided on a complete word, not during the search"
             return Cost(SCAN, self._undecided(role), reason, _DATA)
         if len(role.checks) > len(role.equalities):
             equal = {equality.atom for equality in role.equalities}
             atom = next(check.atom for check in role.checks if check.atom not in equal)
-            reason = "it is tried on each event that is left"
+            reason = "it is evaluated for each remaining event"
             return Cost(SCAN, self.text.atom(step, atom), reason, _EQUALITY)
         for relation in role.relations:
             # Where each event is after all events before it in the word, any `Causal` holds.
             implied = not (relation.concurrent or roles.not_causal)
             if not (implied or self._is_prior(role, relation)):
-                reason = "it relates an event to others than the one before it"
-                advice = "relations to the event before it"
+                reason = "it relates its event to an event other than the prior event"
+                advice = "relations to the prior event"
                 return Cost(dead_ends, self.text.atom(step, relation.atom), reason, advice)
         if not role.equalities:
             return None
         place = self.text.atom(step, role.equalities[0].atom)
         if len(role.equalities) > 1:
-            reason = "one equality of a step is asked of an index, the others of each event"
-            return Cost(dead_ends, place, reason, "one equality a step; `partition by`")
+            reason = (
+                "an index serves one equality of a step, the others are evaluated for each event"
+            )
+            return Cost(dead_ends, place, reason, "one equality per step; `partition by`")
         if not forward and (self.longest is None or self.longest > SHORT_WORD):
-            reason = "any event may come last, and there are no bounds beside an equality"
+            reason = "any event may come last, and bounds do not cover an equality"
             advice = "" if self._always_follows(role, role.equalities[0].step) else _EQUALITY
             return Cost(dead_ends, place, reason, advice)
         if self._always_follows(role, role.equalities[0].step) or self._is_lone_equality(role):
-            reason = "its index gives the events of one value"
+            reason = "its index returns the events with one value"
             return Cost(FLAT_BY_VALUE, place, reason)
-        reason = "it asks for an event that is not the one before it, across others"
+        reason = "it compares with an event that need not be the prior event"
         return Cost(dead_ends, place, reason, f"{_EQUALITY}; `partition by`")
 
     def _counting(self) -> tuple[bool, str]:
@@ -274,12 +276,12 @@ class _FindAnyCost:
                 at = f" ({place.span.line}:{place.span.column})" if place.span else ""
                 return (
                     False,
-                    f"`{place.text}`{at} asks for more than a relation to the event before",
+                    f"`{place.text}`{at} requires more than a relation to the prior event",
                 )
         conditions = {
             ReleaseOrder.ANY: "",
-            ReleaseOrder.CANONICAL: "while events come in canonical order",
-            ReleaseOrder.CAUSAL: "while events come in an order that respects happened-before",
+            ReleaseOrder.CANONICAL: "as long as events come in canonical order",
+            ReleaseOrder.CAUSAL: "as long as events come in an order that respects happened-before",
         }
         return True, conditions[roles.order]
 

@@ -61,7 +61,9 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.kind not in CONTROL_KINDS:
             known = ", ".join(CONTROL_PREFIX + kind for kind in CONTROL_KINDS)
-            raise EventError(f"{CONTROL_PREFIX}{self.kind} is no control event; there are {known}")
+            raise EventError(
+                f"{CONTROL_PREFIX}{self.kind} is not a control event; choose from {known}"
+            )
         if self.node is not None:
             _force(self, "node", _node_name(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
         elif self.kind in ("join", "leave"):
@@ -69,9 +71,7 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
         if self.members is not _ABSENT:
             _force(self, "members", self._member_names())
         elif self.kind == "view":
-            raise EventError(
-                f"{CONTROL_PREFIX}view has no members; it lists the nodes that are there"
-            )
+            raise EventError(f"{CONTROL_PREFIX}view has no members; list the nodes that take part")
         else:
             _force(self, "members", ())
         if self.time is not None:
@@ -90,5 +90,5 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
 def _node_name(node: object, label: str) -> str:
     name = attributes.name_of(node, label)
     if not name:
-        raise EventError(f"{label} is empty; a node has a name, as `n1`")
+        raise EventError(f"{label} is empty; name the node, for example `n1`")
     return attributes.text(name, label)

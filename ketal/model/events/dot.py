@@ -54,12 +54,12 @@ class Dot(NamedTuple):
         'user@example.org'
         """
         if not isinstance(text, str):
-            raise wrong_type("a dot", "a ketal.Dot or a str as n3@7", text)
+            raise wrong_type("a dot", "a ketal.Dot or a str, for example n3@7", text)
         node, at, counter = text.rpartition("@")
         written = at and counter.isascii() and counter.isdigit() and len(counter) <= _DIGITS_MAX
         number = int(counter) if written else 0
         if number < 1:
-            raise EventError(f"{text[:60]!r} is no dot; a dot is written node@counter, as n3@7")
+            raise EventError(f"{text[:60]!r} is not a dot; write node@counter, for example n3@7")
         return cls(node, number)
 
 

@@ -54,17 +54,19 @@ def received_dots(event: EventFields) -> tuple[Dot, ...]:
     """
     receives: Any = event.receives
     if isinstance(receives, str) or not isinstance(receives, Sequence):
-        raise EventError(f"receives must be a list of node@counter, not {repr(receives)[:60]}")
+        raise EventError(f"receives must be a list of dots such as n3@7, not {repr(receives)[:60]}")
     own = (event.node, event.clock[event.node])
     dots = set()
     for one in receives:
         if not isinstance(one, Dot | str):
-            raise EventError(f"receives: {repr(one)[:60]} is not written node@counter, as n3@7")
+            raise EventError(
+                f"receives: {repr(one)[:60]} is not a dot; write node@counter, for example n3@7"
+            )
         dot = Dot.parse(str(one))
         if event.clock.get(dot.node, 0) < dot.counter or dot == own:
             raise EventError(
-                f"receives: {dot}, which the clock does not know; a message is received after "
-                "it was sent"
+                f"receives: {dot} is not in the past of the event's clock; a message is received "
+                "after it was sent"
             )
         dots.add(dot)
     return tuple(sorted(dots))
@@ -137,7 +139,7 @@ class Event(EventFields, frozen=True):
         if self.type.startswith(CONTROL_PREFIX):
             raise EventError(
                 f"type {self.type!r} is reserved: types that begin with `{CONTROL_PREFIX}` are "
-                "those of control events, as ketal.Control"
+                "control events; use ketal.Control"
             )
         if _STR.issuperset(map(type, clock)) and _INT.issuperset(map(type, clock.values())):
             clock = clock.copy()
@@ -186,19 +188,19 @@ class Event(EventFields, frozen=True):
     def _normalise_slowly(self) -> dict[str, int]:
         node = attributes.name_of(self.node, "node")
         if not node:
-            raise EventError("node is empty; it says where the event happened, as `n1`")
+            raise EventError("node is empty; name where the event happened, for example `n1`")
         _force(self, "node", node)
         if not isinstance(self.type, str):
             raise EventError(f"type must be a string, not {self.type!r}")
         if not self.type:
-            raise EventError("type is empty; it says what happened, as `Stack.push`")
+            raise EventError("type is empty; name what happened, for example `Stack.push`")
         _force(self, "type", str.__str__(self.type))
         clock: Any = self.clock
         if not isinstance(clock, Mapping):
             raise EventError(f"clock must map nodes to counters, not be {class_name(clock)}")
         clock = {name: attributes.unboxed(counter) for name, counter in clock.items()}
         if "" in clock:
-            raise EventError("clock: a node's name is empty; an entry belongs to a node, as `n1`")
+            raise EventError("clock: a node's name is empty; name the node, for example `n1`")
         clock = vector.checked(node, clock)
         _force(self, "clock", clock)
         return clock  # type: ignore[no-any-return]

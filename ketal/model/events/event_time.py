@@ -108,7 +108,7 @@ def _range_error(value: Any) -> EventError:
     # Python does not print integers of more than 4,300 digits.
     long = isinstance(value, int) and value.bit_length() > 1_000
     shown = f"of {value.bit_length()} bits" if long else repr(value)
-    return EventError(f"time {shown} is outside of the years 1 to 9999")
+    return EventError(f"time {shown} is outside the years 1 to 9999")
 
 
 @functools.lru_cache(maxsize=4_096)

@@ -191,7 +191,7 @@ class Counters:
         """
         if len(packed) > SPAN >> 3:
             raise ValueError(
-                f"a chunk of counters has {len(packed)} bytes, not {SPAN >> 3} at most"
+                f"a chunk of counters has {len(packed)} bytes; the maximum is {SPAN >> 3}"
             )
         self._add_chunk(number)
         self.chunks[number] = int.from_bytes(packed, "little")

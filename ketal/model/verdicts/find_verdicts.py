@@ -94,7 +94,7 @@ class Match(_Bound, frozen=True, kw_only=True):
         return self._line(text)
 
 
-setattr(Match, "return", property(lambda match: match.returns, doc="What `returns` is."))
+setattr(Match, "return", property(lambda match: match.returns, doc="The same as `returns`."))
 
 
 class TimedOut(_Bound, frozen=True, kw_only=True):

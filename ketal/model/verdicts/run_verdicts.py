@@ -65,7 +65,7 @@ class Transition(PatternVerdict, frozen=True, kw_only=True):
         return self._line(f"{self.event}: {arrow}")
 
 
-setattr(Transition, "from", property(lambda move: move.source, doc="What `source` is."))
+setattr(Transition, "from", property(lambda move: move.source, doc="The same as `source`."))
 
 
 class Overflow(PatternVerdict, frozen=True, kw_only=True):

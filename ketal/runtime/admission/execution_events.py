@@ -146,7 +146,7 @@ def execution_named(executions: Mapping[str, ExecutionEvents], name: str) -> Exe
 
 def no_execution(name: str, names: Iterable[str]) -> SettingError:
     """Return the error for a name that no execution of a log has."""
-    return SettingError(f"there is no execution {name!r}; the log has {execution_names(names)}")
+    return SettingError(f"unknown execution {name!r}; the log has {execution_names(names)}")
 
 
 def execution_names(names: Iterable[str]) -> str:

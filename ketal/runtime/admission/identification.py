@@ -111,11 +111,12 @@ class Admission:
         """Return why no pattern takes an event; empty if some pattern takes it."""
         if not numbers or len(numbers) < len(self._names):
             return ""
-        named = f"pattern {self._names[0]}" if len(numbers) == 1 else "any pattern"
-        return (
-            f"the topology of {named} has no node {base_node(event.node)}; "
-            "`topology open` takes in whoever appears"
-        )
+        node = base_node(event.node)
+        if len(numbers) == 1:
+            lacking = f"the topology of pattern {self._names[0]} has no node {node}"
+        else:
+            lacking = f"no pattern's topology has the node {node}"
+        return f"{lacking}; add it, or declare `topology open`"
 
     # --- deduplication and names ---
 

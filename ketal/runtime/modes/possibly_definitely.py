@@ -121,13 +121,13 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
     run_limits = Limits.given(limits, compiled.limits)
     if (undecided := getattr(log, "undecided", None)) is not None:
         raise SettingError(
-            f"{undecided.scheme} clocks do not tell which linear extensions an execution has"
+            f"{undecided.scheme} clocks do not determine which linear extensions an execution has"
         )
     executions = executions_of(log, run_limits)
     if len(executions) > 1:
         raise SettingError(
             f"the log has several executions ({execution_names(executions)}); "
-            "take one of log.executions"
+            "pass one of log.executions"
         )
     (execution,) = executions.values()
     nodes = closed_nodes(compiled.pattern.topology)

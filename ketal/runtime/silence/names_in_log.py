@@ -66,8 +66,8 @@ def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]
     names = (name for one in compiled for name in one.counted.named_values)
     tables = {_KINDS[name.what][1] for name in names if not _may_be_in_log(name, stats)}
     return [
-        f"the log has more {one.what} than are told apart (limit {one.limit} = {one.most:,}), so "
-        f"no {one.what.removesuffix('s')} is said to be absent"
+        f"the log has more {one.what} than are counted (limit {one.limit} = {one.most:,}), so "
+        f"absent {one.what} are not reported"
         for one in stats.left_out
         if one.what in tables
     ]
@@ -102,7 +102,8 @@ def _may_be_in_log(name: NamedValue, stats: LogStats) -> bool:
 def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> str:
     known = _log_names(name, stats)
     if name.path and name.name in known:
-        return f"did you mean {_quoted(name, name.name, stats)}? There the name itself has a dot"
+        meant = _quoted(name, name.name, stats)
+        return f"did you mean {meant}? In the log the dot is part of the name"
     if (near := nearest(name, known, pattern)) is not None:
         return f"did you mean {_quoted(name, near, stats)}?"
     if not known:

@@ -111,7 +111,8 @@ def _entry(
     message = f"`{text}` is unknown: {kinds}, {times}{of_total}"
     if comparison.is_key:
         message = (
-            f"the key `{text}` of `partition by` is of two kinds, never equal: {kinds}, {times}"
+            f"the key `{text}` of `partition by` has values of two kinds, which are never equal: "
+            f"{kinds}, {times}"
         )
     place = {} if span is None else {"place": place_of(compiled, span)}
     return {

@@ -224,9 +224,9 @@ class _Vacuity:
         deployment = self._compiled.pattern.deployment
         if deployment is not None and deployment.receiving and not self._pattern_met.messages:
             message = (
-                "no event of a node with a copy names a message that it received, so no copy is "
-                "offered an event of another node; events name them in `receives`, "
-                "--field message=PATH or --rebuild finds them by their ids"
+                "no event of a node with a copy names a received message, so no copy is offered "
+                "events of other nodes; name messages in `receives`, or pass --field message=PATH "
+                "or --rebuild, which match them by id"
             )
             yield self._entry("message", "", deployment.span, message)
 
@@ -235,9 +235,9 @@ class _Vacuity:
         apart = len(self._names.isolated_nodes)
         if self._compiled.counted.depends_on_causality and apart > 1 and self._events >= APART_MIN:
             message = (
-                f"no clock of the events of {apart} nodes knows another node, so all that is of "
-                "different nodes is concurrent; --field clock=PATH says where clocks are, "
-                "--rebuild makes them of messages"
+                f"no clock of the events of {apart} nodes has an entry for another node, so events "
+                "of different nodes are concurrent; pass --field clock=PATH if clocks are "
+                "elsewhere, or --rebuild to compute them from messages"
             )
             yield self._entry("clock", "", None, message)
 
@@ -280,7 +280,7 @@ class _Vacuity:
         """Return, in words, the most frequent names of a kind in the log."""
         counts = list(self._names.counted(kind).items())[:SHOWN_MAX]
         shown = ", ".join(f"`{name}` ({counted(n, 'event')})" for name, n in counts)
-        return f"; most have {shown}" if shown else ""
+        return f"; most frequent: {shown}" if shown else ""
 
     # --- names ---
 
@@ -299,7 +299,7 @@ class _Vacuity:
         near = nearest(name, known, own, loose=nothing and self._compiled.kind == "check")
         if near is not None:
             count = known[near]
-            rest = f", which is near `{near}` ({counted(count, 'event')})"
+            rest = f", which is similar to `{near}` ({counted(count, 'event')})"
             yield self._name_entry(name, rest, near=near, near_events=count)
 
     # --- steps ---
@@ -319,7 +319,7 @@ class _Vacuity:
             name = next((self._unmet[key] for key in self._unmet if key in needed), None)
             if name is not None:
                 stated.add(name.key)
-                yield self._name_entry(name, f", which the step `{step}` needs")
+                yield self._name_entry(name, f", which the step `{step}` requires")
                 continue
             kind, unmet = self._unmet_event(guards[step]) or ("step", step)
             if (kind, unmet) not in stated:

@@ -134,7 +134,7 @@ class SavedState:
     ) -> None:
         new_marks = {c.name: mark(c) for c in checked_program(program).compiled}
         if not isinstance(state, bytes | Mapping):
-            raise wrong_type("state", "bytes, as snapshot() returned, or records", state)
+            raise wrong_type("state", "bytes from snapshot(), or records", state)
         self.records = decode_snapshot(state) if isinstance(state, bytes) else state
         self.read = Records(self.records)
         with damage_refused():
@@ -211,7 +211,9 @@ class ExecutionState:
         recorder = self._new_recorder(tracking=saved.tracked)
         retiring = self.retiring
         if saved.retiring is not None and retiring is None:
-            raise StateError("patterns of the state are drained: only a job goes on from it")
+            raise StateError(
+                "the state has patterns that are being drained: only a job can resume from it"
+            )
         queues = [release.queues] if retiring is None else [release.queues, retiring.queues]
         with damage_refused():
             core = saved.read.body("core")
@@ -237,7 +239,7 @@ class ExecutionState:
         for queue in (queue.hold_back for group in queues for queue in group.queues):
             if len(queue) > queue.options.held_back_max:
                 raise StateError(
-                    f"the state holds back {len(queue)} events; "
+                    f"the state has {len(queue)} held-back events; "
                     f"limit held_back_max is {queue.options.held_back_max}"
                 )
         if saved.tracked:

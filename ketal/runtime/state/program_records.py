@@ -49,7 +49,7 @@ def changes(saved: dict[str, Any], now: dict[str, Any]) -> str:
     differences = []
     for name in saved:
         if name not in now:
-            differences.append(f"pattern {name} is gone")
+            differences.append(f"pattern {name} was removed")
         elif saved[name]["fingerprint"] != now[name]["fingerprint"]:
             parts = [
                 part
@@ -57,7 +57,7 @@ def changes(saved: dict[str, Any], now: dict[str, Any]) -> str:
                 if part != "fingerprint" and saved[name][part] != now[name].get(part)
             ]
             differences.append(f"pattern {name} changed: {', '.join(parts) or 'its compiled form'}")
-    differences += [f"pattern {name} is new" for name in now if name not in saved]
+    differences += [f"pattern {name} was added" for name in now if name not in saved]
     return "; ".join(differences)
 
 
@@ -82,7 +82,7 @@ def saved_program(read: Records) -> Program:
     source = saved["source"]
     if not source:
         raise StateError(
-            "the saved state does not hold the text of its patterns: they were compiled from none"
+            "the saved state does not contain the text of its patterns: they were built in code"
         )
     with damage_refused():
         row = json.loads(source)
@@ -91,13 +91,13 @@ def saved_program(read: Records) -> Program:
             compiled = compile(row["text"], name=row["name"], limits=limits, **row["params"])
         except KetalError as fault:
             raise StateError(
-                f"the saved state's patterns do not compile any more: {fault}"
+                f"the patterns of the saved state no longer compile: {fault}"
             ) from None
     for name, mark in saved["marks"].items():
         if compiled[name].fingerprint != mark["fingerprint"]:
             guards = ", ".join(g.name for g in compiled[name].one.registered)
-            cause = f"a registered guard of it ({guards})" if guards else "ketal itself"
-            raise StateError(f"pattern {name} is not what the saved state has: {cause} changed")
+            cause = f"a registered guard ({guards})" if guards else "ketal itself"
+            raise StateError(f"pattern {name} differs from the saved state: {cause} changed")
     return compiled.only(row["patterns"])
 
 

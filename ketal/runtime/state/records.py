@@ -120,16 +120,16 @@ class Records:
             self.own[key] = records[key]
             if key.partition(b"/")[0] not in self.KINDS:
                 decode_record(repr(key), records[key])  # another format, if it is, is the cause
-                raise StateError(f"{key!r} is no record of a monitor's state")
+                raise StateError(f"{key!r} is not a record of a monitor's state")
             self._numbered.setdefault(key.rpartition(b"/")[0], []).append(key)
         if not self.own.keys() >= {b"program", b"core"}:
-            raise StateError("these records are no state of a monitor: some are missing")
+            raise StateError("these records are not the state of a monitor: some are missing")
 
     def body(self, *key: str) -> Any:
         """Return the body of the record with a key, given as its parts."""
         name = "/".join(key)
         if name.encode() not in self.own:
-            raise StateError(f"the state is damaged: there is no record {name}")
+            raise StateError(f"the state is damaged: record {name} is missing")
         return decode_record(name, self.own[name.encode()])
 
     def numbered(self, *key: str) -> Iterator[tuple[int, Any]]:
@@ -158,8 +158,8 @@ def decode_record(name: str, value: bytes) -> Any:
         raise StateError(f"the state is damaged: record {name}: {error}") from None
     if format_ != FORMAT:
         raise StateError(
-            f"record {name} of the state has format {format_}; this ketal reads format {FORMAT}: "
-            "start anew, or go on with the ketal that wrote it"
+            f"record {name} of the state has format {format_}; this version reads format {FORMAT}: "
+            "start without saved state, or use the version of ketal that wrote it"
         )
     return json.loads(body) if isinstance(body, str) else body
 
@@ -182,15 +182,15 @@ def decode_snapshot(blob: bytes) -> dict[bytes, bytes]:
         If the bytes are no snapshot, of another format, or damaged.
     """
     if blob[:5] != b"ketal" or len(blob) < 10:
-        raise StateError("these bytes are no ketal snapshot")
+        raise StateError("these bytes are not a ketal snapshot")
     if blob[5] != FORMAT:
         raise StateError(
-            f"the snapshot has format {blob[5]}; this ketal reads format {FORMAT}: "
-            "start anew, or restore it with the ketal that wrote it"
+            f"the snapshot has format {blob[5]}; this version reads format {FORMAT}: "
+            "start without it, or use the version of ketal that wrote it"
         )
     body = blob[10:]
     if zlib.crc32(body) != int.from_bytes(blob[6:10], "big"):
-        raise StateError("the snapshot is damaged: its checksum does not fit")
+        raise StateError("the snapshot is damaged: its checksum does not match")
     try:
         return msgspec.msgpack.decode(body, type=dict[bytes, bytes])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

@@ -52,7 +52,7 @@ def test_more_counters_than_the_limit_are_an_error_that_names_it() -> None:
 
 
 def test_an_item_that_is_no_event_is_an_error_of_the_caller() -> None:
-    with pytest.raises(TypeError, match="what a log holds"):
+    with pytest.raises(TypeError, match="an item of a log must be"):
         executions_of([{"node": "a"}], DEFAULT)  # type: ignore[list-item]
     with pytest.raises(TypeError, match="log"):
         executions_of("run.jsonl", DEFAULT)  # type: ignore[arg-type]

@@ -607,7 +607,7 @@ def test_rows_that_are_no_events_are_rejected(spark: SparkSession) -> None:
     assert any("data is not JSON" in reason for reason in reasons)
     assert any("data must be an object" in reason for reason in reasons)
     assert any("no clock" in reason for reason in reasons)
-    assert any("ketal.none is no control event" in reason for reason in reasons)
+    assert any("ketal.none is not a control event" in reason for reason in reasons)
 
 
 def test_key_and_headers_of_a_message_can_be_fields_and_partition_keys(
