@@ -130,9 +130,9 @@ class Outputs:
 def too_large_error(job: Job, why: str) -> SettingError:
     """Return the error for a message that is larger than its topic allows."""
     return SettingError(
-        f"Kafka refuses a message as too large: {why}\n"
-        "  hint: set the topic's max.message.bytes to more than [limits] message_bytes_max "
-        f"({job.limits.message_bytes_max}), or lower that"
+        f"Kafka refused a message as too large: {why}\n"
+        "  hint: set the topic's max.message.bytes above [limits] message_bytes_max "
+        f"({job.limits.message_bytes_max}), or lower message_bytes_max"
     )
 
 
@@ -165,8 +165,8 @@ def _open_file(path: str) -> Any:
             if not lock(file.fileno(), path):
                 raise SettingError(
                     f"{path}: another job writes to this file, and has locked it\n  hint: give "
-                    "each job an output of its own, each of several consumers too ([output] "
-                    "verdicts and rejected; --to), or choose a topic"
+                    "each job, and each of several consumers, its own output ([output] verdicts "
+                    "and rejected; --to), or choose a topic"
                 )
             _truncate_last_line(file, path)
         except BaseException:
@@ -188,7 +188,7 @@ def _truncate_last_line(file: Any, path: str) -> None:
     if start < end:
         file.seek(start)
         if not file.read(len(_LINE_PREFIX)).startswith(_LINE_PREFIX[: end - start]):
-            raise SettingError(f"{path} does not end in a line of verdicts: not added to")
+            raise SettingError(f"{path} does not end with a verdict: choose another file")
         file.truncate(start)
     file.seek(0, os.SEEK_END)
 
@@ -201,7 +201,7 @@ def _open_special_file(path: str) -> Any:
         if fault.errno != errno.ENXIO:
             raise
         raise SettingError(
-            f"cannot write {path}: nobody reads this FIFO\n  hint: start its reader first"
+            f"cannot write {path}: this FIFO has no reader\n  hint: start its reader first"
         ) from None
     os.set_blocking(file.fileno(), True)
     return file

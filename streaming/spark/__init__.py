@@ -105,7 +105,7 @@ def _check_integer(name: str, number: object, *, least: int, most: int) -> None:
     if not isinstance(number, int) or isinstance(number, bool):
         raise wrong_type(name, "an integer", number)
     if not least <= number <= most:
-        raise SettingError(f"{name} must be {least} to {most}, not {number}")
+        raise SettingError(f"{name} must be from {least} to {most}, not {number}")
 
 
 def group_rows(
@@ -183,8 +183,8 @@ def _pickled_work(work: object) -> bytes:
     except Exception as fault:
         raise SettingError(
             f"the program cannot be sent to Spark's executors ({type(fault).__name__}: {fault}); a "
-            "registered guard must be a function that does not hold what cannot be copied, as an "
-            "open file or a lock"
+            "registered guard must be a function that does not contain what cannot be copied, for "
+            "example an open file or a lock"
         ) from None
 
 
