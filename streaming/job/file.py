@@ -157,6 +157,10 @@ class Job:
         """Return the output for verdicts of a kind."""
         return self.rejected if kind == "rejected" else self.verdicts
 
+    def bytes_max(self, output: Target) -> int | None:
+        """Return the largest size of a verdict in an output; None if there is no limit."""
+        return self.limits.message_bytes_max if output.kind == "kafka" else None
+
 
 def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
     """Return the job that a file and flags describe, or flags alone; a flag overrides the file.

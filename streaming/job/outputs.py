@@ -18,13 +18,12 @@ import os
 import stat
 from typing import Any
 
-import msgspec
-
 from ketal.errors import SettingError, refused_as_setting
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock
 from ketal.streaming.job.metrics import Hooks
+from ketal.streaming.job.verdict_messages import written_message
 
 PENDING_BYTES_MAX = 4_000_000
 """Size of the pending verdicts from which on a commit is due."""
@@ -76,11 +75,8 @@ class Outputs:
             self._for_stdout.append(verdict)
             self.pending_bytes += 200
             return
-        identity, line = verdict.written()
-        bytes_max = self._job.limits.message_bytes_max
-        if target.kind == "kafka" and len(line) > bytes_max:
-            line = _overflow_line(verdict.to_dict(), len(line))
-        if key is not None and len(key) + len(line) > bytes_max:
+        identity, line = written_message(verdict, self._job.bytes_max(target))
+        if key is not None and len(key) + len(line) > self._job.limits.message_bytes_max:
             key = None
         self._pending.append((target, key if identity is None else identity.encode(), line))
         self.pending_bytes += len(line)
@@ -133,22 +129,6 @@ def too_large_error(job: Job, why: str) -> SettingError:
         f"Kafka refused a message as too large: {why}\n"
         "  hint: set the topic's max.message.bytes above [limits] message_bytes_max "
         f"({job.limits.message_bytes_max}), or lower message_bytes_max"
-    )
-
-
-def _overflow_line(verdict: dict[str, Any], size: int) -> bytes:
-    """Return the overflow verdict that replaces a verdict too large for a message."""
-    identity_fields = {
-        key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict
-    }
-    given_up = f"the content of a {verdict['verdict']} verdict of {size} bytes"
-    return msgspec.json.encode(
-        {
-            "verdict": "overflow",
-            **identity_fields,
-            "limit": "message_bytes_max",
-            "given_up": given_up,
-        }
     )
 
 

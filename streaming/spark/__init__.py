@@ -119,10 +119,13 @@ def group_rows(
     limits: Limits | None,
     figures: bool = False,
     counts: bool = False,
+    verdict_bytes_max: int | None = None,
+    rejection_bytes_max: int | None = None,
 ) -> DataFrame:
     """Return the rows that the key groups emit: verdicts, and rows of figures or of counts.
 
-    The parameters are those of `detect`; `figures` and `counts` ask for these rows.
+    The parameters are those of `detect`, and some fields of `Work`; `figures` and `counts` ask for
+    these rows.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
@@ -153,6 +156,8 @@ def group_rows(
         timed=timed,
         figures=figures,
         counts=counts,
+        verdict_bytes_max=verdict_bytes_max,
+        rejection_bytes_max=rejection_bytes_max,
     )
     operator = Operator(_pickled_work(work))
     schema = ", ".join(f"{name} string" for name in work.output)

@@ -33,6 +33,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
 from ketal.runtime.queues.reports import BEHIND_WATERMARK
 from ketal.runtime.state.records import FORMAT
+from ketal.streaming.job.verdict_messages import written_message
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.rows.keyed import KeyGroupCheck
 from ketal.streaming.spark.rows.row_reader import (
@@ -75,6 +76,9 @@ class Work:
     """Whether each group returns a row of figures, or of counts, in each batch."""
     placements: tuple[str, ...]
     """For each family, a description of how the driver computes the group of a row."""
+    verdict_bytes_max: int | None = None
+    rejection_bytes_max: int | None = None
+    """The largest size of a verdict's JSON, and of a rejection's; None if there is no limit."""
 
     @property
     def output(self) -> list[str]:
@@ -82,11 +86,12 @@ class Work:
         return [*COLUMNS, LINE] if self.figures else list(COLUMNS)
 
     def verdict_row(self, verdict: Verdict) -> tuple[str | None, ...]:
-        """Return a verdict as a row."""
-        name, text = verdict.written()
-        pattern, scope = None, None
+        """Return a verdict as a row; its JSON may be an overflow verdict, with the same id."""
+        pattern, scope, bytes_max = None, None, self.rejection_bytes_max
         if not isinstance(verdict, Rejected):
             pattern, scope = verdict.pattern, encode_json(verdict.scope.copy()).decode()
+            bytes_max = self.verdict_bytes_max
+        name, text = written_message(verdict, bytes_max)
         row = (verdict.kind, pattern, name, verdict.execution or None, scope, text.decode())
         return (*row, str(verdict)) if self.figures else row
 

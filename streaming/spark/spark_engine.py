@@ -152,6 +152,8 @@ class SparkEngine(JobEngine):
             partitions=sum(counts[topic] for topic in job.topics),
             limits=job.limits,
             figures=True,
+            verdict_bytes_max=job.bytes_max(job.verdicts),
+            rejection_bytes_max=job.bytes_max(job.rejected),
         )
 
     def _start_query(

@@ -201,6 +201,26 @@ def test_stop_ends_the_job_between_two_batches(
     assert engine.summary["kafka"]["messages"] == 2
 
 
+def test_verdict_too_large_for_kafka_is_replaced_by_an_overflow(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """A verdict for a file has no limit."""
+    source, sink, program = topic(), topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    limits = ketal.Limits(message_bytes_max=100)
+    run(spark_job(broker, [source], tmp_path / "file", limits=limits), program)
+    (match,) = written(tmp_path / "file" / "verdicts.jsonl")
+    job = spark_job(
+        broker, [source], tmp_path / "kafka", limits=limits, verdicts=Target("kafka", sink)
+    )
+    engine = run(job, program)
+    (overflow,) = committed(broker, sink, least=1)
+    assert (match["verdict"], overflow["verdict"]) == ("match", "overflow")
+    assert overflow["limit"] == "message_bytes_max"
+    assert overflow["id"] == match["id"]
+    assert engine.figures.verdicts == {("match", "Forks"): 1}
+
+
 def test_missing_topics_or_broker_are_reported(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
