@@ -40,6 +40,8 @@ INT_MAX = 2**31 - 1
 """The largest 32-bit number, in Kafka's protocol and in Java's clients."""
 NUMBER_MAX = 10**15
 """The largest number of all other settings: 31,000 years in ms, which fit 64 bits in µs too."""
+KEY_GROUPS_MAX = 32_768
+"""The largest number of key groups, as in Flink: more than any cluster can run at once."""
 NUMBERS = {
     "kafka": {"call_timeout_ms": (1_000, INT_MAX), "lost_after_ms": (0, NUMBER_MAX)},
     "state": {"commit_interval_ms": (1, NUMBER_MAX)},
@@ -49,7 +51,7 @@ NUMBERS = {
         "vacuous_after_ms": (0, NUMBER_MAX),
     },
     "spark": {
-        "key_groups": (1, NUMBER_MAX),
+        "key_groups": (1, KEY_GROUPS_MAX),
         "trigger_ms": (1, NUMBER_MAX),
         "batch_messages_max": (1, NUMBER_MAX),
     },

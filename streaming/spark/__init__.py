@@ -18,7 +18,7 @@ from ketal.errors import SettingError, wrong_type
 from ketal.model.limits import Limits
 from ketal.programs.program import Program, checked_program
 from ketal.streaming.job.distribution import uses_time
-from ketal.streaming.job.file import INT_MAX, NUMBER_MAX, Job
+from ketal.streaming.job.file import INT_MAX, KEY_GROUPS_MAX, NUMBER_MAX, Job
 from ketal.streaming.spark import families as grouping
 
 if TYPE_CHECKING:
@@ -79,10 +79,13 @@ def detect(
         run in key groups; the message says what to choose instead.
     NotAvailableError
         If the program cannot run on a stream.
+    TypeError
+        If an argument has a wrong type.
     """
     from ketal.streaming.spark.output import observe_counts, verdict_rows
 
     checked_program(program)
+    _check_integer("key_groups", key_groups, least=1, most=KEY_GROUPS_MAX)
     _check_integer("lateness_ms", lateness_ms, least=0, most=NUMBER_MAX)
     if partitions is not None:
         _check_integer("partitions", partitions, least=1, most=INT_MAX)

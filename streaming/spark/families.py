@@ -40,9 +40,6 @@ from ketal.runtime.silence.vacuity import Findings, MetEvents, findings
 from ketal.runtime.stream_release import refuse_unavailable
 from ketal.streaming.job.distribution import unsplittable_reason
 
-KEY_GROUPS_MAX = 32_768
-"""More than any cluster can run at once; also the maximum of Flink."""
-
 HASHING = 3
 """The version of the way in which a partition is hashed to a group's number (`rows`)."""
 
@@ -71,14 +68,11 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
     Raises
     ------
     SettingError
-        If a pattern cannot run in parts, or `key_groups` is out of range.
+        If a pattern cannot run in parts.
     NotAvailableError
         If a pattern cannot run on a stream at all.
     """
-    if not isinstance(key_groups, int) or isinstance(key_groups, bool):
-        raise SettingError(f"key_groups must be an integer, not {key_groups!r}")
-    if not 1 <= key_groups <= KEY_GROUPS_MAX:
-        raise SettingError(f"key_groups must be from 1 to {KEY_GROUPS_MAX}, not {key_groups}")
+    assert key_groups >= 1
     for compiled in program.compiled:
         refuse_unavailable(compiled)
     if key_groups == 1:
