@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ketal.errors import StateError, refused_as_setting
+from ketal.errors import OtherProgramError, StateError, refused_as_setting
 from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
@@ -266,8 +266,10 @@ def _program_changes(held: str, program: Program, limits: Limits) -> str:
     """Describe how a program differs from the one in `job.json`; empty if it does not."""
     try:
         Execution.restored(program, base64.b64decode(held, validate=True), limits=limits)
+    except OtherProgramError as fault:
+        return str(fault).partition(": ")[2]
     except StateError as fault:
-        return str(fault).partition("of another program: ")[2] or str(fault)
+        return str(fault)
     return ""
 
 
