@@ -24,7 +24,7 @@ def lines(job: Job, program: Program) -> Iterator[str]:
         f", with {', '.join(sorted(job.properties))}" if job.properties else ""
     )
     start = "beginning" if job.start == "earliest" else "end"
-    yield f"topics: {', '.join(job.topics)}, from the {start} where nothing is committed"
+    yield f"topics: {', '.join(job.topics)}, from the {start} if nothing is committed"
     for name, path in job.source.fields.items():
         yield f"field {name}: {path}"
     yield f"verdicts: {job.verdicts}, {_delivery_guarantee(job.verdicts.kind, spark)}"
@@ -34,7 +34,7 @@ def lines(job: Job, program: Program) -> Iterator[str]:
         yield f"state: Spark's checkpoint in {job.store.name}"
         yield f"time: {behind} the latest event of all partitions"
     else:
-        yield f"state: {job.store}, a commit each {job.commit_interval_ms} ms at most"
+        yield f"state: {job.store}, at most one commit every {job.commit_interval_ms} ms"
         yield (
             f"time: {behind} each partition's latest event; a partition is idle after "
             f"{job.idle_ms} ms"
@@ -50,8 +50,10 @@ def lines(job: Job, program: Program) -> Iterator[str]:
 def _engine(job: Job, program: Program) -> str:
     if job.engine == "spark":
         count = sum(family.groups for family in families(program, job.key_groups))
-        batch = f"a batch each {job.trigger_ms} ms at most, of {job.batch_messages_max:,} messages"
-        return f"spark, {count} key groups, {batch} at most"
+        return (
+            f"spark, {count} key groups, at most one batch every {job.trigger_ms} ms, of at most "
+            f"{job.batch_messages_max:,} messages"
+        )
     return f"process, {consumers(job, program)} (group {job.group_id})"
 
 
@@ -59,13 +61,13 @@ def consumers(job: Job, program: Program) -> str:
     """Describe which consumers read the partitions."""
     if job.is_shared:
         return (
-            "one of several consumers, which share the partition numbers, partition n of each "
-            "topic with n: as many as a topic has partitions"
+            "one of several consumers, at most as many as a topic has partitions; each reads the "
+            "same partition numbers of all topics"
         )
     if job.keyed_by is not None and unshareable_reason(job, program) is None:
         return (
-            "one consumer that reads all partitions; with the topics keyed by "
-            f'{job.keyed_by}, `store = "kafka:TOPIC"` would let several share them'
+            "one consumer that reads all partitions; since the topics are keyed by "
+            f'{job.keyed_by}, several consumers could share them with `store = "kafka:TOPIC"`'
         )
     return "one consumer that reads all partitions"
 
@@ -85,9 +87,9 @@ def _scopes(compiled: CompiledPattern) -> str:
 
 def _placement(job: Job, program: Program, compiled: CompiledPattern) -> str:
     if job.engine == "process" and job.is_shared:
-        return f"with the consumer that has the partitions of its {job.keyed_by}"
+        return f"in the consumer that reads the partitions of its {job.keyed_by}"
     if job.engine == "process":
-        return "all of them in this process, whatever partition an event is in"
+        return "all of them in this process, whichever partition an event is in"
     groups = next(
         f.groups for f in families(program, job.key_groups) if compiled.name in f.program.names
     )
@@ -98,9 +100,9 @@ def _placement(job: Job, program: Program, compiled: CompiledPattern) -> str:
 
 def _order(compiled: CompiledPattern) -> str:
     if not compiled.causal:
-        return "arrival: as events are consumed"
+        return "arrival: the order in which events are consumed"
     if compiled.order_free:
-        return "CausalOrder: no event waits, for the answer is the same in any order"
+        return "CausalOrder: no event waits, because the result is the same in every order"
     policy = ReleaseOptions.of(compiled.pattern.order).policy
     return f"CausalOrder ({policy}): events wait in the hold-back queue until they are ready"
 
@@ -117,24 +119,23 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
         waits_for_dots = compiled.causal and not compiled.order_free and order.frontier is None
         if job.start == "latest" and waits_for_dots and order.gap is None:
             yield (
-                f"{compiled.name} waits for the past of each event, and what came before the "
-                'start is never read (start = "latest"): where nothing is committed, events wait '
-                "for ever. Choose `CausalOrder(frontier = …)`, which waits for time alone, or "
-                '`gap = …`, after which what is missing counts as lost, or start = "earliest"'
+                f"{compiled.name} waits for the past of each event, but messages from before the "
+                'start are never read (start = "latest"): if nothing is committed, events wait for '
+                "ever; choose `CausalOrder(frontier = …)`, which waits only for time, or `gap = "
+                '…`, after which a missing event is declared lost, or start = "earliest"'
             )
         if not compiled.causal:
             # With several consumers the events of a scope are in one partition of each topic.
             if has_several_topics or not job.is_shared:
                 yield (
-                    f"{compiled.name} takes events as they are consumed: its answer is the same "
-                    "each time only where the events of a scope are in one partition"
+                    f"{compiled.name} takes events in the order in which they are consumed: its "
+                    "result is reproducible only if the events of a scope are in one partition"
                     + (" of one topic" if has_several_topics else "")
                 )
         elif not compiled.order_independent and not (order.total and order.nodes):
             yield (
-                f"{compiled.name} is order-sensitive: its answer may depend on how partitions "
-                "are interleaved; `order CausalOrder(total, nodes = [...])` makes it the same "
-                "each time"
+                f"{compiled.name} is order-sensitive: its result may depend on how partitions "
+                "are interleaved; `order CausalOrder(total, nodes = [...])` makes it reproducible"
             )
     if job.engine == "spark":
         yield from key_group_warnings(program, job.key_groups)

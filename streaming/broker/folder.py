@@ -96,8 +96,8 @@ class BrokerFolder:
             return None
         except (ValueError, TypeError) as fault:
             raise BrokerError(
-                f"{path} does not tell of a broker ({fault})\n"
-                "  hint: --dir names another folder; or remove this one, with its topics"
+                f"{path} is damaged ({fault})\n"
+                "  hint: use another folder (--dir), or remove this one, with its topics"
             ) from None
 
     def write(self, state: Running) -> None:
@@ -116,14 +116,14 @@ class BrokerFolder:
             return None
         state = self.state()
         if state is None or state.pid is None:
-            raise BrokerError(f"{self.path}: a broker is just being started here")
+            raise BrokerError(f"{self.path}: another process is starting a broker here")
         return state
 
     def refuse_running(self) -> None:
         """Raise a BrokerError if a broker runs here."""
         if state := self.running():
             raise BrokerError(
-                f"{self.path}: a broker runs here already: process {state.pid}, "
+                f"{self.path}: a broker is already running here: process {state.pid}, "
                 f"since {state.started}, bootstrap_servers={state.bootstrap_servers}"
             )
 
@@ -133,8 +133,8 @@ class BrokerFolder:
             other_files = [path.name for path in self.path.iterdir()]
             if other_files:
                 raise BrokerError(
-                    f"{self.path}: holds {min(other_files)}, and is no broker's folder\n"
-                    "  hint: --dir names an empty folder or one that is not there yet"
+                    f"{self.path}: contains {min(other_files)}, and is not a broker's folder\n"
+                    "  hint: use --dir with an empty folder, or one that does not exist yet"
                 )
         self.path.mkdir(parents=True, exist_ok=True)
 
@@ -158,7 +158,7 @@ class BrokerFolder:
         path = self.path / "data" / "meta.properties"
         cluster = re.search(r"^cluster\.id=(\S+)$", path.read_text(), re.MULTILINE)
         if cluster is None:
-            raise BrokerError(f"{path} names no cluster")
+            raise BrokerError(f"{path} is damaged: it has no cluster.id")
         return cluster[1]
 
     def log_tail(self, lines: int = _TAIL_LINES) -> list[str]:

@@ -83,7 +83,7 @@ class Broker:
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         if port is not None and not 1 <= port <= 65_535:
-            raise SettingError(f"port {port} is not from 1 to 65535")
+            raise SettingError(f"the port must be from 1 to 65535, not {port}")
         self.folder = Path(folder).absolute()
         self._folder = BrokerFolder(self.folder)
         self._port = port
@@ -113,7 +113,7 @@ class Broker:
         """The address for clients, which stays the same after a restart."""
         state = self._folder.state()
         if state is None or not state.port:
-            raise BrokerError(f"{self.folder}: no broker was ever started here")
+            raise BrokerError(f"{self.folder}: no broker has been started here yet")
         return state.bootstrap_servers
 
     def running(self) -> Running | None:
@@ -144,7 +144,7 @@ class Broker:
         self._folder.refuse_running()
         java = find_java()
         for reason in java.passed_over:
-            self._notify(f"passed over: {reason}")
+            self._notify(f"skipped {reason}")
         jars = fetch_jars(KAFKA, java, notify=self._notify)
         self._folder.make()
         with self._folder.locked() as lock:
@@ -163,9 +163,9 @@ class Broker:
         """Write the broker's properties, and format its data if there is none; return its port."""
         port = self._port or before.port or free_port()
         if not is_free(port):
-            had = "" if self._port else ", which this broker had before,"
+            had = "" if self._port else ", which this broker used before,"
             raise BrokerError(
-                f"port {port}{had} is taken by another program\n  hint: --port names another"
+                f"port {port}{had} is taken by another program\n  hint: choose another --port"
             )
         # While the lock is held, a process id in broker.json counts as the broker's.
         self._folder.write(replace(before, pid=None))
@@ -212,13 +212,13 @@ class Broker:
             code = process.wait(self._start_s)
         except subprocess.TimeoutExpired:
             raise self._start_error(
-                f"its data was not formatted after {self._start_s:g} s"
+                f"formatting its data took more than {self._start_s:g} s"
             ) from None
         finally:
             process.kill()
             process.wait()
         if code:
-            raise self._start_error(f"formatting its data ended with {code}")
+            raise self._start_error(f"formatting its data ended with exit code {code}")
 
     def _launch(self, java: Java, jars: Path, port: int, lock: int) -> Running:
         # Ctrl-C in a terminal must reach the starting process only, which then stops the broker.
@@ -243,11 +243,11 @@ class Broker:
         while not is_serving(port, cluster):
             code = process.poll()
             if code is not None:
-                error = self._start_error(f"it ended with {code}")
+                error = self._start_error(f"it ended with exit code {code}")
                 taken = "Address already in use" in str(error)
                 raise _PortTaken(str(error)) if taken else error
             if time.monotonic() > deadline:
-                raise self._start_error(f"it does not serve after {self._start_s:g} s")
+                raise self._start_error(f"it did not serve within {self._start_s:g} s")
             time.sleep(POLL_S)
 
     def _start_error(self, what: str) -> BrokerError:
@@ -285,8 +285,8 @@ class Broker:
         state = self.running()
         if state is None or state.pid is None:
             raise BrokerError(
-                f"{self.folder}: no broker runs here\n"
-                "  hint: --dir names the folder that it was started with"
+                f"{self.folder}: no broker is running here\n"
+                "  hint: use the --dir that it was started with"
             )
         with contextlib.suppress(ProcessLookupError):
             os.kill(state.pid, number)

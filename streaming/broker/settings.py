@@ -76,7 +76,7 @@ def properties_text(*, port: int, controller_port: int, data: str, given: Mappin
         if name in own or name in ("log.dir", "broker.id"):
             raise SettingError(f"the property {name} is set by ketal itself")
         if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
-            raise SettingError(f"{name!r} is no name of a property")
+            raise SettingError(f"{name!r} is not the name of a property")
     lines = {**_ONE_NODE, **given, **own}
     return "".join(f"{name}={_escaped(value)}\n" for name, value in lines.items())
 
@@ -111,8 +111,8 @@ def free_port() -> int:
         if is_free(port):
             return port
     raise SettingError(
-        f"no port of {_PORT_TRIES} tried from {_PORTS.start} to {_PORTS.stop - 1} is free; "
-        "--port names one"
+        f"none of {_PORT_TRIES} ports tried from {_PORTS.start} to {_PORTS.stop - 1} is free; "
+        "choose one with --port"
     )
 
 
@@ -125,7 +125,7 @@ def is_free(port: int) -> bool:
             server.bind((HOST, port))
             server.listen(1)
         except PermissionError:
-            raise SettingError(f"port {port} is for privileged programs only") from None
+            raise SettingError(f"port {port} is reserved for privileged programs") from None
         except OSError:
             return False
     return True

@@ -50,25 +50,25 @@ def unsplittable_reason(compiled: CompiledPattern) -> str | None:
         return "is not partitioned: `partition by` an attribute gives each value a scope of its own"
     if pattern.deployment is not None:
         return (
-            "runs at nodes, and a node's copy hears of all that the node learns: only `partition "
-            "by` without `at` runs in parts"
+            "runs at nodes, and the copy for a node needs all events in the node's past: only "
+            "`partition by` without `at` can run in parts"
         )
     if pattern.limit is not None:
         return (
-            f"lists the first {pattern.limit} matches of all scopes, and a part knows of its own "
-            "scopes alone: leave `limit` out"
+            f"lists the first {pattern.limit} matches of all scopes, but a part knows only its own "
+            "scopes: remove `limit`"
         )
     if pattern.order.gap is not None:
         return (
-            "declares lost what does not come within `gap`, and a part sees counters with holes: "
-            "leave `gap` out"
+            "treats an event that does not arrive within `gap` as lost, but a part sees counters "
+            "with holes: remove `gap`"
         )
     if not compiled.causal or compiled.order_free or pattern.order.frontier is not None:
         return None
     clauses = ordered_clauses(pattern)
     why = f", because of {' and '.join(clauses)}" if pattern.strategy == "any" else ""
     return (
-        f"waits for each node's counters{why}, and a part sees them with holes: choose `order "
+        f"waits for each node's counters{why}, but a part sees them with holes: choose `order "
         f"arrival`, `find any` without {' or '.join(clauses or ['`not`'])}, or `order "
         "CausalOrder(frontier = …)`"
     )
@@ -88,7 +88,8 @@ def check_shareable(job: Job, program: Program) -> None:
     why = unshareable_reason(job, program) if job.is_shared else None
     if why is not None:
         raise SettingError(
-            f'several consumers: {why}, or `store = "dir:PATH"`: one consumer reads all partitions'
+            f'several consumers cannot share this job: {why}; or set `store = "dir:PATH"`, so that '
+            "one consumer reads all partitions"
         )
 
 
@@ -101,11 +102,15 @@ def unshareable_reason(job: Job, program: Program) -> str | None:
         names = _partition_names(compiled)
         if job.keyed_by not in names:
             is_common = all(_partition_names(other) == names for other in program.compiled)
-            choose = f"keyed_by = {names[0]!r}" if is_common else "patterns partitioned alike"
+            remedy = (
+                f"set keyed_by = {names[0]!r}"
+                if is_common
+                else "partition all patterns by the same attributes"
+            )
             return (
-                f"the topics are keyed by {job.keyed_by} ([source] keyed_by), and pattern "
-                f"{compiled.name} is partitioned by {', '.join(names)}, so that one scope would be "
-                f"in several partitions: choose {choose}"
+                f"the topics are keyed by {job.keyed_by} ([source] keyed_by), but pattern "
+                f"{compiled.name} is partitioned by {', '.join(names)}, so a scope would be in "
+                f"several partitions: {remedy}"
             )
     return None
 
@@ -157,8 +162,8 @@ class PartitionCheck:
                 raise SettingError(
                     f"{place(index)}: the scope {self._name} = {key[1]!r} is in partition {number} "
                     f"and in partition {numbers[key]}: the topics are not keyed by {self._name}; "
-                    'have the producers key them so, or choose `store = "dir:PATH"`, with which '
-                    "one consumer reads all partitions"
+                    'use it as the key of every message, or set `store = "dir:PATH"`, so that one '
+                    "consumer reads all partitions"
                 )
         for key in list(islice(numbers, max(0, len(numbers) - self._max))):
             del numbers[key]

@@ -40,6 +40,8 @@ INT_MAX = 2**31 - 1
 """The largest 32-bit number, in Kafka's protocol and in Java's clients."""
 NUMBER_MAX = 10**15
 """The largest number of all other settings: 31,000 years in ms, which fit 64 bits in µs too."""
+KEY_GROUPS_MAX = 32_768
+"""The largest number of key groups, as in Flink: more than any cluster can run at once."""
 NUMBERS = {
     "kafka": {"call_timeout_ms": (1_000, INT_MAX), "lost_after_ms": (0, NUMBER_MAX)},
     "state": {"commit_interval_ms": (1, NUMBER_MAX)},
@@ -49,7 +51,7 @@ NUMBERS = {
         "vacuous_after_ms": (0, NUMBER_MAX),
     },
     "spark": {
-        "key_groups": (1, NUMBER_MAX),
+        "key_groups": (1, KEY_GROUPS_MAX),
         "trigger_ms": (1, NUMBER_MAX),
         "batch_messages_max": (1, NUMBER_MAX),
     },
@@ -157,6 +159,10 @@ class Job:
         """Return the output for verdicts of a kind."""
         return self.rejected if kind == "rejected" else self.verdicts
 
+    def bytes_max(self, output: Target) -> int | None:
+        """Return the largest size of a verdict in an output; None if there is no limit."""
+        return self.limits.message_bytes_max if output.kind == "kafka" else None
+
 
 def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
     """Return the job that a file and flags describe, or flags alone; a flag overrides the file.
@@ -202,22 +208,26 @@ def _build_job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
         _text(flag, flags.get(name))
     engine = flags.get("engine") or document.get("engine", "process")
     if engine not in ENGINES:
-        raise SettingError(f"there is no engine {engine!r}{near(engine, ENGINES)}")
+        raise SettingError(f"unknown engine {engine!r}{near(engine, ENGINES)}")
     pattern = flags.get("pattern") or _text("pattern", document.get("pattern"))
     if pattern is None:
-        raise SettingError('no pattern: `pattern = "FILE"` in the file, or `ketal stream PATTERN`')
+        raise SettingError(
+            'no pattern: set `pattern = "FILE"` in the file, or run `ketal stream PATTERN`'
+        )
     if not flags.get("pattern"):
         pattern = str(base / pattern)
     topics = _topics(flags.get("topics") or source.topics)
     named = flags.get("group_id") or text("kafka", "group_id")
     group_id = named or Path(pattern).stem
     if not group_id.isprintable() or len(group_id) > 200:
-        raise SettingError(f"the group_id {group_id[:60]!r} is too long or does not print")
+        raise SettingError(
+            f"the group_id must be printable and at most 200 characters, not {group_id[:60]!r}"
+        )
     _check_source(source, limits)
     store = _store(*place("state", "state", "store"), group_id)
     if store.is_remote and engine != "spark":
         raise SettingError(
-            f"the engine {engine} keeps its state on this machine, not in {store.name}: choose "
+            f"the engine {engine} stores its state on this machine, not in {store.name}: choose "
             "dir:PATH, or the engine spark"
         )
     verdicts = _target(*place("to", "output", "verdicts"), "verdicts") or Target("stdout")
@@ -233,7 +243,7 @@ def _build_job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
     if not 0 <= (metrics_port or 0) <= PORT_MAX:
         raise SettingError(f"--metrics-port must be from 0 to {PORT_MAX}, not {metrics_port}")
     if metrics_host and metrics_port is None:
-        raise SettingError("--metrics-host says where --metrics-port is served; give the port too")
+        raise SettingError("--metrics-host requires --metrics-port")
     return Job(
         pattern=pattern,
         topics=topics,
@@ -268,16 +278,16 @@ def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 f"[{name}] {key} must be an integer of {least} or more, not {value!r}"
             )
         if value > most:
-            raise SettingError(f"[{name}] {key} must be at most {most}, and is larger")
+            raise SettingError(f"[{name}] {key} must be at most {most}")
         if key in table:
             yield key, value
 
 
 def _text(what: str, value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
-        raise SettingError(f"{what} must be text that is not empty, not {value!r}")
+        raise SettingError(f"{what} must be non-empty text, not {value!r}")
     if value is not None and "\0" in value:
-        raise SettingError(f"{what} has a character that no name has, U+0000: {value!r}")
+        raise SettingError(f"{what} must not contain the character U+0000: {value!r}")
     return value
 
 
@@ -290,7 +300,8 @@ def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
             _refuse_variables(inner, (*keys, str(key)))
     elif isinstance(value, str) and _VARIABLE.search(value):
         raise SettingError(
-            f"{'.'.join(keys)}: ${{NAME}} is read from the environment in [kafka.properties] only"
+            f"{'.'.join(keys)}: ${{NAME}} is replaced from the environment only in "
+            "[kafka.properties]"
         )
 
 
@@ -298,44 +309,52 @@ def _check_topics(topics: Sequence[str], outputs: Sequence[Target], store: Targe
     """Raise a SettingError if a topic is used for two purposes."""
     for target in outputs:
         if target.kind == "kafka" and target.name in topics:
-            raise SettingError(f"the topic {target.name} is read and written: it would never end")
+            raise SettingError(
+                f"the topic {target.name} is both an input and an output: the job would read its "
+                "own verdicts"
+            )
         if target == store:
-            raise SettingError(f"the topic {store.name} holds the state: it takes no verdicts")
+            raise SettingError(f"the topic {store.name} contains the state: it cannot be an output")
     if store.kind == "kafka" and store.name in topics:
-        raise SettingError(f"the topic {store.name} holds the state: it is no input")
+        raise SettingError(f"the topic {store.name} contains the state: it cannot be an input")
 
 
 def _check_spark(store: Target, on_change: str) -> None:
     """Raise a SettingError for settings that the engine spark does not support."""
     if on_change == "drain":
         raise SettingError(
-            "--on-change drain is for the engine process; the engine spark takes stop or fresh, "
-            "and a second job with another group_id and [state] store runs the new patterns "
-            "beside the old ones"
+            "--on-change drain requires the engine process; with the engine spark, use stop or "
+            "fresh, or run the new patterns in a second job with another group_id and [state] "
+            "store"
         )
     if store.kind == "kafka":
         raise SettingError(
-            "the state of the engine spark is its checkpoint: [state] store dir:PATH"
+            "the engine spark stores its state in a checkpoint folder: set [state] store to "
+            "dir:PATH"
         )
 
 
 def _check_source(source: Source, limits: Limits) -> None:
     if source.format not in (None, "jsonl"):
         raise SettingError(
-            f"[source] format {source.format}: a message is one JSON object, format jsonl"
+            f"[source] format must be jsonl, not {source.format}: a message is one JSON object"
         )
     for name in _FILE_SETTINGS:
         if getattr(source, name) is not None:
-            raise SettingError(f"[source] {name} is for files, and a message is one JSON object")
+            raise SettingError(
+                f"[source] {name} applies only to files: a message is one JSON object"
+            )
     if source.scheme is not None and not source.scheme.states_clocks:
         raise SettingError(
-            f"[source] clock {source.clock}: vector clocks are made of it when a log is read "
-            "whole, and a stream has no end (docs/clocks.md says which are read from a stream)"
+            f"[source] clock {source.clock}: converting these clocks to vector clocks requires a "
+            "whole log, not a stream (docs/clocks.md lists the clocks that are read from a stream)"
         )
     if source.keyed_by is not None and (
         not isinstance(source.keyed_by, str) or not source.keyed_by
     ):
-        raise SettingError(f"[source] keyed_by names an attribute, not {source.keyed_by!r}")
+        raise SettingError(
+            f"[source] keyed_by must be the name of an attribute, not {source.keyed_by!r}"
+        )
     Shape(source, limits=limits, kafka=True)
 
 
@@ -343,12 +362,15 @@ def _topics(given: object) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise SettingError(f"[source] topics must be a list of names, not {given!r}")
     if not given:
-        raise SettingError('no topics: `topics = ["NAME"]` in [source], or --input NAME')
+        raise SettingError('no topics: set `topics = ["NAME"]` in [source], or pass --input NAME')
     for name in given:
         if not isinstance(name, str) or not _TOPIC.fullmatch(name):
-            raise SettingError(f"{name!r} is no name of a topic: letters, digits, . _ - make one")
-    if len(set(given)) < len(given):
-        raise SettingError("a topic is named twice")
+            raise SettingError(
+                f"{name!r} is not the name of a topic: use 1 to 249 letters, digits, . _ and -"
+            )
+    for name in given:
+        if given.count(name) > 1:
+            raise SettingError(f"the topic {name} is given twice")
     return tuple(given)
 
 
@@ -361,8 +383,8 @@ def _servers(text: str) -> str:
         port = int(parts[1] or PORT) if parts else 0
         if not 0 < port <= PORT_MAX:
             raise SettingError(
-                f"[kafka] bootstrap_servers is HOST:PORT,..., with ports from 1 to {PORT_MAX}, not "
-                f"{text!r}"
+                f"[kafka] bootstrap_servers must be HOST:PORT,..., with ports from 1 to {PORT_MAX},"
+                f" not {text!r}"
             )
         servers.append(address if parts and parts[1] else f"{address}:{port}")
     return ",".join(servers)
@@ -372,7 +394,9 @@ def _params(table: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of parameters in the syntax of `--set`."""
     for name, value in table.items():
         if not isinstance(value, str | int | float | bool):
-            raise SettingError(f'[params] {name} must be as `w = "30 s"`, a number or a boolean')
+            raise SettingError(
+                f'[params] {name} must be text, a number or a boolean, for example w = "30 s"'
+            )
     return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in table.items()}
 
 
@@ -382,7 +406,7 @@ def _jars(given: object, base: Path) -> tuple[Path, ...]:
     jars = tuple(base / one for one in given)
     for jar in jars:
         if not jar.is_file():
-            raise SettingError(f"[spark] jars: there is no file {jar}")
+            raise SettingError(f"[spark] jars: {jar} is not a file")
     return jars
 
 
@@ -396,7 +420,7 @@ def _target(text: str | None, base: Path, what: str) -> Target | None:
         return Target("kafka", name)
     if kind == "file" and name:
         return Target("file", str(base / name))
-    raise SettingError(f"the output of {what} is kafka:TOPIC, file:PATH or -, not {text!r}")
+    raise SettingError(f"the output for {what} must be kafka:TOPIC, file:PATH or -, not {text!r}")
 
 
 def _store(text: str | None, base: Path, group_id: str) -> Target:
@@ -406,7 +430,7 @@ def _store(text: str | None, base: Path, group_id: str) -> Target:
     if kind == "kafka" and _TOPIC.fullmatch(name):
         return Target("kafka", name)
     if kind != "dir" or not name:
-        raise SettingError(f"the state store is dir:PATH or kafka:TOPIC, not {text!r}")
+        raise SettingError(f"the state store must be dir:PATH or kafka:TOPIC, not {text!r}")
     store = Target("dir", name)
     if store.is_remote:
         return store
@@ -416,7 +440,7 @@ def _store(text: str | None, base: Path, group_id: str) -> Target:
 def _properties(table: object) -> dict[str, Any]:
     """Return the properties, with environment variables replaced by their values."""
     if not isinstance(table, dict):
-        raise SettingError("kafka.properties must be a table, [kafka.properties]")
+        raise SettingError("kafka.properties must be a table: write [kafka.properties]")
     out: dict[str, Any] = {}
     for name, value in _dotted_items(table):
         place = f"[kafka.properties] {name}"
@@ -425,7 +449,7 @@ def _properties(table: object) -> dict[str, Any]:
         if isinstance(value, str):
             for variable in _VARIABLE.findall(value):
                 if variable not in os.environ:
-                    raise SettingError(f"{place}: the environment has no variable {variable!r}")
+                    raise SettingError(f"{place}: the environment variable {variable!r} is not set")
             value = _VARIABLE.sub(lambda match: os.environ[match[1]], value)
         out[name] = value
     return out

@@ -78,14 +78,14 @@ class JobEngine(ABC):
         away_s = now_s - self.failing_since_s
         if 1e3 * away_s >= self.job.lost_after_ms:
             raise LostError(
-                f"{lost} since {away_s:.0f} s ([kafka] lost_after_ms): {reason}"
+                f"{lost} for {away_s:.0f} s ([kafka] lost_after_ms): {reason}"
             ) from None
 
     def report_recovery(self) -> None:
         """Report that Kafka is back after an outage, once until the job has recovered."""
         if self.failing_since_s is not None and not self._is_back:
             self._is_back = True
-            self.hooks.notify("Kafka is back; going on from the last commit")
+            self.hooks.notify("Kafka is back; resuming from the last commit")
 
     def wait(self, time_s: float) -> None:
         """Wait for some time, or until `stop` is called."""
@@ -123,7 +123,7 @@ class VacuityWatch:
             return
         if not engine.figures.consumed:
             topics = ", ".join(engine.job.topics)
-            self._warn("", f"no message has come from {topics} since the job began")
+            self._warn("", f"no message received from {topics} since the job started")
         for compiled in engine.program.compiled:
             name = compiled.name
             texts = vacuity.warnings(compiled.kind, lists.get("vacuous", {}).get(name, []))

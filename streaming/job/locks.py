@@ -28,8 +28,8 @@ def lock(descriptor: int, path: str | Path) -> bool:
         if fault.errno not in _NO_LOCKS:
             raise
         raise SettingError(
-            f"{path} cannot be locked ({fault.strerror}), so nothing would keep another job out of "
-            "it\n  hint: choose a place on a file system with locks, or a topic"
+            f"{path} cannot be locked ({fault.strerror}), so another job could use it at the same "
+            "time\n  hint: choose a file system that supports locks, or a topic"
         ) from None
 
 
@@ -43,7 +43,7 @@ def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Ite
         If another process holds the lock for `patience_s`, or the folder cannot be made or locked.
     """
     path = folder / FILE
-    with refused_as_setting(f"no state can be kept in {folder}"):
+    with refused_as_setting(f"cannot store state in {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         file = open(path, "ab")  # noqa: SIM115
     with file:
@@ -51,10 +51,10 @@ def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Ite
         while not (is_locked := lock(file.fileno(), path)) and not stopping():
             if time.monotonic() >= until_s:
                 raise SettingError(
-                    f"{folder}: another job is being started with its state there, and has not "
-                    f"come so far within {patience_s:g} s (it has locked {path})\n  hint: give "
-                    "each job a folder of its own, [state] store dir:PATH; or end that process, "
-                    "which may stand still"
+                    f"{folder}: another job with its state in this folder is starting, and has not "
+                    f"released its lock within {patience_s:g} s (it has locked {path})\n  hint: "
+                    "give each job its own folder, [state] store dir:PATH; or end that process if "
+                    "it hangs"
                 )
             time.sleep(_TRY_S)
         yield is_locked

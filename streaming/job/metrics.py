@@ -26,18 +26,18 @@ from ketal.runtime.silence.vacuity import Findings
 
 _HELP = {
     "messages_total": "Messages consumed.",
-    "messages_per_second": "Messages consumed each second.",
-    "records": "What became of the messages of this execution.",
-    "verdicts_total": "Verdicts, those included that a return to the last commit undid.",
-    "lag_messages": "Messages of a partition that are not consumed yet.",
-    "held_back_events": "Events that wait for others.",
+    "messages_per_second": "Messages consumed per second.",
+    "records": "Messages of this execution, by outcome.",
+    "verdicts_total": "Verdicts, including those undone by a restart from the last commit.",
+    "lag_messages": "Messages of a partition that have not been consumed yet.",
+    "held_back_events": "Events that have arrived but have not been released yet.",
     "live_runs": "Check runs and partial matches.",
     "commits_total": "Commits.",
-    "commit_seconds_total": "Time in commits.",
-    "restarts_total": "Returns to the last commit.",
+    "commit_seconds_total": "Time spent in commits.",
+    "restarts_total": "Restarts from the last commit.",
     "vacuous": "Names, events and steps of a pattern that no event has met.",
     "unknown": "Comparisons of a pattern that were unknown for some events.",
-    "parts": "Parts of the job that this process has.",
+    "parts": "Parts of the job that are assigned to this process.",
     "watermark_seconds": "The watermark.",
 }
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -219,7 +219,7 @@ class MetricsServer:
 
             def do_GET(self) -> None:
                 is_known = self.path.partition("?")[0] in ("/", "/metrics")
-                body = figures.text.encode() if is_known else b"there is /metrics\n"
+                body = figures.text.encode() if is_known else b"not found; see /metrics\n"
                 self.send_response(200 if is_known else 404)
                 self.send_header("Content-Type", CONTENT_TYPE)
                 self.send_header("Content-Length", str(len(body)))

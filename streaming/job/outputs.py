@@ -18,13 +18,12 @@ import os
 import stat
 from typing import Any
 
-import msgspec
-
 from ketal.errors import SettingError, refused_as_setting
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock
 from ketal.streaming.job.metrics import Hooks
+from ketal.streaming.job.verdict_messages import written_message
 
 PENDING_BYTES_MAX = 4_000_000
 """Size of the pending verdicts from which on a commit is due."""
@@ -76,11 +75,8 @@ class Outputs:
             self._for_stdout.append(verdict)
             self.pending_bytes += 200
             return
-        identity, line = verdict.written()
-        bytes_max = self._job.limits.message_bytes_max
-        if target.kind == "kafka" and len(line) > bytes_max:
-            line = _overflow_line(verdict.to_dict(), len(line))
-        if key is not None and len(key) + len(line) > bytes_max:
+        identity, line = written_message(verdict, self._job.bytes_max(target))
+        if key is not None and len(key) + len(line) > self._job.limits.message_bytes_max:
             key = None
         self._pending.append((target, key if identity is None else identity.encode(), line))
         self.pending_bytes += len(line)
@@ -130,25 +126,9 @@ class Outputs:
 def too_large_error(job: Job, why: str) -> SettingError:
     """Return the error for a message that is larger than its topic allows."""
     return SettingError(
-        f"Kafka refuses a message as too large: {why}\n"
-        "  hint: set the topic's max.message.bytes to more than [limits] message_bytes_max "
-        f"({job.limits.message_bytes_max}), or lower that"
-    )
-
-
-def _overflow_line(verdict: dict[str, Any], size: int) -> bytes:
-    """Return the overflow verdict that replaces a verdict too large for a message."""
-    identity_fields = {
-        key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict
-    }
-    given_up = f"the content of a {verdict['verdict']} verdict of {size} bytes"
-    return msgspec.json.encode(
-        {
-            "verdict": "overflow",
-            **identity_fields,
-            "limit": "message_bytes_max",
-            "given_up": given_up,
-        }
+        f"Kafka refused a message as too large: {why}\n"
+        "  hint: set the topic's max.message.bytes above [limits] message_bytes_max "
+        f"({job.limits.message_bytes_max}), or lower message_bytes_max"
     )
 
 
@@ -165,8 +145,8 @@ def _open_file(path: str) -> Any:
             if not lock(file.fileno(), path):
                 raise SettingError(
                     f"{path}: another job writes to this file, and has locked it\n  hint: give "
-                    "each job an output of its own, each of several consumers too ([output] "
-                    "verdicts and rejected; --to), or choose a topic"
+                    "each job, and each of several consumers, its own output ([output] verdicts "
+                    "and rejected; --to), or choose a topic"
                 )
             _truncate_last_line(file, path)
         except BaseException:
@@ -188,7 +168,7 @@ def _truncate_last_line(file: Any, path: str) -> None:
     if start < end:
         file.seek(start)
         if not file.read(len(_LINE_PREFIX)).startswith(_LINE_PREFIX[: end - start]):
-            raise SettingError(f"{path} does not end in a line of verdicts: not added to")
+            raise SettingError(f"{path} does not end with a verdict: choose another file")
         file.truncate(start)
     file.seek(0, os.SEEK_END)
 
@@ -201,7 +181,7 @@ def _open_special_file(path: str) -> Any:
         if fault.errno != errno.ENXIO:
             raise
         raise SettingError(
-            f"cannot write {path}: nobody reads this FIFO\n  hint: start its reader first"
+            f"cannot write {path}: this FIFO has no reader\n  hint: start its reader first"
         ) from None
     os.set_blocking(file.fileno(), True)
     return file

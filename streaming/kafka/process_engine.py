@@ -61,12 +61,12 @@ class ProcessEngine(RunningJob):
                 return
             except ChangedError as reason:
                 self.figures.count_restart()
-                self.hooks.notify(f"{reason}; going on from the last commit")
+                self.hooks.notify(f"{reason}; resuming from the last commit")
             except OUT_OF_RANGE as error:
                 raise StateError(
-                    f"the messages that group {self.job.group_id} is to go on with are no longer "
-                    f"in the topic ({client_errors.describe(error)})\n  hint: another group_id, "
-                    "with a [state] store of its own, begins where [kafka] start says"
+                    f"the messages from which group {self.job.group_id} resumes are no longer in "
+                    f"the topic ({client_errors.describe(error)})\n  hint: use another group_id "
+                    "and another [state] store to start over where [kafka] start says"
                 ) from None
             except StoppedError:
                 return
@@ -86,7 +86,7 @@ class ProcessEngine(RunningJob):
             raise wrong from None
         reason = client_errors.describe(error)
         kafka = f"Kafka at {self.job.bootstrap_servers}"
-        self.report_failure(f"{kafka} failed ({reason})", f"{kafka} is lost", reason)
+        self.report_failure(f"{kafka} failed ({reason})", f"{kafka} has been failing", reason)
 
 
 def new_session(engine: RunningJob, outputs: Outputs) -> Session:

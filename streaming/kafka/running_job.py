@@ -75,10 +75,9 @@ class RunningJob(JobEngine):
             for partition, held in offsets.items()
             if "snapshot" in held.metadata or "changelog" in held.metadata
         }
-        hint = (
-            "\n  hint: give this job a --group-id of its own, and a --state where that is set"
-            + ("" if job.group_id_given else "; the default is the name of the pattern file")
-        )
+        hint = "\n  hint: give this job its own --group-id, and its own --state if one is set"
+        if not job.group_id_given:
+            hint += "; the default is the name of the pattern file"
         same_topics = [
             metadata
             for partition, metadata in job_metadata.items()
@@ -86,13 +85,15 @@ class RunningJob(JobEngine):
         ]
         if job_metadata and not same_topics:
             topics = ", ".join(sorted({partition.topic for partition in job_metadata}))
-            raise SettingError(f"group {job.group_id} is another job's, which reads {topics}{hint}")
+            raise SettingError(
+                f"group {job.group_id} belongs to another job, which reads {topics}{hint}"
+            )
         if job.on_change != "fresh" and not all(map(storage.has_state_of, same_topics)):
             raise SettingError(
-                f"group {job.group_id} has committed offsets of these topics with the state "
-                f"elsewhere, and not in {job.store}: the group is another job's, or that state is "
-                f"to be brought here{hint}; --on-change fresh takes the group over, and starts "
-                "anew at the stored offsets"
+                f"group {job.group_id} has committed offsets of these topics with their state "
+                f"elsewhere, not in {job.store}: the group belongs to another job, or its state "
+                f"was not moved along{hint}; or use --on-change fresh to take the group over and "
+                "start over at the stored offsets"
             )
 
     def check_owner(self, offsets: Offsets) -> None:
@@ -114,8 +115,8 @@ class RunningJob(JobEngine):
         if owners - {None, self.owner}:
             raise LostError(
                 f"another process of group {job.group_id} has taken over (fenced)\n"
-                "  hint: of two processes with one state the later one goes on; another job is to "
-                "have a --group-id and a --state of its own"
+                "  hint: of two processes with the same state, the later one continues; give "
+                "another job its own --group-id and --state"
             )
         other_offsets = {
             partition: held
@@ -133,7 +134,7 @@ class RunningJob(JobEngine):
             }
         )
         raise LostError(
-            f"group {job.group_id} is another job's too, which reads {', '.join(topics)}: "
-            "each fences the other\n  hint: give this job a --group-id of its own, and a --state "
-            "where that is set"
+            f"group {job.group_id} also belongs to another job, which reads {', '.join(topics)}: "
+            "each fences the other\n  hint: give this job its own --group-id, and its own --state "
+            "if one is set"
         )

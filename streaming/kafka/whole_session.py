@@ -100,4 +100,4 @@ class WholeSession(Session):
     def _check_partitions(self) -> None:
         """Raise a ChangedError, so that a new session begins, if partitions were added."""
         if set(self.connection.input_partitions()) != set(self.part_of):
-            raise ChangedError("the topics have other partitions than before")
+            raise ChangedError("the partitions of the topics have changed")

@@ -18,7 +18,7 @@ from ketal.errors import SettingError, wrong_type
 from ketal.model.limits import Limits
 from ketal.programs.program import Program, checked_program
 from ketal.streaming.job.distribution import uses_time
-from ketal.streaming.job.file import INT_MAX, NUMBER_MAX, Job
+from ketal.streaming.job.file import INT_MAX, KEY_GROUPS_MAX, NUMBER_MAX, Job
 from ketal.streaming.spark import families as grouping
 
 if TYPE_CHECKING:
@@ -79,10 +79,13 @@ def detect(
         run in key groups; the message says what to choose instead.
     NotAvailableError
         If the program cannot run on a stream.
+    TypeError
+        If an argument has a wrong type.
     """
     from ketal.streaming.spark.output import observe_counts, verdict_rows
 
     checked_program(program)
+    _check_integer("key_groups", key_groups, least=1, most=KEY_GROUPS_MAX)
     _check_integer("lateness_ms", lateness_ms, least=0, most=NUMBER_MAX)
     if partitions is not None:
         _check_integer("partitions", partitions, least=1, most=INT_MAX)
@@ -105,7 +108,7 @@ def _check_integer(name: str, number: object, *, least: int, most: int) -> None:
     if not isinstance(number, int) or isinstance(number, bool):
         raise wrong_type(name, "an integer", number)
     if not least <= number <= most:
-        raise SettingError(f"{name} must be {least} to {most}, not {number}")
+        raise SettingError(f"{name} must be from {least} to {most}, not {number}")
 
 
 def group_rows(
@@ -119,10 +122,13 @@ def group_rows(
     limits: Limits | None,
     figures: bool = False,
     counts: bool = False,
+    verdict_bytes_max: int | None = None,
+    rejection_bytes_max: int | None = None,
 ) -> DataFrame:
     """Return the rows that the key groups emit: verdicts, and rows of figures or of counts.
 
-    The parameters are those of `detect`; `figures` and `counts` ask for these rows.
+    The parameters are those of `detect`, and some fields of `Work`; `figures` and `counts` ask for
+    these rows.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
@@ -153,6 +159,8 @@ def group_rows(
         timed=timed,
         figures=figures,
         counts=counts,
+        verdict_bytes_max=verdict_bytes_max,
+        rejection_bytes_max=rejection_bytes_max,
     )
     operator = Operator(_pickled_work(work))
     schema = ", ".join(f"{name} string" for name in work.output)
@@ -183,8 +191,8 @@ def _pickled_work(work: object) -> bytes:
     except Exception as fault:
         raise SettingError(
             f"the program cannot be sent to Spark's executors ({type(fault).__name__}: {fault}); a "
-            "registered guard must be a function that does not hold what cannot be copied, as an "
-            "open file or a lock"
+            "registered guard must be a function that does not contain what cannot be copied, for "
+            "example an open file or a lock"
         ) from None
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ketal.errors import StateError, refused_as_setting
+from ketal.errors import OtherProgramError, StateError, refused_as_setting
 from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
@@ -37,12 +37,12 @@ _JOB = "job.json"
 _EARLIEST, _LATEST = -2, -1
 """Spark's offsets for the beginning and the end of a partition."""
 HINT = (
-    "  hint: --on-change fresh starts anew at the stored offsets, another [state] store at the "
-    "beginning of the topics"
+    "  hint: use --on-change fresh to start over at the stored offsets, or another [state] store "
+    "to start at the beginning of the topics"
 )
 SECOND_JOB = (
-    "a second job with another group_id and [state] store runs the new patterns beside the old "
-    "ones until those have finished what is under way"
+    "to finish the runs of the old patterns, run the new ones in a second job with another "
+    "group_id and [state] store"
 )
 
 
@@ -93,8 +93,8 @@ class Checkpoint:
             self._open(program)
             if self.written.batch > self._last_batch("offsets"):
                 notify(
-                    f"{self.path} has lost batches up to {self.written.batch}, whose verdicts were "
-                    "written: those that come again have the same ids"
+                    f"{self.path} is missing batches up to {self.written.batch}, whose verdicts "
+                    "were written: they are written again, with the same ids"
                 )
         except BaseException:
             self.close()
@@ -118,7 +118,7 @@ class Checkpoint:
         names = self.folder.names()
         if _JOB not in names:
             if any(name.startswith("checkpoint-") for name in names):
-                raise StateError(f"{self.folder} has lost its {_JOB}: bring it back")
+                raise StateError(f"{self.folder} is missing its {_JOB}: restore it")
             self._write(_JOB, self._job_content(current))
             return
         try:
@@ -132,7 +132,7 @@ class Checkpoint:
                 return
         except (OSError, ValueError, KeyError, TypeError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
-        why = f"the checkpoint {self.folder} is of another job: {changed}"
+        why = f"the checkpoint {self.folder} belongs to another job: {changed}"
         offsets = self._committed_offsets()
         if offsets and job.on_change != "fresh":
             raise StateError(f"{why}\n{HINT if settings else f'{HINT}; {SECOND_JOB}'}")
@@ -157,7 +157,7 @@ class Checkpoint:
             self._write(_JOB, self._pending)
             self._pending = None
         if self._discard_reason:
-            self._notify(f"{self._discard_reason}; starting anew at the stored offsets")
+            self._notify(f"{self._discard_reason}; starting over at the stored offsets")
             self._discard_reason = ""
         return starting
 
@@ -266,23 +266,25 @@ def _program_changes(held: str, program: Program, limits: Limits) -> str:
     """Describe how a program differs from the one in `job.json`; empty if it does not."""
     try:
         Execution.restored(program, base64.b64decode(held, validate=True), limits=limits)
+    except OtherProgramError as fault:
+        return str(fault).partition(": ")[2]
     except StateError as fault:
-        return str(fault).partition("of another program: ")[2] or str(fault)
+        return str(fault)
     return ""
 
 
 def _settings_changes(held: dict[str, Any], now: dict[str, Any]) -> str:
     """Describe how a job's settings differ from those in `job.json`; empty if they do not."""
     if held["format"] != FORMAT:
-        return f"it has format {held['format']}, and this version reads format {FORMAT}"
+        return f"it has format {held['format']}; this version reads format {FORMAT}"
     out = [
-        f"{name} was {held[name]}, and is {now[name]}"
+        f"{name} was {held[name]}, and is now {now[name]}"
         for name in ("key_groups", "hashing", "topics")
         if held[name] != now[name]
     ]
     before, after = held["groups_by"], now["groups_by"]
     out += [
-        f"the groups of `partition by {name}` went by {before[name]}, and go by {after[name]}"
+        f"`partition by {name}` was hashed from {before[name]}, and is now from {after[name]}"
         for name in after
         if name in before and before[name] != after[name]
     ]

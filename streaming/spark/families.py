@@ -40,9 +40,6 @@ from ketal.runtime.silence.vacuity import Findings, MetEvents, findings
 from ketal.runtime.stream_release import refuse_unavailable
 from ketal.streaming.job.distribution import unsplittable_reason
 
-KEY_GROUPS_MAX = 32_768
-"""More than any cluster can run at once; also the maximum of Flink."""
-
 HASHING = 3
 """The version of the way in which a partition is hashed to a group's number (`rows`)."""
 
@@ -71,14 +68,11 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
     Raises
     ------
     SettingError
-        If a pattern cannot run in parts, or `key_groups` is out of range.
+        If a pattern cannot run in parts.
     NotAvailableError
         If a pattern cannot run on a stream at all.
     """
-    if not isinstance(key_groups, int) or isinstance(key_groups, bool):
-        raise SettingError(f"key_groups must be an integer, not {key_groups!r}")
-    if not 1 <= key_groups <= KEY_GROUPS_MAX:
-        raise SettingError(f"key_groups must be 1 to {KEY_GROUPS_MAX}, not {key_groups}")
+    assert key_groups >= 1
     for compiled in program.compiled:
         refuse_unavailable(compiled)
     if key_groups == 1:
@@ -88,8 +82,8 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
         if compiled.partition and why is not None:
             raise SettingError(
                 f"pattern {compiled.name} cannot run in {key_groups} key groups: it {why}\n"
-                "  hint: key_groups = 1 is one ordering stage: one group holds the hold-back queue "
-                "and all scopes"
+                "  hint: set key_groups = 1 for a single ordering stage, one group with the "
+                "hold-back queue and all scopes"
             )
     key = _job_key(program)
     shares = [
@@ -219,12 +213,12 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
     key = _job_key(program)
     for compiled in program.compiled:
         if not compiled.partition:
-            why = f"{unsplittable_reason(compiled)}; until then"
+            why = f"{unsplittable_reason(compiled)}; without it,"
         elif _partition_key(compiled) != key:
             own, others = (
                 ", ".join(map(_attribute_name, one)) for one in (_partition_key(compiled), key)
             )
-            why = f"is partitioned by {own}, and the job by {others}; until it is a job of its own"
+            why = f"is partitioned by {own}, but the job by {others}; unless it is a separate job,"
         else:
             continue
         yield f"{compiled.name} {why} one key group, and so one task, does all its work"

@@ -33,6 +33,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
 from ketal.runtime.queues.reports import BEHIND_WATERMARK
 from ketal.runtime.state.records import FORMAT
+from ketal.streaming.job.verdict_messages import written_message
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.rows.keyed import KeyGroupCheck
 from ketal.streaming.spark.rows.row_reader import (
@@ -75,6 +76,9 @@ class Work:
     """Whether each group returns a row of figures, or of counts, in each batch."""
     placements: tuple[str, ...]
     """For each family, a description of how the driver computes the group of a row."""
+    verdict_bytes_max: int | None = None
+    rejection_bytes_max: int | None = None
+    """The largest size of a verdict's JSON, and of a rejection's; None if there is no limit."""
 
     @property
     def output(self) -> list[str]:
@@ -82,11 +86,12 @@ class Work:
         return [*COLUMNS, LINE] if self.figures else list(COLUMNS)
 
     def verdict_row(self, verdict: Verdict) -> tuple[str | None, ...]:
-        """Return a verdict as a row."""
-        name, text = verdict.written()
-        pattern, scope = None, None
+        """Return a verdict as a row; its JSON may be an overflow verdict, with the same id."""
+        pattern, scope, bytes_max = None, None, self.rejection_bytes_max
         if not isinstance(verdict, Rejected):
             pattern, scope = verdict.pattern, encode_json(verdict.scope.copy()).decode()
+            bytes_max = self.verdict_bytes_max
+        name, text = written_message(verdict, bytes_max)
         row = (verdict.kind, pattern, name, verdict.execution or None, scope, text.decode())
         return (*row, str(verdict)) if self.figures else row
 
@@ -139,11 +144,11 @@ class GroupState(msgspec.Struct, kw_only=True):
             if known[0] != FORMAT:
                 raise StateError(
                     f"the state of a key group has format {known[0]}; this version reads format "
-                    f"{FORMAT}: begin a new checkpoint, or go on with the ketal that wrote it"
+                    f"{FORMAT}: begin a new checkpoint, or use the version of ketal that wrote it"
                 )
             _, check, size, compressed = known
             if check != _checksum(size, compressed):
-                raise ValueError("its checksum does not fit")
+                raise ValueError("its checksum does not match")
             plain = pyarrow.Codec(_CODEC).decompress(compressed, size, asbytes=True)
             return msgspec.msgpack.decode(plain, type=cls)
         except (ValueError, LookupError, TypeError, OSError, ArithmeticError, RuntimeError) as why:
@@ -177,9 +182,9 @@ class Group:
         known = GroupState(placed=self._placement) if held is None else GroupState.unpack(held)
         if known.placed != self._placement:
             raise StateError(
-                f"the checkpoint is of rows that go to {known.placed}, and they go to "
-                f"{self._placement} now, so that keys would leave their state: a checkpoint keeps "
-                "its key_groups, its keyed_by and the fields of `partition by`; begin a new one"
+                f"the rows of the checkpoint are in {known.placed}, but would now be in "
+                f"{self._placement}, so keys would be separated from their state; begin a new "
+                "checkpoint to change key_groups, keyed_by or the fields of `partition by`"
             )
         self._places = KeyGroupCheck(keyed_by, work.limits.placed_max, known.places)
         self.messages, self.control, self._closed = known.counts
@@ -256,7 +261,9 @@ class Group:
             if self._ended and self._rows.partition(row) in self._ended:
                 item = self._rows.rejection(row, "its partition has ended (ketal.end)")
             elif isinstance(item, Event) is not (copy == ALONE) and not isinstance(item, Rejected):
-                item = self._rows.rejection(row, "its type cannot be told: the record has several")
+                item = self._rows.rejection(
+                    row, "its type cannot be determined: the record has several"
+                )
             own: Item | None = item
             if isinstance(item, Rejected):
                 own = item if reports else None

@@ -47,7 +47,9 @@ def kafka_options(job: Job) -> dict[str, str]:
     if user is not None or password is not None:
         mechanism = str(given.get("sasl_mechanism", "PLAIN"))
         if mechanism not in _SASL:
-            raise SettingError(f"[kafka.properties] sasl_mechanism {mechanism} takes no password")
+            raise SettingError(
+                f"[kafka.properties] sasl_mechanism {mechanism} does not take a password"
+            )
         out["sasl.jaas.config"] = (
             f"{_SASL[mechanism]} required username={_jaas_string(user)} "
             f"password={_jaas_string(password)};"
@@ -56,9 +58,9 @@ def kafka_options(job: Job) -> dict[str, str]:
     for name, value in given.items():
         if "." not in name and name not in _RENAMED:
             raise SettingError(
-                f"[kafka.properties] {name} is not known to the engine spark: it takes "
+                f"[kafka.properties] unknown property {name!r} for the engine spark; choose from "
                 f"{', '.join(sorted([*_RENAMED, 'sasl_plain_username', 'sasl_plain_password']))}, "
-                "ssl_cafile, ssl_certfile and ssl_keyfile, and Java's own names, those with a dot"
+                "ssl_cafile, ssl_certfile, ssl_keyfile, and Java's own names, which have a dot"
             )
         java = name.replace("_", ".") if name in _RENAMED else name
         out[java] = _property_text(value)
@@ -134,13 +136,13 @@ def partition_counts(session: SparkSession, job: Job, options: Mapping[str, str]
         reason = str(fault.java_exception.toString())
         if "UnknownTopicOrPartition" in reason:
             raise SettingError(
-                f"there is no topic {topic} at {job.bootstrap_servers}; create it first"
+                f"the topic {topic} does not exist at {job.bootstrap_servers}; create it first"
             ) from None
         if "ConfigException" in reason or "Authentication" in reason or "Authorization" in reason:
             raise SettingError(f"[kafka.properties] {reason}") from None
         raise LostError(f"Kafka at {job.bootstrap_servers} does not answer: {reason}") from None
     except Py4JError as fault:
-        raise LostError(f"Spark's Kafka connector is not there: {fault}") from None
+        raise LostError(f"Spark has no Kafka connector: {fault}") from None
     return out
 
 

@@ -36,7 +36,7 @@ class LocalFolder:
             self._lock = open(path / FILE, "ab")  # noqa: SIM115
         try:
             if not lock(self._lock.fileno(), path):
-                raise SettingError(f"another process runs the job of {path}")
+                raise SettingError(f"another process is running the job of {path}")
         except BaseException:
             self._lock.close()
             raise
@@ -106,7 +106,7 @@ class HadoopFolder:
     def write(self, name: str, content: bytes) -> None:
         """Write a whole file; raise a SettingError if another process has taken the folder over."""
         if self.read(OWNER) != self._owner:
-            raise SettingError(f"another process runs the job of {self}, and began later")
+            raise SettingError(f"another process, started later, is running the job of {self}")
         self._replace_file(name, content)
 
     def _replace_file(self, name: str, content: bytes) -> None:

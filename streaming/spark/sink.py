@@ -123,25 +123,5 @@ class Sink:
     def _send(self, rows: DataFrame) -> None:
         from pyspark.sql import functions as F
 
-        fits = F.octet_length("json") <= self.job.limits.message_bytes_max
-        value = F.when(fits, F.col("json")).otherwise(_overflow_json())
-        writer = rows.select("topic", F.col("id").alias("key"), value.alias("value")).write
+        writer = rows.select("topic", F.col("id").alias("key"), F.col("json").alias("value")).write
         writer.format("kafka").options(**self.options).save()
-
-
-def _overflow_json() -> Column:
-    """Return a column with the overflow verdict that replaces a verdict too large for a message."""
-    from pyspark.sql import functions as F
-
-    given_up = F.concat(F.lit("the content of a "), F.col("verdict"), F.lit(" verdict of "),
-                        F.octet_length("json").cast("string"), F.lit(" bytes"))  # fmt: skip
-    return F.to_json(
-        F.struct(
-            F.lit("overflow").alias("verdict"),
-            "pattern",
-            "id",
-            "execution",
-            F.lit("message_bytes_max").alias("limit"),
-            given_up.alias("given_up"),
-        )
-    )

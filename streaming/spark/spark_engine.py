@@ -83,7 +83,8 @@ class SparkEngine(JobEngine):
             stack.callback(checkpoint.close)
             if self._all_ended(checkpoint):
                 self.hooks.notify(
-                    "the execution is over (ketal.end); another store begins a new one"
+                    "the execution has ended (ketal.end); use another [state] store to begin a new "
+                    "one"
                 )
                 self.summary = self._summary(checkpoint)
                 return
@@ -112,12 +113,14 @@ class SparkEngine(JobEngine):
                     break
                 except LostError as lost:
                     outputs.clear()
-                    self.report_failure(str(lost), "lost", lost)
+                    self.report_failure(str(lost), "the job has been failing", lost)
                     self.wait(RETRY_S)
         except (Py4JNetworkError, ConnectionError) as fault:
             # A signal to the whole process group ends Spark as well, so then this is no fault.
             if not self.stopping:
-                raise LostError(f"Spark is lost: {fault or type(fault).__name__}") from None
+                raise LostError(
+                    f"the connection to Spark was lost: {fault or type(fault).__name__}"
+                ) from None
         finally:
             if checkpoint.written.batch >= 0:
                 self.summary = self._summary(checkpoint)
@@ -149,6 +152,8 @@ class SparkEngine(JobEngine):
             partitions=sum(counts[topic] for topic in job.topics),
             limits=job.limits,
             figures=True,
+            verdict_bytes_max=job.bytes_max(job.verdicts),
+            rejection_bytes_max=job.bytes_max(job.rejected),
         )
 
     def _start_query(
@@ -237,11 +242,11 @@ class SparkEngine(JobEngine):
             return worker
         if _DATA_LOSS.search(text):
             return StateError(
-                "the messages that the checkpoint is to go on with are no longer in the topic; "
-                "take another [state] store to start anew"
+                "the messages from which the checkpoint resumes are no longer in the topic; use "
+                "another [state] store to start over"
             )
         if _NO_TOPIC.search(text):
-            return SettingError(f"a topic is not there any more: {_last_cause(text)}")
+            return SettingError(f"a topic no longer exists: {_last_cause(text)}")
         if _TOO_LARGE.search(text):
             topics = ", ".join(one.name for one in self.job.outputs if one.kind == "kafka")
             return too_large_error(self.job, f"{_last_cause(text)} (topic {topics})")
@@ -329,7 +334,7 @@ def _worker_fault(text: str) -> BaseException | None:
         return SettingError(ours[2])
     for name, what in _WORKER.findall(text):
         if name in ("ImportError", "ModuleNotFoundError"):
-            return SettingError(f"the executors cannot import what they need: {what}")
+            return SettingError(f"an executor failed to import a module: {what}")
         if not name.startswith(_TRANSIENT):
             return RuntimeError(f"an executor failed: {name}: {what}")
     return None

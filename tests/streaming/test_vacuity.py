@@ -116,7 +116,7 @@ def test_empty_topic_is_warned_of(
     )
     until(
         lambda: (
-            f"warning: no message has come from {source} since the job began" in recorder.notices
+            f"warning: no message received from {source} since the job started" in recorder.notices
         ),
         "it warns of nothing",
         PATIENCE_S,

@@ -117,10 +117,11 @@ def _refusal_reason(fault: BaseException) -> str | None:
     # An error may have another error as its cause or as an argument.
     for one in [one for cause in causes(fault) for one in (cause, *cause.args)]:
         if isinstance(one, _REFUSED):
-            return f"{one}\n  hint: look at security_protocol and sasl_* in [kafka.properties]"
+            return f"{one}\n  hint: check security_protocol and sasl_* in [kafka.properties]"
         if isinstance(one, ssl.SSLError) and not isinstance(one, _CONNECTION_CLOSED):
-            return f"TLS: {one}\n  hint: look at ssl_* in [kafka.properties]; ssl_cafile names " + (
-                "the certificate of the authority that signed the broker's"
+            return (
+                f"TLS: {one}\n  hint: check ssl_* in [kafka.properties]; ssl_cafile must be the "
+                "certificate of the authority that signed the broker's certificate"
             )
     return None
 
@@ -136,11 +137,13 @@ def _protocol_fault(job: Job, server: str, given: Mapping[str, Any]) -> str | No
     unverified.verify_mode = ssl.CERT_NONE
     plain = {**given, "security_protocol": "PLAINTEXT"}
     with_tls = {**given, "security_protocol": "SSL", "ssl_context": unverified}
-    hint = f"and security_protocol is {protocol}\n  hint: it is one of {', '.join(_TLS)}"
+    hint = f"but security_protocol is {protocol}\n  hint: choose from {', '.join(_TLS)}"
     if _connection_fault(job, server, plain if tls else with_tls, greeting_only=True) is None:
-        return f"it speaks {'no TLS' if tls else 'TLS'}, {hint}"
+        return f"it {'does not use' if tls else 'uses'} TLS, {hint}"
     if protocol.startswith("SASL"):
         return None  # A listener with SASL would have named its mechanisms.
     greeted = _connection_fault(job, server, given, greeting_only=True) is None
     # A server that answers, and drops the connection once more, is not just starting or stopping.
-    return f"it wants SASL, {hint}" if greeted and _connection_fault(job, server, given) else None
+    if greeted and _connection_fault(job, server, given):
+        return f"it requires SASL, {hint}"
+    return None

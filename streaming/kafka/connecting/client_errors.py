@@ -70,25 +70,24 @@ def settings_error(job: Job, error: BaseException) -> SettingError | None:
     for one in causes(error):
         if (missing_right := _missing_right(job, one)) is not None:
             return SettingError(
-                f"Kafka refuses, as not allowed: {missing_right} ({one})\n"
-                "  hint: give the user of [kafka.properties] the rights that docs/streaming.md "
+                f"Kafka denies access: {missing_right} ({one})\n"
+                "  hint: grant the user of [kafka.properties] the rights that docs/streaming.md "
                 "lists"
             )
         if isinstance(one, _SETTINGS_FAULTS):
-            return SettingError(f"Kafka refuses: {describe(one)}")
+            return SettingError(f"Kafka refused a request: {describe(one)}")
         if isinstance(one, _TOO_LARGE):
             return too_large_error(job, describe(one))
         if isinstance(one, faults.UnsupportedCodecError):
             return SettingError(
-                f"the messages of {', '.join(job.topics)} are compressed, and nothing here "
-                f"decompresses them: {describe(one)}\n  hint: pip install lz4, or python-snappy"
+                f"the messages of {', '.join(job.topics)} are compressed, and their decoder is not "
+                f"installed: {describe(one)}\n  hint: pip install lz4, or python-snappy"
             )
         # kafka-python has a class for it, and yet raises a KafkaError whose text names the class.
         if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
             return SettingError(
-                "[kafka.properties] transaction_timeout_ms: Kafka refuses one that is so long\n"
-                "  hint: its transaction.max.timeout.ms says how long it may be (15 minutes, if "
-                "nothing was set)"
+                "[kafka.properties] transaction_timeout_ms is longer than Kafka allows\n"
+                "  hint: the maximum is Kafka's transaction.max.timeout.ms (15 minutes by default)"
             )
     return None
 

@@ -243,7 +243,7 @@ def _private_attribute(client: Any, *names: str) -> Any:
 
 def _unknown_version() -> SettingError:
     return SettingError(
-        f"kafka-python {kafka.__version__} is another than {TESTED_VERSION}, with which "
+        f"kafka-python {kafka.__version__} is not {TESTED_VERSION}, the version with which "
         "transactions are safe: pip install 'ketal[stream]'"
     )
 

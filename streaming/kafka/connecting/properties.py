@@ -62,27 +62,28 @@ def check_properties(properties: Mapping[str, Any]) -> None:
     for name, value in properties.items():
         place = f"[kafka.properties] {name}"
         if name in OURS:
-            raise SettingError(f"{place} is set by ketal itself, or not in a file")
+            raise SettingError(f"{place} is set by ketal itself, or cannot be set in a file")
         if name not in known:
-            otherwise = "its names are those of KafkaConsumer, as ssl_cafile"
+            otherwise = "use the names of KafkaConsumer, for example ssl_cafile"
             hint = near(name.replace(".", "_"), known, otherwise)
-            raise SettingError(f"[kafka.properties] kafka-python has no {name!r}{hint}")
+            raise SettingError(f"[kafka.properties] unknown property {name!r}{hint}")
         default = defaults[name]
         of_none: type = int if name.endswith("_bytes") else str
         kind = of_none if default is None else type(default)
         _check_kind(place, value, kind, LEAST.get(name, 0))
         if name in WORDS and value not in WORDS[name]:
             raise SettingError(
-                f"{place} is none of the words that it may be\n  hint: {', '.join(WORDS[name])}"
+                f"{place} has an unknown value\n  hint: choose from {', '.join(WORDS[name])}"
             )
         if name == "compression_type" and not getattr(codec, f"has_{value}")():
             raise SettingError(
-                f"{place}: nothing here compresses with {value}\n  hint: pip install "
+                f"{place}: the encoder for {value} is not installed\n  hint: pip install "
                 f"{'python-snappy' if value == 'snappy' else value}"
             )
         if name in FILES and not os.path.isfile(value):
             raise SettingError(
-                f"{place} names no file\n  hint: a path in it is relative to where ketal is started"
+                f"{place} is not the path of a file\n  hint: a relative path begins in the folder "
+                "where ketal is started"
             )
     _check_login(properties)
 
@@ -101,13 +102,13 @@ def _check_login(properties: Mapping[str, Any]) -> None:
         if name not in properties:
             what = mechanism or properties["security_protocol"]
             raise SettingError(
-                f"[kafka.properties] {what} needs {name}\n  hint: all of {', '.join(needs)}"
+                f"[kafka.properties] {what} requires {name}\n  hint: set {', '.join(needs)}"
             )
     endpoint = properties.get(TOKEN_ENDPOINT, "https:")
     if not endpoint.startswith(("http:", "https:")):
         raise SettingError(
-            f"[kafka.properties] {TOKEN_ENDPOINT} is no http: or https: URL\n  hint: it is where "
-            "the authorization server gives tokens"
+            f"[kafka.properties] {TOKEN_ENDPOINT} is not an http: or https: URL\n  hint: use the "
+            "URL at which the authorization server issues tokens"
         )
 
 
@@ -116,12 +117,12 @@ def _check_kind(place: str, value: object, kind: type, least: int) -> None:
     what, hint = f"an integer of {least} or more", "write it without quotes"
     if kind is bool:
         is_right = isinstance(value, bool)
-        what, hint = "a boolean", "true or false, without quotes"
+        what, hint = "a boolean", "write true or false, without quotes"
     elif kind is str:
         is_right = isinstance(value, str) and value != ""
-        what, hint = "text that is not empty", "put it in quotes"
+        what, hint = "non-empty text", "write it in quotes"
     elif is_right := isinstance(value, int) and not isinstance(value, bool):
-        is_right, hint = least <= value <= INT_MAX, f"and of {INT_MAX} at most"
+        is_right, hint = least <= value <= INT_MAX, f"use at most {INT_MAX}"
     if not is_right:
         raise SettingError(f"{place} must be {what}\n  hint: {hint}")
 
@@ -139,6 +140,6 @@ def refused_as_settings(properties: Mapping[str, Any]) -> Iterator[None]:
         if any(isinstance(v, str) and v in reason for v in properties.values()):
             reason = type(fault).__name__
         raise SettingError(
-            f"kafka-python makes no client of these settings ({reason})\n  hint: look at [kafka] "
-            "bootstrap_servers (HOST:PORT,...; -b) and [kafka.properties]"
+            f"kafka-python cannot make a client with these settings ({reason})\n  hint: check "
+            "[kafka] bootstrap_servers (HOST:PORT,...; -b) and [kafka.properties]"
         ) from None

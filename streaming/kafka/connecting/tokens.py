@@ -79,7 +79,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
                 token, lifetime_s = None, 0.0
             if not isinstance(token, str) or not math.isfinite(lifetime_s):
                 raise faults.SaslAuthenticationFailedError(
-                    f"{self._url} answers without an access_token"
+                    f"{self._url} answered without a valid access_token"
                 )
             self._token = token
             self._expires_s = began_s + EARLY * lifetime_s
@@ -90,14 +90,16 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             with urlopen(self._request, timeout=ANSWER_S) as response:
                 return json.load(response)
         except HTTPError as refused:
-            reason = f"{self._url} gives no token: {refused.code} {refused.reason}"
+            reason = f"{self._url} refused to issue a token: {refused.code} {refused.reason}"
             if refused.code >= 500:
                 raise faults.KafkaConnectionError(reason) from None
             raise faults.SaslAuthenticationFailedError(reason) from None
         except (ValueError, RecursionError):
-            raise faults.SaslAuthenticationFailedError(f"{self._url} answers no JSON") from None
+            raise faults.SaslAuthenticationFailedError(
+                f"{self._url} did not answer with JSON"
+            ) from None
         except (OSError, IncompleteRead) as fault:
             raise faults.KafkaConnectionError(f"{self._url}: {fault}") from None
         except HTTPException as fault:
-            reason = f"{self._url} answers no HTTP: {type(fault).__name__}"
+            reason = f"{self._url} did not answer with HTTP: {type(fault).__name__}"
             raise faults.SaslAuthenticationFailedError(reason) from None

@@ -85,14 +85,14 @@ class Claim:
         before = held.get("topics", [])
         if held.get("group_id", group_id) != group_id:
             raise SettingError(
-                f"{folder} holds the state of group {held['group_id']}, and this job's group is "
-                f"{group_id}: give this job a folder of its own, [state] store dir:PATH"
+                f"{folder} contains the state of group {held['group_id']}, but this job's group is "
+                f"{group_id}: give this job its own folder, [state] store dir:PATH"
             )
         if before and not set(before) & set(topics):
             raise SettingError(
-                f"{folder} holds the state of a job of group {group_id} that reads "
-                f"{', '.join(before)}, and this one reads {', '.join(topics)}: they are two jobs, "
-                "so give this one a --group-id of its own, and a --state where that is set"
+                f"{folder} contains the state of a job of group {group_id} that reads "
+                f"{', '.join(before)}, but this job reads {', '.join(topics)}: give this job its "
+                "own --group-id, and its own --state if one is set"
             )
         self._claim_content = {"group_id": group_id, "topics": sorted({*before, *topics})}
 
@@ -119,8 +119,9 @@ class Claim:
             held = None
         if not isinstance(held, dict) or not {"group_id", "topics"} <= held.keys():
             raise SettingError(
-                f"{self._path} is not the file that says whose state this is\n  hint: bring the "
-                "folder back whole, or give this job another [state] store and another group_id"
+                f"{self._path} is damaged: it does not name the group of this state\n  hint: "
+                "restore the whole folder, or give this job another [state] store and another "
+                "group_id"
             )
         return held
 
@@ -170,8 +171,8 @@ class FolderStore:
         except (OSError, sqlite3.Error) as fault:
             cause = getattr(fault, "strerror", None) or fault
             raise SettingError(
-                f"the state cannot be saved in {self.folder}: {cause}; what was committed before "
-                "holds, and the job goes on from there"
+                f"cannot save the state in {self.folder}: {cause}; the last commit remains valid, "
+                "and the next start resumes from it"
             ) from None
         return f"{self._name}@{self._number:010d}-{self._digest.hexdigest()}"
 
@@ -193,7 +194,9 @@ class FolderStore:
             self._base_bytes, self._added_bytes = self._add_commit(database, whole), 0
             (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
-                raise OSError("SQLite has no write-ahead log there; choose a local file system")
+                raise OSError(
+                    "SQLite cannot use a write-ahead log there; choose a local file system"
+                )
             # This makes the WAL's file now: a successor may remove the database's files, and a
             # replaced process must be able to go on with them.
             database.execute("SELECT NULL FROM commits LIMIT 1").fetchall()
@@ -252,14 +255,14 @@ class FolderStore:
         """
         named = _NAME.fullmatch(name)
         if named is None:
-            raise StateError(f"the offsets name {name!r}, which is no state of ketal's")
+            raise StateError(f"the offsets name {name!r}, which is not a state of ketal")
         file, number, digest = named.groups()
         path = self.folder / file
         try:
             if not path.exists():
                 raise StateError(
-                    f"the offsets name the state {file}, and it is not in {self.folder}: bring "
-                    "that folder back, or take another group_id to start anew"
+                    f"the offsets name the state {file}, which is not in {self.folder}: restore "
+                    "that folder, or use another group_id to start over"
                 )
             with refused_as_setting(path), contextlib.closing(_connect(path, "ro")) as database:
                 self._whole = _read_records(database, path, int(number), digest)
@@ -296,7 +299,9 @@ def _read_records(
         actual.update(piece)
         records.update(decode(piece))
     if actual.hexdigest() != digest:
-        raise StateError(f"the saved state {path} is damaged: its rows have another digest")
+        raise StateError(
+            f"the saved state {path} is damaged: the digest of its rows does not match"
+        )
     return without_removed(records)
 
 

@@ -31,7 +31,7 @@ class Storage(ABC):
     """The saved state of all parts of a job."""
 
     restart_hint: str
-    """A clause for hints: how to start at the beginning of the topics."""
+    """What to use to start at the beginning of the topics, for hints."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -109,7 +109,7 @@ class _FolderStorage(Storage):
     verdicts.
     """
 
-    restart_hint = "another group_id starts at the beginning of the topics"
+    restart_hint = "another group_id to start at the beginning of the topics"
     _claim: Claim | None = None
 
     @contextmanager
@@ -144,9 +144,9 @@ class _FolderStorage(Storage):
     ) -> tuple[Store, dict[bytes, bytes]]:
         if self._has_begun and not names:
             raise StateError(
-                f"group {self._job.group_id} has no offsets at {self._job.bootstrap_servers}, and "
-                f"{self._job.state} holds the state of what it had committed: they have expired or "
-                "were deleted, or this is another Kafka"
+                f"group {self._job.group_id} has no offsets at {self._job.bootstrap_servers}, but "
+                f"{self._job.state} contains the state of its last commit: the offsets have "
+                "expired or were deleted, or this is another Kafka"
             )
         store = self.empty(number)
         # The commits of a topic that was not read for a while name an older state.
@@ -159,7 +159,7 @@ class _FolderStorage(Storage):
 class _TopicStorage(Storage):
     """State in a topic: one part in each partition."""
 
-    restart_hint = "another group_id and state topic start at the beginning of the topics"
+    restart_hint = "another group_id and state topic to start at the beginning of the topics"
     _parts = 1
 
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
@@ -168,15 +168,15 @@ class _TopicStorage(Storage):
         present = len(numbers(topic))
         if present != parts:
             shared = self._job.is_shared
-            wants = "the topics that are read have" if shared else "one consumer's state takes"
+            wanted = "the input topics have" if shared else "the state of one consumer requires"
             raise SettingError(
-                f"the state topic {topic} has {present} partitions, and {wants} {parts}: create "
+                f"the state topic {topic} has {present} partitions, but {wanted} {parts}: create "
                 f"it with {parts}"
             )
         policy = topic_setting(self._job, topic, "cleanup.policy")
         if policy != "compact":
             raise SettingError(
-                f"the state topic {topic} has cleanup.policy={policy}, and would lose state: "
+                f"the state topic {topic} has cleanup.policy={policy}, which would lose state: "
                 "set it to compact"
             )
 
@@ -204,9 +204,9 @@ class _TopicStorage(Storage):
     ) -> tuple[Store, dict[bytes, bytes]]:
         if loaded.keys and not names:
             raise StateError(
-                f"the changelog {self._topic}/{number} holds state, and group "
-                f"{self._job.group_id} has committed nothing: it is of another group, or the "
-                "offsets of this one have expired or were deleted, as a topic's are with it"
+                f"the changelog {self._topic}/{number} contains state, but group "
+                f"{self._job.group_id} has no offsets: the state belongs to another group, or the "
+                "offsets have expired or were deleted, for example with their topic"
             )
         store = self.empty(number)
         return store, store.restore(loaded, names) if names else {}

@@ -138,16 +138,16 @@ class Changelog:
         except (msgspec.DecodeError, KeyError, ValueError) as fault:
             raise StateError(f"{where} is damaged: {type(fault).__name__} {fault}") from None
         if not parts:
-            raise StateError(f"{where} holds no state, and there are offsets committed")
+            raise StateError(f"{where} contains no state, but offsets are committed")
         if parts != self._parts:
             raise StateError(
-                f"{where} is of topics with {parts} partitions, and they have {self._parts}: keys "
-                "are in other partitions than before, and scopes with them"
+                f"{where} is of topics with {parts} partitions, but they have {self._parts}: keys, "
+                "and with them scopes, are in other partitions than before"
             )
         if loaded.commit not in commits:
             raise StateError(
-                f"{where} is of commit {loaded.commit}, and committed is {max(commits)}: it does "
-                "not belong to what is committed"
+                f"{where} is of commit {loaded.commit}, but the last commit is {max(commits)}: the "
+                "state does not belong to the commit"
             )
         for key in loaded.keys:
             self._keys.setdefault(_parse_key(key)[0], []).append(key)
@@ -229,7 +229,7 @@ def _read_partitions(
         if batches:
             until_s = time.monotonic() + patience_s
         elif time.monotonic() > until_s:
-            raise TimeoutError(f"a transaction is open in {', '.join(behind)} and does not end")
+            raise TimeoutError(f"the open transaction in {', '.join(behind)} does not end")
     return None
 
 
@@ -262,15 +262,15 @@ def _segments(where: str, messages: Compacted) -> tuple[dict[int, bytes], str]:
             heads[segment] = count, first, headers["commit"].decode()
         except (AttributeError, KeyError, ValueError):
             raise StateError(
-                f"{place_of(record)} is no state of ketal's: a changelog is of one job alone"
+                f"{place_of(record)} is not a state of ketal: a changelog belongs to one job alone"
             ) from None
         if format_ != FORMAT:
-            raise StateError(f"{where} has format {format_}; this version has {FORMAT}")
+            raise StateError(f"{where} has format {format_}; this version reads format {FORMAT}")
         pieces.setdefault(segment, {})[piece] = record.value
     for segment, (count, _, _) in heads.items():
         missing = first_hole([*pieces[segment], count], 0)
         if missing is not None:
-            raise StateError(f"{where} is damaged: segment {segment} lacks piece {missing}")
+            raise StateError(f"{where} is damaged: piece {missing} of segment {segment} is missing")
     _, first, commit = heads[max(heads)] if heads else (0, 0, "")
     hole = first_hole(pieces, first)
     if hole is not None:

@@ -50,8 +50,8 @@ class EventColumns:
                         else ".".join(attribute.path)
                     )
                     raise SettingError(
-                        f"pattern {compiled.name} is partitioned by {name}, which no column "
-                        f"holds; there are {', '.join(self._types)}"
+                        f"pattern {compiled.name} is partitioned by {name}, which is in no column; "
+                        f"the columns are {', '.join(self._types)}"
                     )
 
     def _key_columns(self, attribute: syntax.Attribute | syntax.Field) -> list[Column]:
@@ -121,7 +121,7 @@ class EventColumns:
     def time(self) -> Column | None:
         """Return the event time as a timestamp; None if the column `time` has a watermark."""
         if "time" not in self._types:
-            raise SettingError("the program goes by time, and the events have no column time")
+            raise SettingError("the program uses event times, but the events have no column time")
         if self._marked:
             return None
         return timestamp_of(_field_column("time", self._types["time"]).cast("string"), 1)

@@ -60,9 +60,9 @@ class KeyGroupCheck:
         first = self._groups.setdefault(key, (group, place))
         if first[0] != group:
             raise SettingError(
-                f"{place}: {self._name} = {value!r} has another key than at {first[1]}, so that "
-                f"its scope is in two key groups: the topics are not keyed by {self._name}; have "
-                "the producers key them so, or leave out [source] keyed_by, and the value is "
+                f"{place}: {self._name} = {value!r} has another key than at {first[1]}, so its "
+                f"scope is in two key groups: the topics are not keyed by {self._name}; use it as "
+                "the key of every message, or remove [source] keyed_by, so that the value is "
                 "hashed instead of the key"
             )
         if len(self._groups) > self._max:

@@ -49,14 +49,14 @@ class MessageColumns:
         self._needed = MessageMetadata(paths)
         if self._needed.timestamp and "timestamp" not in events.columns:
             raise SettingError(
-                "kafka.timestamp is read, and the events have no column timestamp, which Kafka's "
-                "connector has"
+                "the source reads kafka.timestamp, but the events have no column timestamp, as "
+                "from Kafka's connector"
             )
         self.headers = self._needed.headers
         if self.headers and "headers" not in events.columns:
             raise SettingError(
-                f"the header {self.headers[0]} is read, and the events have no column headers: "
-                'read the topic with .option("includeHeaders", "true")'
+                f"the source reads the header {self.headers[0]}, but the events have no column "
+                'headers: read the topic with .option("includeHeaders", "true")'
             )
         self._divisor = TIME_UNITS[source.time_unit]
 

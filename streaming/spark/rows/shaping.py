@@ -92,13 +92,13 @@ def _columns_of(
         return MessageColumns(events, source or Source(), families)
     if not all(name in names for name in EVENT_COLUMNS):
         raise SettingError(
-            "events have the columns of Kafka's connector (key, value, topic, partition, offset) "
-            f"or an event's (node, type, clock, …); these have {', '.join(names)}"
+            "events must have the columns of Kafka's connector (key, value, topic, partition, "
+            f"offset) or those of an event (node, type, clock, …), not {', '.join(names)}"
         )
     if source is not None:
         raise SettingError(
-            "source says where the fields of Kafka's messages are; these events have columns of "
-            "their own"
+            "source applies only to the messages of Kafka's connector; these events have the "
+            "columns of an event"
         )
     return EventColumns(events, families)
 
@@ -124,8 +124,8 @@ def _check_named_once(events: DataFrame) -> None:
     twice = ", ".join(name for same in named.values() if len(same) > 1 for name in same)
     if twice:
         raise SettingError(
-            f"events have columns of one name: {twice}; select each once, or rename it "
-            "(events.toDF(...), withColumnRenamed)"
+            f"events have several columns with the same name: {twice}; select each once, or "
+            "rename it (events.toDF(...), withColumnRenamed)"
         )
 
 

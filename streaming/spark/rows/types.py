@@ -60,10 +60,10 @@ EVENT_TYPES: _Types = {
     **_PLACE_TYPES,
 }
 KAFKA_TYPES: _Types = {
-    "key": (_or_null(_is_bytes), "binary, as Kafka's connector has it"),
-    "value": (_or_null(_is_bytes), "binary, as Kafka's connector has it"),
+    "key": (_or_null(_is_bytes), "binary, as from Kafka's connector"),
+    "value": (_or_null(_is_bytes), "binary, as from Kafka's connector"),
     "topic": (_is_text, "text"),
-    "timestamp": (_or_null(_one_of(T.TimestampType)), "a timestamp, as Kafka's connector has it"),
+    "timestamp": (_or_null(_one_of(T.TimestampType)), "a timestamp, as from Kafka's connector"),
     **_PLACE_TYPES,
 }
 
@@ -73,5 +73,5 @@ def check_types(types: Mapping[str, T.DataType], wanted: _Types) -> None:
     for name, (fits, words) in wanted.items():
         if name in types and not fits(types[name]):
             raise SettingError(
-                f"the column {name} is {types[name].simpleString()}; it must be {words}"
+                f"the column {name} must be {words}, not {types[name].simpleString()}"
             )

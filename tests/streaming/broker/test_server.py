@@ -101,7 +101,7 @@ def test_start_and_stop_in_the_default_folder(start: Start, tmp_path: Path) -> N
     code, out, err = finished(start("start", "--port", "9092"))
     assert (code, out) == (2, "")
     assert err == (
-        f"ketal: {folder}: a broker runs here already: process {running.pid}, "
+        f"ketal: {folder}: a broker is already running here: process {running.pid}, "
         f"since {running.started}, bootstrap_servers={address}\n"
     )
 
@@ -112,8 +112,8 @@ def test_start_and_stop_in_the_default_folder(start: Start, tmp_path: Path) -> N
     code, out, err = finished(start("stop"))
     assert (code, out) == (2, "")
     assert err.splitlines() == [
-        f"ketal: {folder}: no broker runs here",
-        "  hint: --dir names the folder that it was started with",
+        f"ketal: {folder}: no broker is running here",
+        "  hint: use the --dir that it was started with",
     ]
 
 
@@ -128,7 +128,10 @@ def test_foreground_broker_runs_until_it_is_interrupted(start: Start, tmp_path: 
     address = address_of(first)
     code, out, err = finished(rival)
     assert (code, out) == (2, "")
-    assert "a broker is just being started here" in err or "a broker runs here already" in err
+    assert (
+        "another process is starting a broker here" in err
+        or "a broker is already running here" in err
+    )
     first.send_signal(signal.SIGINT)
     code, out, err = finished(first)
     assert (code, out) == (130, f"stopped the broker in {folder}\n")
@@ -150,7 +153,7 @@ def test_foreground_broker_runs_until_it_is_interrupted(start: Start, tmp_path: 
     assert f"the broker ended by itself with exit code -9; see {broker.log}" in err
 
     hasty = Broker(folder, start_s=0.2)
-    with pytest.raises(BrokerError, match=r"it does not serve after 0\.2 s"):
+    with pytest.raises(BrokerError, match=r"it did not serve within 0\.2 s"):
         hasty.start()
     assert hasty.running() is None
     assert hasty.bootstrap_servers == address
@@ -168,7 +171,7 @@ def test_terminating_the_start_command_ends_the_starting_broker(
     code, out, _ = finished(process)
     assert (code, out) == (143, "")
     assert broker.running() is None
-    with pytest.raises(BrokerError, match="no broker was ever started here"):
+    with pytest.raises(BrokerError, match="no broker has been started here yet"):
         _ = broker.bootstrap_servers
 
 
@@ -184,7 +187,7 @@ def test_stop_refuses_options_of_start(start: Start, words: tuple[str, ...]) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--port", "80000"), "port 80000 is not from 1 to 65535"),
+        (("--port", "80000"), "the port must be from 1 to 65535, not 80000"),
         (
             ("--property", "num.partitions"),
             "--property 'num.partitions' is not of the form NAME=VALUE",
@@ -208,7 +211,8 @@ def test_invalid_broker_property_is_reported_with_the_log_tail(jars: Path, tmp_p
         broker.start()
     first, *tail = str(raised.value).splitlines()
     assert first == (
-        f"the broker did not start: formatting its data ended with 1; {broker.log} ends with"
+        "the broker did not start: formatting its data ended with exit code 1; "
+        f"{broker.log} ends with"
     )
     assert "Invalid value -3 for configuration num.partitions" in tail[-1]
     # A corrected start is not blocked by a half-formatted data folder.
@@ -228,11 +232,11 @@ def test_broker_that_exits_at_startup_is_reported_with_its_reason(
     with pytest.raises(BrokerError) as raised:
         broker.start()
     first, *tail = str(raised.value).splitlines()
-    assert first == f"the broker did not start: it ended with 1; {broker.log} ends with"
+    assert first == f"the broker did not start: it ended with exit code 1; {broker.log} ends with"
     assert any("node id" in line or "node.id" in line for line in tail)
     assert not broker.is_own()
     assert broker.running() is None
-    with pytest.raises(BrokerError, match="no broker runs here"):
+    with pytest.raises(BrokerError, match="no broker is running here"):
         broker.stop()
 
 
@@ -247,7 +251,7 @@ def test_folder_with_foreign_files_is_refused_and_left_untouched(
     jars: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "thesis.tex").write_text("chapter 1")
-    with pytest.raises(BrokerError, match=r"holds thesis\.tex, and is no broker's folder"):
+    with pytest.raises(BrokerError, match=r"contains thesis\.tex, and is not a broker's folder"):
         Broker(tmp_path).start()
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -264,7 +268,7 @@ def test_reused_process_id_is_not_taken_for_the_broker(tmp_path: Path) -> None:
         broker = Broker(tmp_path)
         assert broker.running() is None
         for end in (broker.stop, broker.kill):
-            with pytest.raises(BrokerError, match="no broker runs here"):
+            with pytest.raises(BrokerError, match="no broker is running here"):
                 end()
         assert stranger.poll() is None
         stranger.kill()
@@ -272,7 +276,7 @@ def test_reused_process_id_is_not_taken_for_the_broker(tmp_path: Path) -> None:
 
 def test_unreadable_state_file_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text('{"port": 90')
-    with pytest.raises(BrokerError, match=r"broker\.json does not tell of a broker"):
+    with pytest.raises(BrokerError, match=r"broker\.json is damaged"):
         _ = Broker(tmp_path).bootstrap_servers
 
 
@@ -321,7 +325,7 @@ def test_properties_are_single_node_defaults_plus_user_settings() -> None:
 
 @pytest.mark.parametrize("name", ["listeners", "log.dirs", "log.dir", "node.id", "two words", ""])
 def test_reserved_or_malformed_property_names_are_refused(name: str) -> None:
-    with pytest.raises(SettingError, match=r"set by ketal itself|no name of a property"):
+    with pytest.raises(SettingError, match=r"set by ketal itself|is not the name of a property"):
         properties_text(port=1, controller_port=2, data="data", given={name: "1"})
 
 

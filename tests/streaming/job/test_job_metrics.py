@@ -96,7 +96,7 @@ def test_metrics_are_served_at_the_given_address_only() -> None:
     flags = {"pattern": "p", "topics": ["t"], "metrics_host": "127.0.0.1", "metrics_port": 0}
     assert read_job(None, flags).metrics_host == "127.0.0.1"
     assert read_job(None, {**flags, "metrics_host": None}).metrics_host == ""
-    with pytest.raises(SettingError, match="--metrics-host says where"):
+    with pytest.raises(SettingError, match="--metrics-host requires --metrics-port"):
         read_job(None, {**flags, "metrics_port": None})
 
 

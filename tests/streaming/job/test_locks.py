@@ -80,7 +80,10 @@ def test_lock_is_released_when_its_process_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     with holding(folder) as process:
         with (
-            pytest.raises(SettingError, match=r"state: another job is being started .*0\.1 s"),
+            pytest.raises(
+                SettingError,
+                match=r"state: another job with its state in this folder is starting.*0\.1 s",
+            ),
             locked(folder, 0.1, lambda: False),
         ):
             pass
@@ -97,7 +100,10 @@ def test_file_that_cannot_be_locked_is_refused(
     """A file system without locks is a setting error; any other error is raised as it is."""
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(SettingError, match=r"kept in .*/file: "), locked(file, 0, lambda: False):
+    with (
+        pytest.raises(SettingError, match=r"store state in .*/file: "),
+        locked(file, 0, lambda: False),
+    ):
         pass
     with pytest.raises(OSError, match="Bad file descriptor"):
         lock(2**20, file)
@@ -170,4 +176,4 @@ def test_second_of_two_jobs_that_start_in_one_folder_at_once_is_refused(
     run(job, program)
     thread.join(60)
     (fault,) = caught
-    assert f"holds the state of group {job.group_id}" in str(fault)
+    assert f"contains the state of group {job.group_id}" in str(fault)

@@ -147,7 +147,7 @@ def test_artifact_is_downloaded_once_with_its_dependencies(
 ) -> None:
     folder = fetch()
     assert {path.name for path in folder.glob("*.jar")} == JARS
-    assert notices == [f"downloading shop-1 into {folder}, once"]
+    assert notices == [f"downloading shop-1 into {folder} (first use only)"]
     before = repository.asked.total()
     assert fetch() == folder
     assert repository.asked.total() == before
@@ -247,7 +247,7 @@ def test_unreachable_server_is_an_error_after_all_retries(
     message, hint = str(raised.value).splitlines()
     assert message.startswith("the jars of shop-1 could not be downloaded: Server access error")
     assert "Connection refused" in message
-    assert hint.startswith("  hint: is there a network?")
+    assert hint.startswith("  hint: check the network;")
     assert len(notices) == 1 + len(PAUSES_S)
     assert [path.suffix for path in (tmp_path / "a cache" / "jars").iterdir()] == [".lock"]
 
@@ -267,7 +267,7 @@ def test_download_without_pyspark_names_the_missing_package(
     with pytest.raises(ArtifactsError) as raised:
         fetch()
     assert str(raised.value) == (
-        "the jars of shop-1 are downloaded by the Ivy of pyspark, which is not installed\n"
+        "downloading the jars of shop-1 requires the Ivy of pyspark, which is not installed\n"
         "  hint: pip install 'ketal[spark]'"
     )
 
@@ -295,12 +295,15 @@ def test_missing_spark_connector_is_one_line_with_a_remedy(
     repository: Repository, fetch: Fetch
 ) -> None:
     """The line names the tested pyspark version, and how to use jars from elsewhere."""
-    for pyspark, tested in (("4.3.0", "or install pyspark 4.0.0, which is tested"), ("4.0.0", "")):
+    for pyspark, tested in (
+        ("4.3.0", "or install pyspark 4.0.0, the tested version"),
+        ("4.0.0", ""),
+    ):
         with pytest.raises(ArtifactsError) as raised:
             fetch(spark_connector(pyspark))
         (line,) = str(raised.value).splitlines()
         connector = f"org.apache.spark#spark-sql-kafka-0-10_2.13;{pyspark}"
-        assert f"could not be downloaded: module not found: {connector}; name jars" in line
+        assert f"could not be downloaded: module not found: {connector}; name local jars" in line
         assert "[spark] jars" in line
         assert line.endswith(tested)
 

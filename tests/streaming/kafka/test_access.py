@@ -46,14 +46,14 @@ SSL = {"security_protocol": "SSL", "ssl_cafile": str(CERTIFICATE)}
         ("SASLTLS", {**PLAIN, **SSL, "security_protocol": "SASL_SSL", "sasl_plain_password": "x"},
          "Invalid username or password"),
         ("SASL", {**PLAIN, "sasl_mechanism": "SCRAM-SHA-256"}, "UnsupportedSaslMechanismError"),
-        ("SASL", {}, "wants SASL, and security_protocol is PLAINTEXT"),
-        ("SASLTLS", SSL, "wants SASL, and security_protocol is SSL"),
+        ("SASL", {}, "requires SASL, but security_protocol is PLAINTEXT"),
+        ("SASLTLS", SSL, "requires SASL, but security_protocol is SSL"),
         ("PLAINTEXT", PLAIN, "IllegalSaslStateError"),
         ("TLS", {**PLAIN, **SSL, "security_protocol": "SASL_SSL"}, "IllegalSaslStateError"),
-        ("TLS", {}, "speaks TLS, and security_protocol is PLAINTEXT"),
-        ("SASLTLS", PLAIN, "speaks TLS, and security_protocol is SASL_PLAINTEXT"),
-        ("PLAINTEXT", SSL, "speaks no TLS, and security_protocol is SSL"),
-        ("SASL", {**PLAIN, **SSL, "security_protocol": "SASL_SSL"}, "speaks no TLS, and"),
+        ("TLS", {}, "uses TLS, but security_protocol is PLAINTEXT"),
+        ("SASLTLS", PLAIN, "uses TLS, but security_protocol is SASL_PLAINTEXT"),
+        ("PLAINTEXT", SSL, "does not use TLS, but security_protocol is SSL"),
+        ("SASL", {**PLAIN, **SSL, "security_protocol": "SASL_SSL"}, "does not use TLS, but"),
         ("TLS", {"security_protocol": "SSL"}, "CERTIFICATE_VERIFY_FAILED"),
     ],
 )  # fmt: skip
@@ -131,8 +131,8 @@ def test_job_gets_its_tokens_from_the_endpoint(secured: Secured, tmp_path: Path)
 @pytest.mark.parametrize(
     ("code", "answer", "message"),
     [
-        (401, {}, "gives no token: 401 Unauthorized"),
-        (200, {"token": "x"}, "answers without an access_token"),
+        (401, {}, "refused to issue a token: 401 Unauthorized"),
+        (200, {"token": "x"}, "answered without a valid access_token"),
         (200, {"access_token": "x.y.z"}, "SaslAuthenticationFailedError"),
     ],
 )
@@ -150,11 +150,11 @@ def test_refused_token_is_reported_without_the_secret(
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "answers no HTTP"),
-        (b"HTTP/1.1 200 OK\r\n\r\nwelcome", "answers no JSON"),
-        (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": null}', "without an access_token"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "did not answer with HTTP"),
+        (b"HTTP/1.1 200 OK\r\n\r\nwelcome", "did not answer with JSON"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": null}', "without a valid access_token"),
         (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": "x", "expires_in": NaN}',
-         "without an access_token"),
+         "without a valid access_token"),
     ],
 )  # fmt: skip
 def test_server_that_is_no_token_endpoint_is_a_setting_error(answer: bytes, message: str) -> None:

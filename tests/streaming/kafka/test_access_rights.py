@@ -61,7 +61,7 @@ def test_job_runs_with_the_documented_rights_and_names_a_missing_one(
         # A user without READ and WRITE on a topic may still have DESCRIBE.
         for more in [[], [(kind, name, "DESCRIBE")]] if kind == "TOPIC" else [[]]:
             allow(secured, "job", [*others, *more])
-            with pytest.raises(SettingError, match="not allowed") as caught:
+            with pytest.raises(SettingError, match="Kafka denies access") as caught:
                 run(job, program)
             assert message in str(caught.value), (lacking, more)
             assert "hint: " in str(caught.value)
@@ -82,4 +82,4 @@ def test_transaction_error_names_the_topic_without_rights(text: str, topic: str)
     """Once the producer knows of the topic, Kafka's client names it in the error's text only."""
     job = Job(pattern="p", topics=["read"], bootstrap_servers="b:1", group_id="g")
     error = settings_error(job, KafkaError(text.replace("{}", "TopicAuthorizationFailedError")))
-    assert f"not allowed: topic {topic} (" in str(error)
+    assert f"denies access: topic {topic} (" in str(error)

@@ -338,11 +338,13 @@ def test_source_or_state_topics_with_wrong_settings_are_refused(
 ) -> None:
     program = ketal.compile(FORKS)
     four, three = topic(4), topic(3)
-    with pytest.raises(SettingError, match=f"unequal .*{four} has 4, {three} has 3"):
+    with pytest.raises(
+        SettingError, match=f"different numbers of partitions .*{four} has 4, {three} has 3"
+    ):
         run(shared(broker, [four, three], tmp_path), program)
     for state, message in (
-        ("nowhere", "there is no topic nowhere"),
-        (compacted(broker, 3), "has 3 partitions, and the topics that are read have 4"),
+        ("nowhere", "the topic nowhere does not exist"),
+        (compacted(broker, 3), "has 3 partitions, but the input topics have 4"),
         (topic(4), "cleanup.policy=delete"),
         (make_topic(broker, 4, "compact,delete"), "=compact,delete"),
     ):
@@ -359,7 +361,9 @@ def test_foreign_state_is_refused_and_discarded_by_fresh(
     produce(broker, [(source, 0, accept("a", 1, 4))])
     job = shared(broker, [source], tmp_path, verdicts=Target("kafka", sink))
     run(job, program)
-    with pytest.raises(StateError, match=r"it is of another group(.|\n)*--on-change fresh"):
+    with pytest.raises(
+        StateError, match=r"the state belongs to another group(.|\n)*--on-change fresh"
+    ):
         run(shared(broker, [source], tmp_path, job.store.name, group_id=f"{source}-2"), program)
     other = ketal.compile(FORKS.replace("hash != First.hash", "true"))
     with pytest.raises(StateError, match="another program"):
@@ -379,12 +383,12 @@ def test_foreign_state_is_refused_and_discarded_by_fresh(
             job.store.name, key=b"%d/0" % number, value=segment, partition=0,
             headers=headers(loaded.commit),
         )  # fmt: skip
-    with pytest.raises(StateError, match=f"offset 99 of {source}/0, and committed is 1"):
+    with pytest.raises(StateError, match=f"offset 99 of {source}/0, but the committed offset is 1"):
         run(job, program)
     produce(broker, [(source, 0, accept("b", 1, 4)), (source, 0, accept("c", 1, 4))])
     recorder = HookRecorder()
     run(replace(job, on_change="fresh"), program, recorder)
-    assert any("part 0 starts anew at the stored offsets" in notice for notice in recorder.notices)
+    assert any("part 0 starts over at the stored offsets" in notice for notice in recorder.notices)
     # Events before the change are not matched; events after it are not lost.
     run(job, program)
     assert [v["events"] for v in committed(broker, sink, least=1)] == [["b@1", "c@1"]]
@@ -393,10 +397,14 @@ def test_foreign_state_is_refused_and_discarded_by_fresh(
 @pytest.mark.parametrize(
     (("key", "headers", "message")),
     [
-        (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
-        (b"99/0", headers("c", pieces=2), "damaged: segment 99 lacks piece 1"),
+        (b"somebody's", [], "not a state of ketal: a changelog belongs to one job alone"),
+        (b"99/0", headers("c", pieces=2), "damaged: piece 1 of segment 99 is missing"),
         (b"99/0", headers("c"), r"damaged: segment \d is missing"),
-        (b"0/0", [*headers("c")[1:], ("format", b"1")], "has format 1; this version has"),
+        (
+            b"0/0",
+            [*headers("c")[1:], ("format", b"1")],
+            "has format 1; this version reads format 2",
+        ),
     ],
 )
 def test_unreadable_changelog_is_refused_and_discarded_by_fresh(
@@ -410,11 +418,11 @@ def test_unreadable_changelog_is_refused_and_discarded_by_fresh(
     run(job, program)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send(job.store.name, key=key, value=b"?", headers=headers, partition=0)
-    with pytest.raises(StateError, match=f"{message}(.|\n)*hint: --on-change fresh"):
+    with pytest.raises(StateError, match=f"{message}(.|\n)*hint: use --on-change fresh"):
         run(job, program)
     recorder = HookRecorder()
     run(replace(job, on_change="fresh"), program, recorder)
-    assert any("part 0 starts anew at the stored offsets" in notice for notice in recorder.notices)
+    assert any("part 0 starts over at the stored offsets" in notice for notice in recorder.notices)
     run(job, program)
 
 
@@ -453,7 +461,7 @@ def test_commit_by_another_consumer_while_state_is_read_is_no_state_error(
     engine = run(job, program, recorder)
     assert (len(loads), engine.figures.restarts) == (2, 1)
     assert any(
-        "moved on while this consumer read the state" in notice for notice in recorder.notices
+        "committed while this consumer read the state" in notice for notice in recorder.notices
     )
 
 
@@ -660,7 +668,10 @@ def test_part_assigned_with_a_topic_missing_is_refused(
     one, other = topic(PARTITIONS), topic(PARTITIONS)
     monkeypatch.setattr("ketal.streaming.kafka.group_session.SETTLE_S", 1.0)
     job = shared(broker, [one, other], tmp_path, until_end=False)
-    with Stranger(job, [one]), pytest.raises(SettingError, match=r"part \d, without topic-"):
+    with (
+        Stranger(job, [one]),
+        pytest.raises(SettingError, match=r"part \d to this consumer without topic-"),
+    ):
         run(job, ketal.compile(FORKS))
 
 
@@ -728,9 +739,9 @@ def job(**options: Any) -> Job:
     ("old", "new", "message"),
     [
         ("partition by height;", "", "is not partitioned"),
-        ("partition by height;", "partition by hash;", "choose keyed_by = 'hash'"),
+        ("partition by height;", "partition by hash;", "set keyed_by = 'hash'"),
         ("order CausalOrder;", "order CausalOrder(total);", None),
-        ("find any", "find next", "waits for each node's counters, and a part sees"),
+        ("find any", "find next", "waits for each node's counters, but a part sees"),
         ("First Second;", "First Second; limit 3;", "lists the first 3 matches of all scopes"),
         ("First Second;", "First Second; within 9 events;", "because of `within … events`"),
         ("First Second;", "First not Accept Second;", "`find any` without `not`, or"),
@@ -765,12 +776,14 @@ def test_dry_run_prints_which_consumers_read_the_topics(
         return captured.out + captured.err
 
     (tmp_path / "forks.ketal").write_text(FORKS)
-    assert "one of several consumers, which share" in planned("height", "kafka:x")
-    assert "with the consumer that has the partitions of its height" in planned("height", "kafka:x")
-    assert "would let several share them" in planned("height", "dir:x")
-    assert "would let several" not in planned("hash", "dir:x")
-    assert "choose keyed_by = 'height'" in planned("hash", "kafka:x", code=2)
-    arrival = "takes events as they are consumed"
+    assert "one of several consumers, at most as many as a topic has partitions" in planned(
+        "height", "kafka:x"
+    )
+    assert "in the consumer that reads the partitions of its height" in planned("height", "kafka:x")
+    assert "several consumers could share them" in planned("height", "dir:x")
+    assert "several consumers could share them" not in planned("hash", "dir:x")
+    assert "set keyed_by = 'height'" in planned("hash", "kafka:x", code=2)
+    arrival = "takes events in the order in which they are consumed"
     (tmp_path / "forks.ketal").write_text(
         FORKS.replace("order CausalOrder;", "").replace("Conc(Accept)", "Accept")
     )
@@ -855,7 +868,7 @@ def test_state_of_another_commit_than_the_committed_one_is_refused() -> None:
     changelog_store.send(compacted_topic)
     loaded = compacted_topic.load()
     assert store().restore(loaded, ["older", name])[b"a"] == b"1"
-    with pytest.raises(StateError, match=f"is of commit {name}, and committed is later"):
+    with pytest.raises(StateError, match=f"is of commit {name}, but the last commit is later"):
         store().restore(loaded, ["later"])
 
 
@@ -871,5 +884,5 @@ def test_missing_segment_or_piece_is_damage() -> None:
         compacted_topic.pieces = {k: piece for k, piece in whole.items() if k != key}
         segment, piece = map(int, key.split(b"/"))
         if segment < newest:
-            message = f"segment {segment} (lacks piece {piece}|is missing)"
+            message = f"(piece {piece} of )?segment {segment} is missing"
             assert re.search(message, str(compacted_topic.load().fault))

@@ -393,7 +393,7 @@ def test_change_without_live_runs_needs_no_draining() -> None:
     first.advance_time(20.0)
     taken = resume(new, first.snapshot(), on_change="drain")
     assert taken.execution.retiring is None
-    assert "nothing is under way of P" in taken.notice
+    assert "no unfinished runs of P" in taken.notice
 
 
 def test_events_held_back_at_the_change_go_to_the_new_pattern() -> None:
@@ -456,10 +456,10 @@ def test_pattern_that_time_does_not_end_cannot_be_drained(old: str, why: str) ->
     blob = Driven(ketal.compile(old)).snapshot()
     new = program(FREE, "find any", kept=True)
     with pytest.raises(
-        StateError, match=f"pattern P changed or is gone, and cannot be drained.*{why}"
+        StateError, match=f"pattern P was changed or removed, and cannot be drained.*{why}"
     ):
         resume(new, blob, on_change="drain")
-    assert resume(new, blob, on_change="fresh").notice.endswith("anew at the stored offsets")
+    assert resume(new, blob, on_change="fresh").notice.endswith("over at the stored offsets")
     # An unchanged pattern needs no end.
     both = ketal.compile(old + KEPT)
     assert resume(both, blob, on_change="drain").execution.retiring is None
@@ -472,7 +472,7 @@ def test_second_change_while_draining_is_refused() -> None:
     blob = resume(new, first.snapshot(), on_change="drain").execution.state.snapshot()
     for third in (old, program(FREE, "find any", "S.d")):
         for on_change in ("stop", "drain"):
-            with pytest.raises(StateError, match=r"still drains .* P, and this is a second one"):
+            with pytest.raises(StateError, match=r"still draining .* P, and this is a second one"):
                 resume(third, blob, on_change=on_change)
     fresh = resume(old, blob, on_change="fresh")
     assert fresh.execution.counts.live_runs == 0
@@ -604,7 +604,7 @@ def test_job_with_a_changed_pattern_stops_or_drains(
     with pytest.raises(StateError, match=r"pattern Forks changed: .*events") as caught:
         run(job, new)
     assert "--on-change fresh" in str(caught.value)
-    assert "drain lets the old patterns finish" in str(caught.value)
+    assert "drain to let the old patterns finish" in str(caught.value)
 
     recorder = HookRecorder()
     produce(broker, [(source, 0, accept("b", 1, time=101))])
@@ -628,9 +628,9 @@ def test_job_with_a_changed_pattern_stops_or_drains(
     assert engine.summary["draining"] == {"Forks": {"matches": 1, "timed_out": 0}}
     assert engine.summary["kafka"] == {"messages": 2, "control": 0}
 
-    with pytest.raises(StateError, match="still drains an earlier change of Forks") as caught:
+    with pytest.raises(StateError, match="still draining an earlier change of Forks") as caught:
         run(draining, old)
-    assert "drain lets" not in str(caught.value)
+    assert "drain to let" not in str(caught.value)
     produce(broker, [(source, 0, accept("c", 1, time=105))])
     run(job, new)
     assert matched_events(tmp_path) == [["a@1", "b@1"], ["a@1", "c@1"], ["b@1", "c@1"]]
@@ -667,7 +667,7 @@ def test_fresh_pattern_does_not_wait_for_events_consumed_before(
     recorder = HookRecorder()
     changed = ketal.compile(text.replace("A A;", "A A A;"))
     engine = run(job_of(broker, [source], tmp_path, on_change="fresh"), changed, recorder)
-    assert notices_with(recorder, "starting anew at the stored offsets")
+    assert notices_with(recorder, "starting over at the stored offsets")
     assert matched_events(tmp_path) == [["a@1", "a@2"], ["a@3", "a@4", "a@5"]]
     assert engine.summary is not None
     assert engine.summary["events"]["duplicates"] == 1

@@ -53,14 +53,15 @@ def test_foreign_job_is_refused_without_fencing_the_groups_job(
     mine = {"group_id": job.group_id, "verdicts": to, "rejected": to, "until_end": True}
     shared = {**mine, "store": Target("kafka", "state"), "source": Source(keyed_by="height")}
     changed = ketal.compile(FORKS.replace("hash != First.hash", "true"))
-    elsewhere = f"state elsewhere, and not in dir:{away / 'state'}(.|\n)*--group-id of its own"
+    elsewhere = f"state elsewhere, not in dir:{away / 'state'}(.|\n)*its own --group-id"
     try:
         for reads, folder, options, text, wanted, message in (
-            (other, away, mine, program, SettingError, f"another job's, which reads {source}"),
+            (other, away, mine, program, SettingError,
+             f"belongs to another job, which reads {source}"),
             (source, away, mine, program, SettingError, elsewhere),
             (source, away, {**mine, "group_id_given": False}, program, SettingError,
              "the default is the name of the pattern file"),
-            (source, away, shared, program, SettingError, "elsewhere, and not in kafka:state"),
+            (source, away, shared, program, SettingError, "elsewhere, not in kafka:state"),
             (source, tmp_path, mine, changed, StateError, "another program"),
         ):  # fmt: skip
             with pytest.raises(wanted, match=message):
@@ -118,8 +119,8 @@ def test_one_of_two_jobs_with_one_group_and_different_topics_ends_with_a_reason(
     (left,) = [one for one in running if one is not lost]
     assert isinstance(lost.fault, LostError)
     other = left.engine.job
-    assert f"another job's too, which reads {other.topics[0]}" in str(lost.fault)
-    assert "hint: give this job a --group-id of its own" in str(lost.fault)
+    assert f"also belongs to another job, which reads {other.topics[0]}" in str(lost.fault)
+    assert "hint: give this job its own --group-id" in str(lost.fault)
     at = jobs.index(other)
     found = committed(broker, sinks[at], least=height)
     left.engine.stop()

@@ -154,7 +154,7 @@ def test_job_with_a_changed_pattern_stops_or_starts_fresh(
         run(job, other)
     recorder = HookRecorder()
     run(job_of(broker, [source], tmp_path, until_end=True, on_change="fresh"), other, recorder)
-    assert any("starting anew" in notice for notice in recorder.notices)
+    assert any("starting over" in notice for notice in recorder.notices)
     # Events before the change are not matched; events after it are not lost.
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["b@1", "c@1"]]
     # `fresh` has no effect if nothing changed.
@@ -200,7 +200,7 @@ def test_missing_or_damaged_state_is_an_error_instead_of_a_fresh_start(
     with pytest.raises(StateError, match="damaged"):
         run(job, program)
     newest.unlink()
-    with pytest.raises(StateError, match="bring that folder back") as caught:
+    with pytest.raises(StateError, match="restore that folder") as caught:
         run(job, program)
     assert "--on-change fresh" in str(caught.value)
     assert "drain" not in str(caught.value), "there is nothing to drain"
@@ -218,11 +218,11 @@ def test_expired_offsets_are_an_error_instead_of_a_fresh_start(
     run(job, program)
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.delete_groups([job.group_id])
-    with pytest.raises(StateError, match=r"has no offsets (.|\n)*hint: --on-change fresh"):
+    with pytest.raises(StateError, match=r"has no offsets (.|\n)*hint: use --on-change fresh"):
         run(job, program)
     assert len(written(tmp_path / "verdicts.jsonl")) == 1
     run(replace(job, on_change="fresh"), program, recorder)
-    assert any("beginning anew at the earliest messages" in notice for notice in recorder.notices)
+    assert any("starting over at the earliest messages" in notice for notice in recorder.notices)
     first, again = written(tmp_path / "verdicts.jsonl")
     assert first["id"] == again["id"]
 
@@ -236,8 +236,8 @@ def test_job_with_other_topics_or_group_does_not_touch_the_folder(
     job = job_of(broker, [source], tmp_path, until_end=True)
     run(job, program)
     for topics, group_id, message in (
-        ([other], job.group_id, "they are two jobs, so give this one a --group-id"),
-        ([source], "another", f"the state of group {job.group_id}, and this job's group is anot"),
+        ([other], job.group_id, "give this job its own --group-id"),
+        ([source], "another", f"the state of group {job.group_id}, but this job's group is anot"),
     ):
         with pytest.raises(SettingError, match=message):
             run(replace(job, topics=topics, group_id=group_id), program)
@@ -265,10 +265,10 @@ def test_messages_not_fetched_yet_count_as_unread(
 
 def test_missing_topics_are_reported(broker: Broker, topic: Topic, tmp_path: Path) -> None:
     program = ketal.compile(FORKS)
-    with pytest.raises(SettingError, match="there is no topic nowhere"):
+    with pytest.raises(SettingError, match="the topic nowhere does not exist"):
         run(job_of(broker, ["nowhere"], tmp_path), program)
     job = job_of(broker, [topic()], tmp_path, verdicts=Target("kafka", "nowhere"))
-    with pytest.raises(SettingError, match="there is no topic nowhere"):
+    with pytest.raises(SettingError, match="the topic nowhere does not exist"):
         run(job, program)
 
 
@@ -360,7 +360,7 @@ def test_added_partition_is_read_from_its_beginning(
     ProcessEngine(job, program, recorder.hooks(look)).run()
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
     (notice,) = recorder.notices
-    assert notice.startswith("the topics have other partitions than before; going on")
+    assert notice.startswith("the partitions of the topics have changed; resuming")
 
 
 def test_fenced_producer_ends_without_harming_its_successor(
@@ -473,4 +473,4 @@ def test_error_names_the_topic_that_failed_the_transaction_earlier() -> None:
     job = Job(pattern="p", topics=["events"], bootstrap_servers="b", group_id="g")
     error = client_errors.settings_error(job, refused)
     assert error is not None
-    assert "not allowed: topic verdicts (" in str(error)
+    assert "denies access: topic verdicts (" in str(error)

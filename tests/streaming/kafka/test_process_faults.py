@@ -369,7 +369,7 @@ def test_disk_that_fills_up_during_a_save_leaves_the_last_commit_intact(
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
             _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 2, err
-        assert "cannot be saved in" in err
+        assert "cannot save the state in" in err
         figures["process: full disks under the snapshot"] += 1
     produce(broker, [(source, 0, END)])
     with command.running() as process:
@@ -414,7 +414,7 @@ def test_broker_death_inside_a_transaction_repeats_the_work_since_the_commit(
         )  # fmt: skip
     engine = run(job, ketal.compile(FORKS), recorder)
     assert any("failed" in notice for notice in recorder.notices)
-    assert "Kafka is back; going on from the last commit" in recorder.notices
+    assert "Kafka is back; resuming from the last commit" in recorder.notices
     assert engine.figures.restarts >= 1
     wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
     reported_ids = [v["id"] for v in committed(mortal_broker, sink, least=len(wanted))]
@@ -463,7 +463,7 @@ def test_job_gives_up_a_broker_that_does_not_return(
         bootstrap_servers="127.0.0.1:9",
     )
     recorder = HookRecorder()
-    with pytest.raises(LostError, match=r"127\.0\.0\.1:9 is lost"):
+    with pytest.raises(LostError, match=r"127\.0\.0\.1:9 has been failing for"):
         run(job, ketal.compile(FORKS), recorder)
     assert "trying again" in recorder.notices[0]
 
@@ -481,7 +481,7 @@ def test_kafka_is_lost_after_lost_after_ms_of_failures() -> None:
     assert engine.figures.restarts == 2
     assert "ketal_restarts_total 2" in engine.figures.text.splitlines()
     engine.failing_since_s = time.monotonic() - 61.0
-    with pytest.raises(LostError, match=r"b:1 is lost since 6\d s .*no route"):
+    with pytest.raises(LostError, match=r"b:1 has been failing for 6\d s .*no route"):
         engine._handle_failure(ConnectionError("no route"))
 
 

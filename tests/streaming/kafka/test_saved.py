@@ -219,7 +219,7 @@ def test_full_disk_is_reported_and_the_committed_state_stays(tmp_path: Path) -> 
     name = one.write({b"n": b"0"})
     assert one._database is not None
     one._database.execute("PRAGMA max_page_count = 2")
-    full = f"the state cannot be saved in {tmp_path}: database or disk is full; what was committed"
+    full = f"cannot save the state in {tmp_path}: database or disk is full; the last commit rem"
     with pytest.raises(SettingError, match=full):
         one.write({b"n": b"1" * 100_000})
     assert FolderStore(tmp_path).read(name) == {b"n": b"0"}
@@ -236,12 +236,16 @@ def test_database_that_cannot_be_created_is_removed(
         "_connect",
         lambda path, mode: sqlite3.connect(f"file:{path}?mode=ro", uri=True),
     )
-    with pytest.raises(SettingError, match=r"cannot be saved in .*: attempt to write a readonly"):
+    with pytest.raises(
+        SettingError, match=r"cannot save the state in .*: attempt to write a readonly"
+    ):
         one.write({b"n": b"0"})
     assert content(tmp_path) == []
     # Without shared memory, SQLite has no write-ahead log.
     monkeypatch.setattr(saved_module, "_connect", lambda path, mode: sqlite3.connect(":memory:"))
-    with pytest.raises(SettingError, match="no write-ahead log there; choose a local file system"):
+    with pytest.raises(
+        SettingError, match="cannot use a write-ahead log there; choose a local file system"
+    ):
         one.write({b"n": b"0"})
     assert content(tmp_path) == []
 
@@ -260,10 +264,10 @@ def test_name_that_is_not_a_saved_state_is_refused(tmp_path: Path) -> None:
     one = FolderStore(tmp_path)
     name = one.write({})
     for wrong in ("", f"../{name}", "/etc/passwd", name.replace("@", "/"), name[:-1]):
-        with pytest.raises(StateError, match="no state of ketal's"):
+        with pytest.raises(StateError, match="is not a state of ketal"):
             one.read(wrong)
     shutil.rmtree(tmp_path)
-    with pytest.raises(StateError, match="bring that folder back"):
+    with pytest.raises(StateError, match="restore that folder"):
         one.read(name)
 
 
@@ -294,12 +298,12 @@ def test_folder_belongs_to_one_group_and_its_topics(tmp_path: Path) -> None:
         again = Claim(folder, "g", topics)
         assert again.has_commits
         again.mark_committed()
-    for group_id, topics, message in (("h", ["a"], "group g, and"), ("g", ["d"], "reads a, b, c")):
+    for group_id, topics, message in (("h", ["a"], "group g, but"), ("g", ["d"], "reads a, b, c")):
         with pytest.raises(SettingError, match=message):
             Claim(folder, group_id, topics)
     (path,) = folder.iterdir()
     assert json.loads(path.read_text())["topics"] == ["a", "b", "c"]
     for damaged in ("", "[]", "{"):
         path.write_text(damaged)
-        with pytest.raises(SettingError, match="not the file that says whose state this is"):
+        with pytest.raises(SettingError, match="damaged: it does not name the group of this state"):
             Claim(folder, "g", ["a"])

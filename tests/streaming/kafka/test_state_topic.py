@@ -127,7 +127,7 @@ def test_refused_job_does_not_disturb_the_running_job(
             produce(broker, [(source, 0, accept("a", number, number))])
             with pytest.raises(StateError, match="another program"):
                 run(quiet, changed)
-            with pytest.raises(SettingError, match=f"elsewhere, and not in kafka:{away}"):
+            with pytest.raises(SettingError, match=f"elsewhere, not in kafka:{away}"):
                 run(replace(quiet, store=Target("kafka", away)), program)
         produce(broker, [(source, 0, accept("b", 1, 1))])
         assert len(committed(broker, sink, least=1)) == 1
@@ -148,13 +148,16 @@ def test_foreign_state_is_refused_and_discarded_by_fresh(
     job = in_topic(broker, source, tmp_path)
     run(job, program)
     with pytest.raises(
-        StateError, match=r"it is of another group, or the offsets(.|\n)*--on-change fresh"
+        StateError,
+        match=r"the state belongs to another group, or the offsets(.|\n)*--on-change fresh",
     ):
         run(replace(job, group_id=f"{job.group_id}-other"), program)
     recorder = HookRecorder()
     run(replace(job, group_id=f"{job.group_id}-other", on_change="fresh"), program, recorder)
-    assert any("beginning anew at the earliest messages" in one for one in recorder.notices)
-    with pytest.raises(SettingError, match="has 2 partitions, and one consumer's state takes 1"):
+    assert any("starting over at the earliest messages" in one for one in recorder.notices)
+    with pytest.raises(
+        SettingError, match="has 2 partitions, but the state of one consumer requires 1"
+    ):
         run(
             in_topic(broker, topic(), tmp_path, store=Target("kafka", make_topic(broker, 2))),
             program,

@@ -60,7 +60,7 @@ def test_deleted_topic_is_not_created_again(
         running.engine.stop()
         assert topics[which] not in admin.list_topics()
     assert isinstance(running.fault, LostError)
-    assert f"there is no topic {topics[which]} any more" in str(running.fault)
+    assert f"the topic {topics[which]} no longer exists" in str(running.fault)
 
 
 def test_recreated_topic_is_not_taken_for_the_deleted_one(
@@ -82,7 +82,7 @@ def test_recreated_topic_is_not_taken_for_the_deleted_one(
     running.join(timeout=60)
     running.engine.stop()
     assert isinstance(running.fault, StateError)
-    made_anew = f"the topic {source} was deleted and made anew; going on from the last commit"
+    made_anew = f"the topic {source} was deleted and recreated; resuming from the last commit"
     assert made_anew in recorder.notices
     assert running.engine.consumed == 3
 
@@ -110,7 +110,7 @@ def test_recreated_topic_is_distinguished_from_expired_messages(
         with pytest.raises(OffsetOutOfRangeError):
             session._consume()
         session._topic_ids[source] = "of a topic before"  # type: ignore[assignment]
-        with pytest.raises(ChangedError, match=f"{source} was deleted and made anew"):
+        with pytest.raises(ChangedError, match=f"{source} was deleted and recreated"):
             session._consume()
 
 
@@ -146,5 +146,5 @@ def test_return_of_kafka_is_reported_once_until_the_job_recovers(
         run(job, ketal.compile(FORKS), recorder)
     assert len(sessions) > 2
     assert [notice for notice in recorder.notices if "is back" in notice] == [
-        "Kafka is back; going on from the last commit"
+        "Kafka is back; resuming from the last commit"
     ]

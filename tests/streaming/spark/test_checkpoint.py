@@ -72,12 +72,20 @@ def begin_job(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("text", "source", "message"),
     [
-        (A, Source(), "`partition by height` went by the messages' key, and go by data.height or"),
-        (B, Source(keyed_by="node"), "`partition by node` went by node, and go by the messages' k"),
+        (
+            A,
+            Source(),
+            "`partition by height` was hashed from the messages' key, and is now from data.height",
+        ),
+        (
+            B,
+            Source(keyed_by="node"),
+            "`partition by node` was hashed from node, and is now from the messages' k",
+        ),
         (
             B,
             Source(keyed_by="height", fields={"node": "kafka.header.n"}),
-            "`partition by node` went by node, and go by kafka.header.n",
+            "`partition by node` was hashed from node, and is now from kafka.header.n",
         ),
     ],
 )
@@ -87,7 +95,9 @@ def test_change_of_a_setting_that_decides_key_groups_is_refused(
     one = job(tmp_path)
     begin_job(one, text, {"t": 1})
     write_committed_batch(tmp_path, '{"t":{"0":5}}')
-    with pytest.raises(StateError, match=f"the groups of .*{message}.*(.|\n)*--on-change fresh"):
+    with pytest.raises(
+        StateError, match=f"belongs to another job: {message}.*(.|\n)*--on-change fresh"
+    ):
         begin_job(replace(one, source=source), text, {"t": 1})
     starting, anew = begin_job(replace(one, source=source, on_change="fresh"), text, {"t": 1})
     assert json.loads(starting) == {"t": {"0": 5}}
@@ -110,9 +120,9 @@ def test_settings_that_do_not_decide_key_groups_may_change(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("hashing", f"hashing was 0, and is {HASHING}"),
-        ("key_groups", "key_groups was 0, and is 16"),
-        ("format", f"it has format 0, and this version reads format {FORMAT}"),
+        ("hashing", f"hashing was 0, and is now {HASHING}"),
+        ("key_groups", "key_groups was 0, and is now 16"),
+        ("format", f"it has format 0; this version reads format {FORMAT}"),
     ],
 )
 def test_checkpoint_with_another_hashing_of_keys_is_refused(
@@ -134,12 +144,14 @@ def test_changed_pattern_is_refused_with_the_hint_to_start_a_second_job(
     begin_job(one, A, {"t": 1})
     write_committed_batch(tmp_path, '{"t":{"0":5}}')
     noted = (tmp_path / "job.json").read_bytes()
-    with pytest.raises(StateError, match=r"pattern . (.|\n)*fresh(.|\n)*a second job with another"):
+    with pytest.raises(
+        StateError, match=r"pattern . (.|\n)*fresh(.|\n)*in a second job with another"
+    ):
         begin_job(one, now, {"t": 1})
     assert (tmp_path / "job.json").read_bytes() == noted
     starting, anew = begin_job(replace(one, on_change="fresh"), now, {"t": 1})
     assert json.loads(starting) == {"t": {"0": 5}}
-    assert "is of another job: pattern" in anew
+    assert "belongs to another job: pattern" in anew
 
 
 def test_fresh_start_has_offsets_of_exactly_the_current_partitions(tmp_path: Path) -> None:
@@ -220,7 +232,7 @@ def test_batch_is_identified_by_its_number_and_its_offsets(tmp_path: Path) -> No
     # The last batch was lost, and another batch has its number.
     shutil.rmtree(checkpoint.path)
     checkpoint = Checkpoint(one, program, notify=notices.append)
-    assert "has lost batches up to 1" in notices[0]
+    assert "is missing batches up to 1" in notices[0]
     assert not checkpoint.has_written(1)
     write_committed_batch(tmp_path, '{"t":{"0":7}}', 1)
     assert not checkpoint.has_written(1)
@@ -234,7 +246,11 @@ def test_batch_is_identified_by_its_number_and_its_offsets(tmp_path: Path) -> No
     [
         ("ketal.errors.StateError: is of another", StateError, "is of another\n.*on-change fresh"),
         ("ketal.errors.SettingError: wrong", SettingError, "wrong"),
-        ("ModuleNotFoundError: No module named 'ketal'", SettingError, "cannot import .*'ketal'"),
+        (
+            "ModuleNotFoundError: No module named 'ketal'",
+            SettingError,
+            "failed to import a module: .*'ketal'",
+        ),
         ("TypeError: no", RuntimeError, "executor failed: TypeError: no"),
         ("EOFError: ", None, ""),
         ("py4j.protocol.Py4JJavaError: An error occurred", None, ""),
@@ -318,7 +334,7 @@ def test_lost_batches_new_topics_and_foreign_state_on_spark(
     shutil.rmtree(state / "checkpoint-0")
     recorder = HookRecorder()
     engine = run(one, ketal.compile(A + B), recorder)
-    assert "has lost batches up to" in recorder.notices[0]
+    assert "is missing batches up to" in recorder.notices[0]
     again = [v["id"] for v in written(folder / "verdicts.jsonl")]
     assert (len(again), set(again)) == (6, set(ids))
     assert engine.summary is not None

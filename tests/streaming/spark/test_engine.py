@@ -103,7 +103,9 @@ def test_job_reports_the_verdicts_of_run_and_its_counts_add_up(
     assert f'ketal_lag_messages{{partition="{one}/0"}} 0' in engine.figures.text
     recorder = HookRecorder()
     again = run(spark_job(broker, [one], tmp_path, until_end=False), program, recorder)
-    assert recorder.notices == ["the execution is over (ketal.end); another store begins a new one"]
+    assert recorder.notices == [
+        "the execution has ended (ketal.end); use another [state] store to begin a new one"
+    ]
     assert again.summary == engine.summary
 
 
@@ -129,7 +131,7 @@ def test_restarted_job_resumes_but_not_with_a_changed_pattern(
     produce(broker, [(source, 0, accept("c", 1)), (source, 0, accept("d", 1))])
     recorder = HookRecorder()
     run(spark_job(broker, [source], tmp_path, on_change="fresh", **to), other, recorder)
-    assert any("starting anew at the stored offsets" in s for s in recorder.notices)
+    assert any("starting over at the stored offsets" in s for s in recorder.notices)
     # Events before the change are not matched; events after it are not lost.
     found = committed(broker, sink, least=3)
     assert [v["events"] for v in found[2:]] == [["c@1", "d@1"]]
@@ -190,7 +192,7 @@ def test_stop_ends_the_job_between_two_batches(
     until(lambda: (tmp_path / "verdicts.jsonl").exists()
            and bool(written(tmp_path / "verdicts.jsonl")))  # fmt: skip
     other = SparkEngine(spark_job(broker, [source], tmp_path), program, HookRecorder().hooks())
-    with pytest.raises(SettingError, match="another process runs the job"):
+    with pytest.raises(SettingError, match="another process is running the job"):
         other.run()
     engine.stop()
     running.join(PATIENCE_S)
@@ -199,21 +201,43 @@ def test_stop_ends_the_job_between_two_batches(
     assert engine.summary["kafka"]["messages"] == 2
 
 
+def test_verdict_too_large_for_kafka_is_replaced_by_an_overflow(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """A verdict for a file has no limit."""
+    source, sink, program = topic(), topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    limits = ketal.Limits(message_bytes_max=100)
+    run(spark_job(broker, [source], tmp_path / "file", limits=limits), program)
+    (match,) = written(tmp_path / "file" / "verdicts.jsonl")
+    job = spark_job(
+        broker, [source], tmp_path / "kafka", limits=limits, verdicts=Target("kafka", sink)
+    )
+    engine = run(job, program)
+    (overflow,) = committed(broker, sink, least=1)
+    assert (match["verdict"], overflow["verdict"]) == ("match", "overflow")
+    assert overflow["limit"] == "message_bytes_max"
+    assert overflow["id"] == match["id"]
+    assert engine.figures.verdicts == {("match", "Forks"): 1}
+
+
 def test_missing_topics_or_broker_are_reported(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     program = ketal.compile(FORKS)
-    with pytest.raises(SettingError, match="there is no topic nowhere"):
+    with pytest.raises(SettingError, match="the topic nowhere does not exist"):
         run(spark_job(broker, ["nowhere"], tmp_path), program)
     job = spark_job(broker, [topic()], tmp_path, verdicts=Target("kafka", "nowhere"))
-    with pytest.raises(SettingError, match="there is no topic nowhere"):
+    with pytest.raises(SettingError, match="the topic nowhere does not exist"):
         run(job, program)
     gone = replace(
         spark_job(broker, ["any"], tmp_path, lost_after_ms=0),
         bootstrap_servers="127.0.0.1:1",
         call_timeout_ms=1_000,
     )
-    with pytest.raises(LostError, match=r"lost since .*127\.0\.0\.1:1 does not answer"):
+    with pytest.raises(
+        LostError, match=r"the job has been failing for .*127\.0\.0\.1:1 does not answer"
+    ):
         run(gone, program)
 
 

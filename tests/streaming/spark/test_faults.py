@@ -337,7 +337,7 @@ def test_kill_9_of_the_broker_during_a_query_loses_no_verdict(
         first.start()
         first.await_batch()
         broker.kill()
-        with pytest.raises(LostError, match="lost since"):
+        with pytest.raises(LostError, match="the job has been failing for"):
             first.finish()
         broker.start()
 

@@ -204,7 +204,9 @@ def test_each_family_decides_for_itself_whether_an_event_is_late_for_a_frontier(
 def test_gap_is_refused_in_several_key_groups() -> None:
     """Each group would declare the events of other groups lost."""
     gap = ketal.compile(FORKS.replace("CausalOrder;", "CausalOrder(gap = 5 s);"))
-    with pytest.raises(SettingError, match=r"4 key groups: it declares lost.*leave `gap` out"):
+    with pytest.raises(
+        SettingError, match=r"4 key groups: it treats an event .* as lost.*remove `gap`"
+    ):
         families(gap, 4)
     assert len(families(gap, 1)) == 1
 
@@ -214,10 +216,28 @@ def test_message_with_a_repeated_type_is_rejected() -> None:
     group = Group(work(), 0, None)
     twice = b'{"type": "accept", "type": "ketal.join", "node": "a"}'
     (verdict,) = verdicts_of(group, rows(twice))
-    assert "its type cannot be told" in verdict["reason"]
+    assert "its type cannot be determined" in verdict["reason"]
     other = b'{"type": "ketal.join", "type": "accept", "node": "a", "clock": {"a": 1}}'
     assert kinds(group, rows(other, copy=HOME)) == ["rejected"]
     assert kinds(group, rows(other, copy=COPY)) == []
+
+
+def test_verdict_too_large_for_a_message_is_replaced_by_an_overflow_with_its_id() -> None:
+    """The column `verdict` keeps the kind, which decides the topic."""
+    at = replace(work(key_groups=1), verdict_bytes_max=100)
+    group = Group(at, 0, None)
+    match, rejected = group.process(rows(accept("a"), accept("b"), b"poison" * 100))
+    identity, text = match.written()
+    kind, pattern, name, _, _, row_text, _ = at.verdict_row(match)
+    assert (kind, pattern, name) == ("match", "Forks", identity)
+    assert json.loads(str(row_text)) == {
+        "verdict": "overflow", "pattern": "Forks", "id": identity, "limit": "message_bytes_max",
+        "given_up": f"the content of a match verdict of {len(text)} bytes",
+    }  # fmt: skip
+    assert str(at.verdict_row(rejected)[5]).encode() == rejected.written()[1]
+    at = replace(at, verdict_bytes_max=None, rejection_bytes_max=20)
+    assert json.loads(str(at.verdict_row(rejected)[5]))["verdict"] == "overflow"
+    assert str(at.verdict_row(match)[5]).encode() == text
 
 
 def test_state_that_is_damaged_or_of_another_program_is_refused() -> None:

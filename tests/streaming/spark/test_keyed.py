@@ -134,5 +134,7 @@ def test_checkpoint_of_another_keying_is_refused() -> None:
         (KEYED, 8, r"8 key groups by the messages' key \(hashing \d+\)"),
         (KEYED, 1, "one key group"),
     ):
-        with pytest.raises(StateError, match=f"4 key groups by the messages' key.*go to {now} now"):
+        with pytest.raises(
+            StateError, match=f"4 key groups by the messages' key.*would now be in {now}"
+        ):
             Group(work(source, groups), 0, state)
