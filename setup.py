@@ -15,6 +15,7 @@ from setuptools import Extension, setup
 PACKAGES = (
     "ketal/model/sets",
     "ketal/model/events/event_time.py",
+    "ketal/model/events/type_table.py",
     "ketal/model/verdicts/bound_steps.py",
     "ketal/engine",
     "ketal/operators",
