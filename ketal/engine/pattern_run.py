@@ -201,7 +201,7 @@ class PatternRun:
         """Return how many runs are live; for a `find any`, how many events are kept."""
         if self.compiled.kind != "check":
             return self.scopes.count_live()
-        runs = (scope.run for scope in self.scopes.values())
+        runs = (scope.run for scope in self.scopes.by_name.values())
         return sum(isinstance(run, CheckRun) and not run.halted for run in runs)
 
     # --- state ---
@@ -242,7 +242,7 @@ class PatternRun:
         """
         unlearned = () if other.copies is None else other.copies.unlearned()
         self._load_uncounted(other._save_uncounted(), unlearned, ())
-        for scope in other.scopes.values():
+        for scope in other.scopes.by_name.values():
             self.scopes.copy_in(scope)
 
     def validate_state(self) -> None:
