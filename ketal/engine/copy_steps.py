@@ -65,8 +65,8 @@ class CopySteps:
         learned = copies.learn(event)
         steps.scopes.resume(node)
         out = self._step_learned(node, learned) if learned else []
-        own = node in copies.by_node and self._met[own_mask].in_alphabet
-        other = self._met[mask].in_alphabet
+        own = node in copies.by_node and self._met.counted(own_mask).in_alphabet
+        other = self._met.counted(mask).in_alphabet
         name = steps.scopes.name_of(event) if own or other else None
         if name is None:
             if own or other:

@@ -134,7 +134,7 @@ class PatternRun:
                 self.counts.unknown_types += 1
             if self._copy_steps is not None:
                 verdicts = self._copy_steps.step(event, mask)
-            elif self.met[mask].in_alphabet:
+            elif self.met.counted(mask).in_alphabet:
                 verdicts = self._step_scoped(event, mask)
             else:
                 continue
