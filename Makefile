@@ -1,37 +1,37 @@
-# `make run` and `make test` make .venv in the checkout; a second call finds it there.
+# `make run` and `make test` create .venv in the checkout and reuse it.
 
 PYTHON ?= $(shell for p in python3.11 python3; do \
     "$$p" -c 'import venv' >/dev/null 2>&1 && echo "$$p" && break; done)
 BIN := .venv/bin
-# `make run` needs ketal alone; the tests bring a broker and Spark, which are large.
+# `make run` installs only ketal; the tests also install a Kafka broker and Spark, which are large.
 INSTALLED := .venv/.installed
 READY := .venv/.ready
 PYTEST_ARGS ?=
 
-# What is in the wheel, some of it compiled by mypyc (setup.py), and how to run with that.
+# The sources of the compiled wheel (setup.py), and the environment that runs it.
 SOURCES = $(shell find -L ketal -type f ! -name '*.pyc') setup.py
 WITH_COMPILED = PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 
 .PHONY: run test long compiled test-compiled lint format bench chaos clean
 
-# A bug in a replicated stack, found while it runs.
+# Find a bug in a replicated stack while the stack runs.
 run: $(INSTALLED)
 	$(BIN)/ketal demo
 
-# Each worker and each child of a test loads ketal: from its bytecode, whatever the environment says.
+# Write bytecode even if the environment forbids it: every worker and child process imports ketal.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
 	$(BIN)/python -m pytest -n 5 --dist loadgroup $(PYTEST_ARGS)
 
-# All tests again, and whole what `make test` samples: many other random cases of each property, real
-# logs in 200 random arrival orders, all executions in all five ways.
+# All tests, without the sampling of `make test`: many more random cases of each property, real logs
+# in 200 random arrival orders, all executions evaluated in all five ways.
 long: export KETAL_LONG = 1
 long: test
 
-# A wheel of ketal, compiled, in dist/; it needs a C compiler.
+# Build a compiled wheel of ketal in dist/; this requires a C compiler.
 compiled: build/compiled
 
-# What asks for answers of the engine, of the compiled one.
+# Run the tests that evaluate the engine with the compiled engine.
 test-compiled: build/compiled
 	$(WITH_COMPILED) KETAL_COMPILED=1 $(BIN)/python -m pytest -n 5 --dist loadgroup \
 	    -o pythonpath="build/compiled ." tests/test_compiled.py tests/test_corpus.py \
@@ -49,17 +49,17 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The faults of a streaming job: so many kills of the process engine for each kind of output, a fifth
-# as many of the Spark driver, and others in proportion; `make test` makes one or two of each. It
-# ends with what was counted.
+# Inject faults into streaming jobs: KETAL_CHAOS kills of the process engine for each kind of output,
+# a fifth as many of the Spark driver, and other faults in proportion; `make test` injects one or two
+# of each. The run ends with a report of what was injected.
 chaos: export KETAL_CHAOS ?= 50
 chaos: $(READY)
 	$(BIN)/python -m pytest tests/streaming/kafka/test_process_faults.py \
 	    tests/streaming/spark/test_faults.py tests/streaming/kafka/test_poison.py \
 	    tests/streaming/kafka/test_consumers.py $(PYTEST_ARGS)
 
-# What is measured, by hand only; `make bench BENCH=table` writes the table of README.md, and
-# BENCH_ARGS are the arguments of one of them (docs/benchmarks.md).
+# Run the benchmarks; `make bench BENCH=table` writes the table of README.md. BENCH_ARGS are the
+# arguments of a single benchmark (docs/benchmarks.md).
 BENCH ?= table clocks tracing domains finds hold_back long_run process_engine saved_state several_consumers spark_engine
 bench: build/compiled
 	for name in $(BENCH); do \
@@ -74,7 +74,7 @@ build/compiled: $(READY) $(SOURCES)
 	KETAL_COMPILED=1 $(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps -w dist .
 	$(BIN)/python -m pip install --quiet --no-deps --target build/compiled dist/ketal-*.whl
 
-# The build runs in .venv too, so that constraints.txt holds for setuptools as well.
+# The build also runs in .venv, so that constraints.txt applies to setuptools too.
 $(INSTALLED): pyproject.toml constraints.txt
 	"$(PYTHON)" -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt pip setuptools

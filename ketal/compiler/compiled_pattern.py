@@ -20,12 +20,12 @@ from ketal.compiler.fingerprints import FORMAT, canonical_automaton, canonical_f
 from ketal.compiler.predicate_codegen import (
     Masks,
     Relational,
-    cached_evaluation,
     compile_equality,
     compile_masks,
     compile_read,
     compile_relational,
     compile_value,
+    evaluations,
     is_equality,
     unknown_types,
 )
@@ -209,8 +209,8 @@ class CompiledPattern:
         """Event → whether its type satisfies `counted.type_guard`."""
         type_guard = self.counted.type_guard
         bits = sum(1 << number for number in variables(type_guard))
-        satisfies = cached_evaluation(type_guard)
-        return lambda event: satisfies(self.masks((event,))[0] & bits)
+        satisfies = evaluations(type_guard)
+        return lambda event: satisfies[self.masks((event,))[0] & bits]
 
     @functools.cached_property
     def partition(self) -> tuple[tuple[str, Callable[[Event], Any]], ...]:
@@ -330,9 +330,13 @@ class CountedParts:
 
     @functools.cached_property
     def type_guard(self) -> Formula:
-        """The guard, over masks, of a type that the pattern names or that its events may have."""
+        """The guard, over masks, of a type that the pattern names or about which it decides."""
         named = [name.known_by for name in self._named_values if name.what == "type"]
-        guards = [self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values()]
+        _, readings = self.comparisons
+        guards = [
+            self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values(),
+            *(reading.sides[0] for reading in readings),
+        ]  # fmt: skip
         of_type = (field_guard(guard, self.compiled.automaton.atoms, TYPE) for guard in guards)
         return disjunction([*named, *of_type])
 

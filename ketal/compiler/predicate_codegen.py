@@ -11,10 +11,11 @@ constants by name, and every name in it is made here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall
+from ketal.compiler.memo import Memo
 from ketal.compiler.predicates import (
     Atom,
     Formula,
@@ -248,14 +249,14 @@ def compile_masks(
             if not numbers.isdisjoint(variables(formula))
         ])  # fmt: skip
         if may_matter is not True:
-            matters = writer.constant(cached_evaluation(may_matter))
-            lookups += [f"if not {matters}(mask):", "    add(mask)", "    continue"]
+            matters = writer.constant(evaluations(may_matter))
+            lookups += [f"if not {matters}[mask]:", "    add(mask)", "    continue"]
     return _masks_function(writer, others, lookups)
 
 
-def cached_evaluation(formula: Formula) -> Callable[[int], bool]:
-    """Return a function: mask → the value of a formula, in a bounded cache."""
-    return lru_cache(VALUES_CACHED_MAX)(partial(evaluate, formula))
+def evaluations(formula: Formula) -> Memo[int, bool]:
+    """Return the values of a formula by mask, computed when first read."""
+    return Memo(partial(evaluate, formula), VALUES_CACHED_MAX)
 
 
 def _masks_function(

@@ -74,11 +74,13 @@ class Unlearned:
         return cls(load_event(event), mask, number, tuple(receivers))
 
 
-class Copies(dict[str, Copy]):
-    """The copies of a pattern by node.
+class Copies:
+    """The copies of a pattern.
 
     Attributes
     ----------
+    by_node : dict of str to Copy
+        The copies by node.
     everything : bool
         Whether every copy is offered every event.
     receiving : bool
@@ -88,6 +90,7 @@ class Copies(dict[str, Copy]):
     """
 
     def __init__(self, deployment: syntax.Deployment, limits: Limits, *, timed: bool) -> None:
+        self.by_node: dict[str, Copy] = {}
         glob = deployment.glob
         self._glob = glob_regex(glob, dotted=False) if glob is not None else None
         self.everything = deployment.everything
@@ -112,17 +115,17 @@ class Copies(dict[str, Copy]):
         """
         node = event.node
         self.offered += 1
-        if node not in self:
+        if node not in self.by_node:
             if self._glob is not None and self._glob.fullmatch(base_node(node)) is None:
                 return []
-            self[node] = Copy()
+            self.by_node[node] = Copy()
             if self.everything:
                 return self.unlearned()
         elif self.everything:
             return []
         if self.receiving:
             return self._learn_by_messages(event)
-        known = self[node].known
+        known = self.by_node[node].known
         learned: list[Unlearned] = []
         for other, counter in event.clock.items():
             before = known.get(other, 0)
@@ -150,7 +153,7 @@ class Copies(dict[str, Copy]):
             held = self._unlearned.get(dot.node, {})
             one = held.get(dot.counter)
             if one is None:
-                awaited = self[node].awaited
+                awaited = self.by_node[node].awaited
                 awaited[dot] = None
                 if len(awaited) > self._max:
                     del awaited[next(iter(awaited))]
@@ -167,7 +170,7 @@ class Copies(dict[str, Copy]):
         With `receiving` that may be any held event of another node, as it is not known which
         messages are still in flight.
         """
-        known = self[node].known
+        known = self.by_node[node].known
         times = (
             earliest.after(known.get(other, 0))
             for other, earliest in self._earliest.items()
@@ -180,10 +183,14 @@ class Copies(dict[str, Copy]):
         node, counter = event.node, event.counter
         if self.receiving:
             dot = event.dot
-            return [owner for owner, copy in self.items() if owner == node or dot in copy.awaited]
+            return [
+                owner
+                for owner, copy in self.by_node.items()
+                if owner == node or dot in copy.awaited
+            ]
         return [
             owner
-            for owner, copy in self.items()
+            for owner, copy in self.by_node.items()
             if owner == node or self.everything or copy.known.get(node, 0) >= counter
         ]
 
@@ -201,7 +208,7 @@ class Copies(dict[str, Copy]):
         receivers = []
         if self.receiving:
             dot = event.dot
-            for node, copy in self.items():
+            for node, copy in self.by_node.items():
                 if dot in copy.awaited:
                     del copy.awaited[dot]
                     receivers.append(node)
@@ -223,14 +230,14 @@ class Copies(dict[str, Copy]):
 
     def save(self) -> Any:
         """Return the state without the held events, as plain data."""
-        known = [[node, dict(copy.known), [*copy.awaited]] for node, copy in self.items()]
+        known = [[node, dict(copy.known), [*copy.awaited]] for node, copy in self.by_node.items()]
         return [self.offered, self.messages, known, list(self._unlearned)]
 
     def load(self, value: Any, unlearned: Iterable[Unlearned]) -> None:
         """Load what `save` returned, and the held events in the order offered."""
         self.offered, self.messages, known, nodes = value
         for node, counters, awaited in known:
-            self[node] = Copy(dict(counters), {Dot(*dot): None for dot in awaited})
+            self.by_node[node] = Copy(dict(counters), {Dot(*dot): None for dot in awaited})
         self._unlearned = {node: {} for node in nodes}
         for one in unlearned:
             self._put(one)
@@ -244,8 +251,8 @@ class Copies(dict[str, Copy]):
         numbers = [u.number for u in self.unlearned()]
         assert len(set(numbers)) == len(numbers)
         assert not numbers or numbers[-1] <= self.offered
-        assert all(node not in copy.known for node, copy in self.items())
-        for copy in self.values():
+        assert all(node not in copy.known for node, copy in self.by_node.items())
+        for copy in self.by_node.values():
             assert len(copy.awaited) <= self._max
             assert not any(dot.counter in self._unlearned.get(dot.node, {}) for dot in copy.awaited)
 

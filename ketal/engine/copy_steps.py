@@ -38,7 +38,7 @@ class CopySteps:
 
     def are_alike(self, events: Sequence[Event]) -> bool:
         """Return whether every copy is offered all the events, and none of them starts a copy."""
-        return self._alike and self.copies.keys() >= {event.node for event in events}
+        return self._alike and self.copies.by_node.keys() >= {event.node for event in events}
 
     def step_alike(
         self, events: Sequence[Event], masks: Sequence[int], outside: Collection[int]
@@ -49,7 +49,7 @@ class CopySteps:
         """
         numbers, offered, offered_masks = self._met.in_alphabet(events, masks, outside)
         verdicts_by_number: dict[int, list[RunVerdict]] = {}
-        for node in self.copies:
+        for node in self.copies.by_node:
             for index, verdicts in self._steps.step_all((keyed(node),), offered, offered_masks):
                 verdicts_by_number.setdefault(numbers[index], []).extend(verdicts)
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
@@ -65,8 +65,8 @@ class CopySteps:
         learned = copies.learn(event)
         steps.scopes.resume(node)
         out = self._step_learned(node, learned) if learned else []
-        own = node in copies and self._met[own_mask].in_alphabet
-        other = self._met[mask].in_alphabet
+        own = node in copies.by_node and self._met.counted(own_mask).in_alphabet
+        other = self._met.counted(mask).in_alphabet
         name = steps.scopes.name_of(event) if own or other else None
         if name is None:
             if own or other:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from ketal.compiler.automaton import Automaton, Ways
 from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.memo import Memo
 from ketal.compiler.predicates import Formula, evaluate, simplify, variables
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.relations import Relations
@@ -25,24 +26,6 @@ PLANS_MAX = 65_536
 
 Targets = tuple[tuple[int, int], ...]
 """(group, state) pairs; a group is a step, or `ANONYMOUS` if no register keeps the event."""
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Memo(dict[K, V]):
-    """A cache of a function's results by argument; it is cleared when it is full."""
-
-    def __init__(self, function: Callable[[K], V], most: int) -> None:
-        self._function = function
-        self._most = most
-
-    def __missing__(self, argument: K) -> V:
-        if len(self) >= self._most:
-            self.clear()
-        value = self[argument] = self._function(argument)
-        return value
 
 
 Decided = Memo[int, "tuple[tuple[Configuration, ...], Decided] | None"]

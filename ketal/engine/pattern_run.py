@@ -134,7 +134,7 @@ class PatternRun:
                 self.counts.unknown_types += 1
             if self._copy_steps is not None:
                 verdicts = self._copy_steps.step(event, mask)
-            elif self.met[mask].in_alphabet:
+            elif self.met.counted(mask).in_alphabet:
                 verdicts = self._step_scoped(event, mask)
             else:
                 continue
@@ -201,7 +201,7 @@ class PatternRun:
         """Return how many runs are live; for a `find any`, how many events are kept."""
         if self.compiled.kind != "check":
             return self.scopes.count_live()
-        runs = (scope.run for scope in self.scopes.values())
+        runs = (scope.run for scope in self.scopes.by_name.values())
         return sum(isinstance(run, CheckRun) and not run.halted for run in runs)
 
     # --- state ---
@@ -242,7 +242,7 @@ class PatternRun:
         """
         unlearned = () if other.copies is None else other.copies.unlearned()
         self._load_uncounted(other._save_uncounted(), unlearned, ())
-        for scope in other.scopes.values():
+        for scope in other.scopes.by_name.values():
             self.scopes.copy_in(scope)
 
     def validate_state(self) -> None:

@@ -55,7 +55,7 @@ class ScopeSteps:
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
-        if name not in scopes and not losses.any_missed and scopes.ignores(mask):
+        if name not in scopes.by_name and not losses.any_missed and scopes.ignores(mask):
             scopes.created += 1  # it would be over at once
             return []
         scope = self._scope(name)
@@ -83,9 +83,9 @@ class ScopeSteps:
     def _scope(self, name: ScopeName) -> Scope | None:
         """Return the scope of a name, marked dirty; None if there is no room for a new one."""
         scopes = self.scopes
-        scope = scopes.get(name)
+        scope = scopes.by_name.get(name)
         if scope is None:
-            return scopes.create(name) if len(scopes) < self.limits.scopes_max else None
+            return scopes.create(name) if len(scopes.by_name) < self.limits.scopes_max else None
         scopes.mark_dirty(scope)
         return scope
 
@@ -190,7 +190,7 @@ class ScopeSteps:
     def close(self) -> list[RunVerdict]:
         """End every window and every run."""
         out: list[RunVerdict] = []
-        for scope in list(self.scopes.values()):
+        for scope in list(self.scopes.by_name.values()):
             self.scopes.mark_dirty(scope)
             if not isinstance(scope.run, CheckRun):
                 scope.run.end(findings := Findings())

@@ -176,11 +176,13 @@ class ScopeTimers:
         assert not suspended
 
 
-class Scopes(dict[ScopeName, Scope]):
-    """The live scopes of a pattern, by name.
+class Scopes:
+    """The live scopes of a pattern.
 
     Attributes
     ----------
+    by_name : dict of ScopeName to Scope
+        The live scopes by name, in the order of their numbers.
     created : int
         How many scopes were created, including those removed since and those that were over at
         once.
@@ -200,6 +202,7 @@ class Scopes(dict[ScopeName, Scope]):
         traced: bool,
         counting: bool,
     ) -> None:
+        self.by_name: dict[ScopeName, Scope] = {}
         self._machine = machine
         self._is_check = compiled.kind == "check"
         self.live = Live(counting=counting)
@@ -254,7 +257,7 @@ class Scopes(dict[ScopeName, Scope]):
         return self._put(name, self.key_of(name), self.created - 1)
 
     def _put(self, name: ScopeName, key: ScopeKey, number: int) -> Scope:
-        scope = self[name] = Scope(name, key, self._new_run(), number)
+        scope = self.by_name[name] = Scope(name, key, self._new_run(), number)
         self.mark_dirty(scope)
         return scope
 
@@ -273,7 +276,7 @@ class Scopes(dict[ScopeName, Scope]):
         if not (self.removes and scope.is_over()):
             return False
         self.timers.remove(scope)
-        del self[scope.name]
+        del self.by_name[scope.name]
         if self.dirty is not None and scope.number < self._saved:
             self.dirty[scope.number] = None
         elif self.dirty is not None:
@@ -289,7 +292,7 @@ class Scopes(dict[ScopeName, Scope]):
         """Return the dirty scopes, and mark all as saved; the first time, return all."""
         dirty = self.dirty
         if dirty is None:
-            dirty = {scope.number: scope for scope in self.values()}
+            dirty = {scope.number: scope for scope in self.by_name.values()}
         self.dirty, self._saved = {}, self.created
         return dirty
 
@@ -322,19 +325,19 @@ class Scopes(dict[ScopeName, Scope]):
 
     def validate_state(self) -> None:
         """Assert the rule of this module, and those of the runs."""
-        numbers = [scope.number for scope in self.values()]
+        numbers = [scope.number for scope in self.by_name.values()]
         assert numbers == sorted(set(numbers))
         assert not numbers or numbers[-1] < self.created
-        self.timers.validate_state(self.values())
-        for name, scope in self.items():
+        self.timers.validate_state(self.by_name.values())
+        for name, scope in self.by_name.items():
             assert not (self.removes and scope.is_over())
             assert scope.name == name == tuple(keyed(value) for _, value in scope.key)
             scope.run.validate_state()
-        runs = [scope.run for scope in self.values() if not isinstance(scope.run, CheckRun)]
+        runs = [scope.run for scope in self.by_name.values() if not isinstance(scope.run, CheckRun)]
         held = (run.kept if isinstance(run, AnyFind) else len(run.runs) for run in runs)
         assert self.live.count == sum(held)
         if self.dirty is not None:
-            own = {scope.number: scope for scope in self.values()}
+            own = {scope.number: scope for scope in self.by_name.values()}
             assert all(own.get(number) is scope for number, scope in self.dirty.items())
 
 

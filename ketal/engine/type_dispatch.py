@@ -11,11 +11,10 @@ The one rule: an event that a run is not offered would have changed nothing in i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
-from ketal.compiler.predicate_codegen import VALUES_CACHED_MAX
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.events.event import Event
+from ketal.model.events.type_table import TypeTable
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 
 
@@ -31,17 +30,11 @@ class TypeDispatch:
     def __init__(self, runs: Sequence[PatternRun]) -> None:
         self.runs = runs
         self._with_losses = 0
-        self._concerned: dict[str, tuple[int, ...]] = {}
+        self._table = TypeTable([run.concerned_by for run in runs])
 
     def concerned(self, event: Event) -> tuple[int, ...]:
         """Return the numbers of the runs that events of this event's type may concern."""
-        numbers = self._concerned.get(event.type)
-        if numbers is None:
-            if len(self._concerned) >= VALUES_CACHED_MAX:
-                self._concerned.clear()
-            numbers = tuple([n for n, run in enumerate(self.runs) if run.concerned_by(event)])
-            self._concerned[event.type] = numbers
-        return numbers
+        return self._table.concerned(event)
 
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
         """Process released events in turn; return the verdicts as `PatternRun.process` does."""
@@ -50,24 +43,9 @@ class TypeDispatch:
         with_losses = sum([run.losses.any_missed for run in self.runs])
         if with_losses != self._with_losses:
             self._with_losses = with_losses
-            self._concerned.clear()
-        places: dict[str, list[int]] = {}
-        for place, event in enumerate(events):
-            if (of_type := places.get(event.type)) is None:
-                of_type = places[event.type] = []
-            of_type.append(place)
-        types_of: dict[int, list[str]] = {}
-        for event_type, of_type in places.items():
-            for number in self.concerned(events[of_type[0]]):
-                types_of.setdefault(number, []).append(event_type)
-        offered: dict[tuple[str, ...], tuple[list[int], list[Event]]] = {}
-        by_place: dict[int, list[RunVerdict]] = {}
-        for number, types in sorted(types_of.items()):
-            part = offered.get(key := tuple(types))
-            if part is None:
-                merged = sorted(chain.from_iterable([places[one] for one in types]))
-                part = offered[key] = merged, [events[place] for place in merged]
-            merged, part_events = part
-            for index, verdicts in self.runs[number].process(part_events):
-                by_place.setdefault(merged[index], []).extend(verdicts)
-        return sorted(by_place.items())
+            self._table.clear()
+        by_index: dict[int, list[RunVerdict]] = {}
+        for number, (indices, part) in self._table.split(events):
+            for index, verdicts in self.runs[number].process(part):
+                by_index.setdefault(indices[index], []).extend(verdicts)
+        return sorted(by_index.items())

@@ -181,7 +181,7 @@ class ObservedSteps(ScopeSteps):
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope, and record the offer if needed."""
-        scope = self.scopes.get(name)
+        scope = self.scopes.by_name.get(name)
         seen = Seen(event, mask, 0 if scope is None else scope.offered)
         if self.verdicts.compiled.kind == "check":
             return self._step_check(name, scope, seen)
@@ -219,7 +219,7 @@ class ObservedSteps(ScopeSteps):
                 self.offers.append(offer)
         self.moved += 1
         if len(self.moves) < self._moves_max:
-            scope = self.scopes.get(name)
+            scope = self.scopes.by_name.get(name)
             # A finished scope has been removed; its successor would start in the initial state.
             after = scope.run.states() if scope and isinstance(scope.run, CheckRun) else (0,)
             position, key = len(self._events) - 1, self._scope_key(name)

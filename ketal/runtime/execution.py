@@ -25,6 +25,7 @@ from ketal.errors import EventError
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import microseconds
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import no_log_item
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -282,8 +283,8 @@ class Execution:
         if not isinstance(item, Control):
             raise no_log_item(item, "an item to feed")
         if item.kind == "watermark":
-            assert item.time is not None
-            before_us, watermark_us = self.progress.watermark_us, round(item.time * 1e6)
+            before_us, watermark_us = self.progress.watermark_us, microseconds(item.time)
+            assert watermark_us is not None
             if before_us is not None and watermark_us <= before_us:
                 return []
             self.progress.watermark_us = watermark_us

@@ -246,6 +246,6 @@ def pending(queues: Queues, name: str) -> set[Dot]:
 
 def _held_events(run: PatternRun) -> Iterator[Event]:
     """Yield the events that a run holds for later verdicts."""
-    for scope in run.scopes.values():
+    for scope in run.scopes.by_name.values():
         if not isinstance(scope.run, CheckRun):
             yield from (seen.event for seen in scope.run.events())

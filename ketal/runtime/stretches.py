@@ -88,8 +88,8 @@ def stretch_of(
             numbers.append(number)
             marks_us.append(mark_us)
         elif isinstance(item, Control) and item.kind == "watermark":
-            assert item.time is not None
-            watermark_us = round(item.time * 1e6)
+            watermark_us = microseconds(item.time)
+            assert watermark_us is not None
             if mark_us is None or watermark_us >= due_us:
                 break
             mark_us = max(mark_us, watermark_us)
@@ -105,4 +105,5 @@ def _share_watermark(items: Sequence[Any], mark_us: int | None) -> bool:
     if mark_us is None or not all(issubclass(cls, Event) for cls in types):
         return mark_us is None and Control not in types
     times = [item.time for item in items if item.time is not None]
-    return not times or round(min(times) * 1e6) >= mark_us
+    first_us = microseconds(min(times, default=None))
+    return first_us is None or first_us >= mark_us

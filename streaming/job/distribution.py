@@ -150,7 +150,7 @@ class PartitionCheck:
 
     def check_restored(self, execution: Execution, number: int) -> None:
         """Check the values of the live scopes of a restored part, as `check` does for events."""
-        scopes = (scope for run in execution.runs for scope in run.scopes.values())
+        scopes = (scope for run in execution.runs for scope in run.scopes.by_name.values())
         keys = (keyed(dict(scope.key).get(self._name)) for scope in scopes)
         self._record(keys, number, lambda _: f"the saved state of part {number}")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CONFLICT, PHASES, Ketal, Write
+from tests.examples.transcripts import ROOT
 
 UGLY = PHASES.replace("\n    ", "  ").replace("check", "// again\ncheck")
 LAID_OUT = PHASES.replace('"close";', '"close";  // again')
@@ -73,3 +74,10 @@ def test_file_that_does_not_parse_is_not_changed(
     assert "none.ketal: No such file" in result.err
     assert (tmp_path / "bad.ketal").read_text() == "pattern P { check ; }"
     assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT
+
+
+def test_pattern_files_of_ketal_itself_are_formatted(ketal: Ketal) -> None:
+    files = [*(ROOT / "examples").rglob("*.ketal"), *(ROOT / "ketal").rglob("*.ketal")]
+    assert len(files) > 20
+    result = ketal("fmt", "--check", *map(str, files))
+    assert (result.code, result.out) == (0, "")

@@ -107,10 +107,10 @@ def test_evicted_scope_starts_fresh() -> None:
         return [v for _, verdicts in run.process((event,)) for v in verdicts]
 
     assert [len(offer(n, kind, 1)) for n, kind in enumerate("ABAB", 1)] == [0, 0, 0, 0]
-    assert not run.scopes
+    assert not run.scopes.by_name
     assert [len(offer(n, kind, 2)) for n, kind in enumerate("BA", 5)] == [1, 0]
     assert run.counts.halted == 1
-    assert len(run.scopes) == 1
+    assert len(run.scopes.by_name) == 1
 
 
 def test_runs_max_counts_the_runs_of_all_scopes() -> None:
@@ -120,7 +120,7 @@ def test_runs_max_counts_the_runs_of_all_scopes() -> None:
     assert counts["overflows"] > 0
     run = PatternRun(ketal.compile(f"pattern P {{ {body} }}").compiled[0], Limits())
     run.process(list(stream(400)))
-    live: list[Any] = [scope.run for scope in run.scopes.values()]
+    live: list[Any] = [scope.run for scope in run.scopes.by_name.values()]
     assert len(live) == 5
     assert run.live_runs() == sum(find.kept for find in live) > 100
 

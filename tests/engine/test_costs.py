@@ -94,7 +94,7 @@ def timed(events: list[Event]) -> list[Event]:
 
 def check_run(cost: Cost, run: PatternRun) -> None:
     """Assert that runs over events in order do the work that the reported cost allows."""
-    for scope in run.scopes.values():
+    for scope in run.scopes.by_name.values():
         if isinstance(scope.run, CheckRun):
             machine = run.machine
             taken = [
@@ -125,7 +125,7 @@ def test_class_of_cost_of_a_pattern(body: str, name: str, guard: str, counts: bo
         run = PatternRun(compiled, LIMITS, listing=False)
         run.process(events)
         check_run(cost, run)
-        finds = [s.run for s in run.scopes.values() if isinstance(s.run, AnyFind)]
+        finds = [s.run for s in run.scopes.by_name.values() if isinstance(s.run, AnyFind)]
         types = {event.type for event in events}
         if counts is False and types >= {"S.a", "S.b", "S.c"}:
             assert not any(find._store.counting for find in finds)

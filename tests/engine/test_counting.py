@@ -47,7 +47,7 @@ def count(compiled: Any, events: list[Event], *, listing: bool) -> tuple[int, Pa
 
 def counts_still(run: PatternRun) -> bool:
     """Return whether every scope still counts instead of listing."""
-    finds = [s.run for s in run.scopes.values() if isinstance(s.run, AnyFind)]
+    finds = [s.run for s in run.scopes.by_name.values() if isinstance(s.run, AnyFind)]
     return bool(finds) and all(find._store.counting for find in finds)
 
 
@@ -64,7 +64,7 @@ def test_counted_matches_equal_listed_matches(body: str) -> None:
         listed, _ = count(compiled, events, listing=True)
         counted, run = count(compiled, events, listing=False)
         assert counted == listed
-        if run.scopes:
+        if run.scopes.by_name:
             assert counts_still(run)
         most = max(most, counted)
 

@@ -175,7 +175,7 @@ def test_scope_is_removed_when_its_last_start_expires() -> None:
     run = PatternRun(ketal.compile(f"pattern P {{ {body} }}").compiled[0], Limits())
     run.process(happen("p A t=0 x=1", "p B t=5 x=1"))
     assert len(run.steps.advance(6_000_000)) == 1
-    assert not run.scopes
+    assert not run.scopes.by_name
     run.validate_state()
 
 
@@ -388,7 +388,7 @@ def test_columns_of_finished_keys_are_removed(order: str, guards: str) -> None:
         run.validate_state()
     assert 0 < run.live_runs() < 10
     run.steps.advance(10**12)
-    (scope,) = run.scopes.values()
+    (scope,) = run.scopes.by_name.values()
     assert isinstance(scope.run, AnyFind)
     assert not list(scope.run.entries())
 

@@ -35,8 +35,8 @@ def test_totals_equal_the_sums_over_single_masks(
         counts = MaskCounts(alphabet, keys)
         for number, batch in enumerate(batches):
             for mask in batch:
-                assert counts[mask].in_alphabet == evaluate(alphabet, mask)
-                counts[mask].events += 1
+                assert counts.counted(mask).in_alphabet == evaluate(alphabet, mask)
+                counts.counted(mask).events += 1
             counts.validate_state()
             if number == 1:  # as in a restarted stream
                 saved = counts.save()
@@ -50,10 +50,10 @@ def test_guard_that_a_saved_state_lacks_has_no_total() -> None:
     one, other = ("var", 0, True), ("var", 1, True)
     before = MaskCounts(True, {one: "one"})
     for mask in [1, 1, 2]:
-        before[mask].events += 1
+        before.counted(mask).events += 1
     after = MaskCounts(True, {one: "one", other: "other"})
     after.load(before.save())
-    after[3].events += 1
+    after.counted(3).events += 1
     assert after.totals() == {one: 3}
 
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
-from ketal.engine import type_dispatch
 from ketal.engine.pattern_run import PatternRun
+from ketal.engine.statistics.comparison_kinds import ComparisonKinds, ProgramKinds
 from ketal.engine.type_dispatch import TypeDispatch
+from ketal.model.events import type_table
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 
@@ -34,6 +35,8 @@ pattern ordered     { event A = type == "a"; order CausalOrder; check A*; }
 pattern called      { event A = call(* a(..)); event B = call(* d(..)); find any A B; }
 pattern partitioned { event A = type == "a"; event C = type == "c"; partition by v;
                       find any A C; }
+pattern without     { event A = type == "a"; event B = type == "b"; event D = type == "d" && v > 1;
+                      find next A not D B; }
 pattern windowed    { event A = type == "a"; event C = type == "c"; find any A C; within 3 s; }
 """
 
@@ -112,10 +115,11 @@ def test_event_is_offered_to_the_patterns_that_name_its_type() -> None:
         for of in ("a", "d", "zz")
     }
     always = {"either", "no_type", "negated", "at_nodes", "called"}  # no single type decides them
-    of_a = {"chain", "both", "globbed", "counted", "ordered", "partitioned", "windowed"}
+    of_a = {"chain", "both", "globbed", "counted", "ordered", "partitioned", "windowed",
+            "without"}  # fmt: skip
     assert offered == {
         "a": always | of_a,
-        "d": always,
+        "d": always | {"without"},
         "zz": (always | {"counted"}) - {"called"},
     }
     runs[0].miss_event(Event(node="n1", type="a", clock={"n1": 1}))
@@ -123,8 +127,20 @@ def test_event_is_offered_to_the_patterns_that_name_its_type() -> None:
     assert 0 in dispatch.concerned(Event(node="n1", type="d", clock={"n1": 2}))
 
 
+@given(logs())
+def test_kinds_of_compared_values_are_counted_as_over_all_events(events: list[Event]) -> None:
+    kinds = ProgramKinds(PROGRAM.compiled)
+    kinds.sample(events)
+    expected = {}
+    for compiled in PROGRAM.compiled:
+        of_pattern = ComparisonKinds(compiled)
+        of_pattern.count(events)
+        expected[compiled.name] = of_pattern.save()
+    assert kinds.met() == expected
+
+
 def test_table_of_types_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type_dispatch, "VALUES_CACHED_MAX", 3)
+    monkeypatch.setattr(type_table, "TYPES_MAX", 3)
     events = [
         Event(node="n1", type=of, clock={"n1": counter})
         for counter, of in enumerate("abcdefgabcdefgab", start=1)

@@ -227,7 +227,7 @@ def _run(
 def _restored(compiled: CompiledPattern, mode: Mode, run: PatternRun) -> PatternRun:
     run.validate_state()
     fresh = _fresh(compiled, mode)
-    fresh.load(run.save(), (), [scope.save() for scope in run.scopes.values()])
+    fresh.load(run.save(), (), [scope.save() for scope in run.scopes.by_name.values()])
     fresh.validate_state()
     return fresh
 

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from ketal.compiler.automaton import Automaton, Ways
 from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.memo import Memo
 from ketal.compiler.predicates import (
     RELATIONS,
     Formula,
@@ -34,7 +35,7 @@ from ketal.compiler.predicates import (
 )
 from ketal.engine.configurations import Seen
 from ketal.engine.find.windows import MatchWindow
-from ketal.engine.machine import Machine, Memo
+from ketal.engine.machine import Machine
 from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
 from ketal.model.values import Key, keyed

@@ -73,7 +73,7 @@ class RunsFind:
 
         The arguments are those of `CheckRun.take_by_mask`.
         """
-        waiting = self._waiting.states()
+        waiting = self._waiting.states
         if self._strict and waiting:
             return begin  # a waiting run takes the next event, or ends at it
         number, end, concerned = begin, len(masks), self.machine.concerned
@@ -100,7 +100,7 @@ class RunsFind:
         """Let waiting runs take an event, and start a run with it."""
         plans = self.machine.plans
         born: list[RunGroup] = []
-        for state, waiting in self._waiting.items():
+        for state, waiting in self._waiting.by_state.items():
             if waiting.count and (plan := plans[state, seen.mask]) is not None:
                 self._extend(state, plan, waiting, seen, born, findings)
         if self._strict:
@@ -142,7 +142,7 @@ class RunsFind:
                 if targets:
                     taking.setdefault(targets, []).append(group)
         for targets, groups in taking.items():
-            fitting = self._waiting.take(waiting, groups, seen)
+            fitting = self._waiting.take(state, groups, seen)
             if not fitting:
                 continue
             for step, target in targets:

@@ -261,45 +261,57 @@ class WaitingGroups:
                 assert set(kept) == {g for g in own if value_of(g.configuration) == value}
 
 
-class WaitingByState(dict[int, WaitingGroups]):
-    """The groups that wait, by state."""
+class WaitingByState:
+    """The groups that wait, by state.
+
+    Attributes
+    ----------
+    by_state : dict of int to WaitingGroups
+        The index of each state in which groups have waited.
+    states : int
+        The states in which groups wait now, as bits.
+    """
+
+    __slots__ = ("_groups", "_machine", "by_state", "states")
 
     def __init__(self, machine: Machine, groups: RunGroups) -> None:
         self._machine = machine
         self._groups = groups
+        self.by_state: dict[int, WaitingGroups] = {}
+        self.states = 0
 
     def add(self, group: RunGroup) -> None:
         """Add a group to those that wait in its state."""
         state = group.configuration.state
-        waiting = self.get(state)
+        waiting = self.by_state.get(state)
         if waiting is None:
             waiting = self._new(state)
         waiting.add(group)
+        self.states |= 1 << state
+
+    def _remove(self, state: int, groups: list[RunGroup]) -> None:
+        """Remove groups that waited in a state."""
+        waiting = self.by_state[state]
+        waiting.remove_all(groups)
+        if not waiting.count:
+            self.states &= ~(1 << state)
 
     def _new(self, state: int, nodes: Iterable[str] = ()) -> WaitingGroups:
         """Add and return an empty index for a state; `nodes` are searched first, in this order."""
         values = self._machine.relations.register_values
         by_node = self._machine.automaton.live[state].prior
-        waiting = self[state] = WaitingGroups(values, by_node=by_node, nodes=nodes)
+        waiting = self.by_state[state] = WaitingGroups(values, by_node=by_node, nodes=nodes)
         return waiting
-
-    def states(self) -> int:
-        """Return the states in which groups wait, as bits."""
-        bits = 0
-        for state, waiting in self.items():
-            if waiting.count:
-                bits |= 1 << state
-        return bits
 
     def groups(self) -> Iterator[RunGroup]:
         """Yield all groups that wait."""
-        for waiting in self.values():
+        for waiting in self.by_state.values():
             yield from waiting
 
-    def take(self, waiting: WaitingGroups, groups: list[RunGroup], seen: Seen) -> list[RunGroup]:
-        """Remove and return, as groups, the waiting runs whose windows include an event."""
+    def take(self, state: int, groups: list[RunGroup], seen: Seen) -> list[RunGroup]:
+        """Remove and return, as groups, the runs of a state whose windows include an event."""
         if self._machine.compiled.window_us is None:
-            waiting.remove_all(groups)
+            self._remove(state, groups)
             return groups
         time_us, split = seen.time_us, self._groups.split
         assert time_us is not None
@@ -313,33 +325,33 @@ class WaitingByState(dict[int, WaitingGroups]):
                 taken.append(group)
                 if others is not None:
                     cut.append((group, others))
-        waiting.remove_all(taken)
+        self._remove(state, taken)
         for group, others in cut:
-            waiting.add(others)
+            self.add(others)
             self._groups.release(group)
         return out
 
     def end(self, groups: Iterable[RunGroup]) -> None:
         """Remove groups that have no runs any more."""
         for group in groups:
-            self[group.configuration.state].remove(group)
+            self._remove(group.configuration.state, [group])
 
-    def drop(self, waiting: WaitingGroups, groups: list[RunGroup]) -> None:
+    def drop(self, state: int, groups: list[RunGroup]) -> None:
         """End the runs of some groups of a state."""
         if groups:
-            waiting.remove_all(groups)
+            self._remove(state, groups)
             for group in groups:
                 self._groups.release(group)
 
     def drop_all(self) -> None:
         """End all runs."""
-        for waiting in self.values():
-            self.drop(waiting, list(waiting))
+        for state, waiting in self.by_state.items():
+            self.drop(state, list(waiting))
 
     def pass_over(self, seen: Seen) -> None:
         """Test an event that waiting groups did not take against their `not` guards."""
         machine = self._machine
-        for state, waiting in self.items():
+        for state, waiting in self.by_state.items():
             plan = machine.not_plans[state, seen.mask]
             if not waiting.count or not plan.guards:
                 continue
@@ -351,7 +363,7 @@ class WaitingByState(dict[int, WaitingGroups]):
                     ended.append(group)
                 else:
                     group.configuration = after
-            self.drop(waiting, ended)
+            self.drop(state, ended)
 
     # --- state ---
 
@@ -363,20 +375,22 @@ class WaitingByState(dict[int, WaitingGroups]):
         numbers = {group: number for number, group in enumerate(self._groups.groups())}
         return [
             [state, list(waiting.rows), [numbers[group] for group in waiting]]
-            for state, waiting in self.items()
+            for state, waiting in self.by_state.items()
         ]
 
     def load(self, value: Any, groups: Sequence[RunGroup]) -> None:
         """Load what `save` returned into a fresh object; it refers to `groups` by number."""
         for state, nodes, numbers in value:
-            waiting = self._new(state, nodes)
+            self._new(state, nodes)
             for number in numbers:
-                waiting.add(groups[number])
+                self.add(groups[number])
 
     def validate_state(self) -> None:
         """Assert that each group that waits is in the index of its state."""
         waiting = {group for group in self._groups.groups() if group.waiting}
         assert waiting == set(self.groups())
-        for state, groups in self.items():
+        states = [state for state, groups in self.by_state.items() if groups.count]
+        assert self.states == sum(1 << state for state in states)
+        for state, groups in self.by_state.items():
             groups.validate_state()
             assert all(group.configuration.state == state for group in groups)

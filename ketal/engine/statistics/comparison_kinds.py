@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.counted.comparisons import Leaf
+from ketal.compiler.memo import Memo
 from ketal.compiler.predicates import evaluate
-from ketal.engine.machine import Memo
 from ketal.engine.statistics.sampling import sampled
 from ketal.model import syntax
 from ketal.model.events.event import Event
+from ketal.model.events.type_table import TypeTable
 from ketal.model.values import dig
 
 MASKS_MAX = 4_096
@@ -32,10 +33,17 @@ Counts = dict[str, dict[str, int]]
 
 
 class ComparisonKinds:
-    """The kinds of the values that the comparisons of one pattern read."""
+    """The kinds of the values that the comparisons of one pattern read.
+
+    Attributes
+    ----------
+    names_type : callable
+        Event → whether a comparison may decide about events of this event's type.
+    """
 
     def __init__(self, compiled: CompiledPattern) -> None:
         comparisons, readings = compiled.counted.comparisons
+        self.names_type = compiled.names_type
         self._masks = compiled.masks
         self._readings = [
             (reading.sides, [_kind_reader(comparisons[reading.comparison].operands[n].of)
@@ -87,6 +95,7 @@ class ProgramKinds:
     def __init__(self, patterns: Sequence[CompiledPattern]) -> None:
         self._by_pattern = {one.name: ComparisonKinds(one) for one in patterns}
         self._reading = [kinds for kinds in self._by_pattern.values() if kinds.counts]
+        self._by_type = TypeTable([kinds.names_type for kinds in self._reading])
         self._fingerprints = {one.name: one.fingerprint for one in patterns}
         self._read = 0
 
@@ -94,9 +103,8 @@ class ProgramKinds:
         """Count those of the new events that are in the sample."""
         events = sampled(new, self._read) if self._reading else ()
         self._read += len(new)
-        if events:
-            for kinds in self._reading:
-                kinds.count(events)
+        for number, (_, part) in self._by_type.split(events):
+            self._reading[number].count(part)
 
     def met(self) -> dict[str, Counts]:
         """Return the counts so far, by the name of the pattern."""

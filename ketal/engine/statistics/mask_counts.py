@@ -31,7 +31,7 @@ class CountedMask:
     satisfied: tuple[Formula, ...] | None = None  # the guards; None until they are needed
 
 
-class MaskCounts(dict[int, CountedMask]):
+class MaskCounts:
     """The counted masks of a run's events.
 
     Parameters
@@ -43,25 +43,29 @@ class MaskCounts(dict[int, CountedMask]):
         total is saved. Equal keys are equal formulas over equal atoms.
     """
 
-    __slots__ = ("_alphabet", "_guards", "_totals")
+    __slots__ = ("_alphabet", "_by_mask", "_guards", "_totals")
 
     def __init__(self, alphabet: Formula, guards: Mapping[Formula, str]) -> None:
         self._alphabet = alphabet
         self._guards = guards
+        self._by_mask: dict[int, CountedMask] = {}
         self._totals: dict[Formula, int] | None = None  # None: all are 0
 
-    def __missing__(self, mask: int) -> CountedMask:
-        if len(self) >= MASKS_MAX:
-            self._totals = self.totals()
-            self.clear()
-        counted = self[mask] = CountedMask(evaluate(self._alphabet, mask))
+    def counted(self, mask: int) -> CountedMask:
+        """Return a mask's row of the table; add it if it is not there."""
+        counted = self._by_mask.get(mask)
+        if counted is None:
+            if len(self._by_mask) >= MASKS_MAX:
+                self._totals = self.totals()
+                self._by_mask.clear()
+            counted = self._by_mask[mask] = CountedMask(evaluate(self._alphabet, mask))
         return counted
 
     def add(self, masks: Iterable[int]) -> set[int]:
         """Count events by their masks; return the masks that are not in the alphabet."""
         outside: set[int] = set()
         for mask, count in Counter(masks).items():
-            counted = self[mask]
+            counted = self.counted(mask)
             counted.events += count
             if not counted.in_alphabet:
                 outside.add(mask)
@@ -86,7 +90,7 @@ class MaskCounts(dict[int, CountedMask]):
         A guard that a loaded state lacks is left out, as its total is unknown.
         """
         totals = dict.fromkeys(self._guards, 0) if self._totals is None else dict(self._totals)
-        for mask, counted in self.items():
+        for mask, counted in self._by_mask.items():
             if counted.satisfied is None:
                 counted.satisfied = tuple([g for g in self._guards if evaluate(g, mask)])
             for guard in counted.satisfied:
@@ -107,5 +111,5 @@ class MaskCounts(dict[int, CountedMask]):
 
     def validate_state(self) -> None:
         """Assert the bound of the table."""
-        assert len(self) <= MASKS_MAX
+        assert len(self._by_mask) <= MASKS_MAX
         assert self._totals is None or self._totals.keys() <= self._guards.keys()

@@ -38,7 +38,7 @@ class StateKeys:
     def key_of(self, run: PatternRun) -> Any:
         """Return the key of a run's state."""
         scopes = []
-        for scope in run.scopes.values():
+        for scope in run.scopes.by_name.values():
             if self.scope is not None and scope.mapping != self.scope:
                 continue
             inner: Any
@@ -60,7 +60,7 @@ class StateKeys:
         """Return what each node's copy has learned, and the events it may still learn, in order."""
         if run.copies is None:
             return ()
-        copies: Mapping[str, Copy] = run.copies
+        copies: Mapping[str, Copy] = run.copies.by_node
         if self.scope is not None:
             node = dict(self.scope)["node"]
             copies = {node: copies[node]} if node in copies else {}

@@ -179,7 +179,7 @@ class ReleaseRecorder:
         if self._tracking:
             dirty = run.scopes.take_dirty()
         else:
-            dirty = {scope.number: scope for scope in run.scopes.values()}
+            dirty = {scope.number: scope for scope in run.scopes.by_name.values()}
         prefix = f"scope/{run.compiled.name}/".encode()
         for number, scope in dirty.items():
             out[prefix + b"%d" % number] = None if scope is None else encode_record(scope.save())
