@@ -153,7 +153,7 @@ def test_events_are_compared_within_one_execution() -> None:
         compared(log, "a@1", "b@1")
     assert next(compared(log, "a@1", "b@1", execution="two").lines()) == "execution two"
     assert compared(log, "a@1", "c@1").to_dict()["execution"] == "two"
-    with pytest.raises(SettingError, match="no execution 'three'; the log has one, two"):
+    with pytest.raises(SettingError, match="unknown execution 'three'; the log has one, two"):
         compared(log, "a@1", "b@1", execution="three")
     apart = records(("one", LOG[:1]), ("two", LOG[2:3]))
     with pytest.raises(SettingError, match="a@1 is in execution one, b@1 in execution two; "):
