@@ -37,7 +37,7 @@ def parse(text: str, *, name: str = "<pattern>", limits: Limits = DEFAULT) -> Fi
     Raises
     ------
     PatternError
-        If the text is no pattern file; its `source` is the text.
+        If the text is not a pattern file; its `source` is the text.
     """
     from ketal.grammar.builder import build
     from ketal.grammar.reader import read
@@ -55,7 +55,7 @@ def format_text(text: str, *, name: str = "<pattern>", limits: Limits = DEFAULT)
     Raises
     ------
     PatternError
-        If the text is no pattern file.
+        If the text is not a pattern file.
     """
     from ketal.grammar.formatting import lay_out
     from ketal.grammar.reader import read

@@ -201,7 +201,7 @@ def pattern_error(
 
 
 class EventError(KetalError):
-    """A peer is at fault: a record is no valid event.
+    """A peer is at fault: a record is not a valid event.
 
     Attributes
     ----------

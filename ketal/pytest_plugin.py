@@ -208,7 +208,7 @@ def ketal_run(
 
 
 def _folder_argument(text: str) -> str:
-    """Return the path of a folder, for the option; raise an error if the path is no folder."""
+    """Return the path of a folder, for the option; raise an error if the path is not a folder."""
     if not text or (Path(text).exists() and not Path(text).is_dir()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a folder")
     return text

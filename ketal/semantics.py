@@ -1070,7 +1070,7 @@ def _probes(
     Variables that occur in one literal take values of one set: each constant, as many values
     between and beyond the constants as there are variables, values of other kinds, a value
     of no kind, and absence. The probes are the product of these sets. Whether a regular expression
-    matches a text that is no constant is free: two are equal only if they are written alike.
+    matches a text that is not a constant is free: two are equal only if they are written alike.
     """
     groups: list[tuple[set[_Variable], list[ast.Guard]]] = []
     for literal in literals:
@@ -1155,7 +1155,7 @@ def _constants(
 
 
 class _Unwritten(str):
-    """A text of a probe that is no constant of the guards; regexes in `matched` match it."""
+    """A text of a probe that is not a constant of the guards; regexes in `matched` match it."""
 
     matched: frozenset[str]
 

@@ -63,7 +63,7 @@ def e(
 ) -> Event:
     """Make an event from its dot, its type and the other entries of its clock.
 
-    `more` holds the attributes whose names are no words of Python, or taken.
+    `more` holds the attributes whose names are not words of Python, or taken.
     """
     node, counter = Dot.parse(dot)
     entries = dict(entry.rsplit(":", 1) for entry in clock.split())

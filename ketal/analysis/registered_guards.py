@@ -131,7 +131,7 @@ def register_guard(name: str, function: Function, *, version: str) -> Registered
     Parameters
     ----------
     name : str
-        The name that patterns call: an identifier that is no word of the language.
+        The name that patterns call: an identifier that is not a word of the language.
     function : callable
         A pure function; arguments for parameters annotated int, float, str or bool are checked when
         a pattern is compiled, and a first parameter annotated `ketal.Event` gets the event.

@@ -112,7 +112,7 @@ def is_counter(value: object) -> bool:
 def assign_dots(execution: AuditedExecution, departed: frozenset[str] = NONE) -> None:
     """Assign dots to the events of nodes that do not count 1, 2, 3, …, and report the faults.
 
-    Entries of nodes in `departed` are no evidence.
+    Entries of nodes in `departed` are not evidence.
     """
     lines = {node: line for node, line in execution.lines.items() if not line.complete}
     if not lines:
@@ -191,9 +191,9 @@ class _DotEvidence:
         The events.
     counter_max : dict of str to int
         The greatest counter that each node can have if no event was lost: an entry that names a
-        higher one is no evidence.
+        higher one is not evidence.
     departed : frozenset of str
-        Nodes whose entries are no evidence.
+        Nodes whose entries are not evidence.
     unsettled : set of int
         Positions of events that share a dot and may have to move.
     ordered : bool
@@ -309,8 +309,8 @@ class _DotAssignment:
     ) -> list[Hole]:
         """Return the holes that an event fits, the best first.
 
-        A hole with room for several events is no evidence for one, except by the order of the file;
-        but an event without any dot may fill it (`fill`).
+        A hole with room for several events is not evidence for one, except by the order of the
+        file; but an event without any dot may fill it (`fill`).
         """
         if isinstance(event.unknown, Everything) and not self._ordered:
             return holes

@@ -32,7 +32,7 @@ class Statistics:
     nodes, events : int
         How many nodes and events there are; duplicates are counted once.
     duplicates, rejected : int
-        How many events repeat an earlier one, and how many records are no events.
+        How many events repeat an earlier one, and how many records are not events.
     first_rejected : str
         The first rejected record, its place and the reason; empty if there is none.
     concurrent_pairs, ordered_pairs : int

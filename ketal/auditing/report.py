@@ -5,8 +5,8 @@ which finds the contradictions, and reports each fault with file, line, dot, one
 how to mend it. The codes are stable; `docs/audit.md` shows an example of each.
 
 The one rule: a fault is reported once, at its cause. A valid log has none, whatever the order of
-its lines. Records that are no events (a line that is no JSON, text that the regular expression does
-not match) have no clock to judge and are only counted.
+its lines. Records that are not events (a line that is not JSON, text that the regular expression
+does not match) have no clock to judge and are only counted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ExaminedExecution:
     controls : list of (position, Control)
         The control events.
     rejected : list of Rejected
-        The records that are no events.
+        The records that are not events.
     execution : AuditedExecution
         The events that are judged, and the findings.
     unjudged : list of AuditedEvent

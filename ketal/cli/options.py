@@ -250,7 +250,7 @@ def load_program(
 def load_program_beside_logs(args: argparse.Namespace, limits: Limits, command: str) -> Program:
     """Compile the pattern file of a command that takes logs too.
 
-    If it is no pattern file, and one of the logs is, the error asks whether they are swapped.
+    If it is not a pattern file, and one of the logs is, the error asks whether they are swapped.
     """
     try:
         return load_program(args.pattern, limits, settings=args.set, chosen=args.chosen)

@@ -1,4 +1,4 @@
-"""Reading of whole logs before a command writes, and warnings about records that are no events.
+"""Reading of whole logs before a command writes, and warnings about records that are not events.
 
 The one rule: a log is read once, with progress shown on a terminal; the first record that is no
 event is named, with the reason.
@@ -32,7 +32,7 @@ _NO_TEXT = re.compile(
     "(the (gzip|Zstandard) data |the file is (empty|compressed)|the text is UTF-|this is not |"
     "the line is not JSON: it contains )"
 )
-"""Reasons of `ketal.logs` for a file that is no text of a log, so that no `--field` can help."""
+"""Reasons of `ketal.logs` for a file that is not the text of a log, so that no `--field` can help."""
 
 
 def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:

@@ -221,7 +221,7 @@ def necessary(formula: Formula) -> frozenset[int]:
 
 
 def constant_of(value: syntax.Value) -> str | int | float | bool | None:
-    """Return the value of a constant, of a duration in seconds; None if it is no constant."""
+    """Return the value of a constant, of a duration in seconds; None if it is not a constant."""
     if isinstance(value, syntax.Literal):
         return value.value
     return float(value.seconds) if isinstance(value, syntax.Duration) else None

@@ -119,7 +119,7 @@ def as_dot(event: Dot | str) -> Dot:
     Raises
     ------
     SettingError
-        If the text is no dot.
+        If the text is not a dot.
     TypeError
         If it is neither a dot nor text.
     """

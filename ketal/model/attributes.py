@@ -60,7 +60,7 @@ def attributes(data: Any, label: str = "data") -> dict[str, Any]:
     Raises
     ------
     EventError
-        If the data are no mapping, or a value in them is no attribute; the message names
+        If the data are not a mapping, or a value in them is not an attribute; the message names
         its path.
     """
     if data.__class__ is not dict and not isinstance(data, Mapping):

@@ -122,7 +122,7 @@ class Arithmetic(Node):
     """`a + b - c`: from left to right; unknown unless all are numbers.
 
     The operators, one fewer than the operands, are all of one precedence, `+ -`
-    or `* / %`. Flat: the first operand is no Arithmetic of that precedence. `/` is
+    or `* / %`. Flat: the first operand is not an Arithmetic of that precedence. `/` is
     true division, `%` has the sign of the divisor; division by zero is unknown.
     """
 
@@ -463,7 +463,7 @@ class Pattern(Node):
     mode: OneOf["possibly", "definitely"] | None = None
     topology: Topology | None = None
     places: dict[str, Span] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
-    """The places of the statements that are no nodes, by first word, such as `limit`."""
+    """The places of the statements that are not nodes, by first word, such as `limit`."""
 
     @property
     def events(self) -> tuple[EventDecl, ...]:

@@ -171,7 +171,7 @@ class Execution:
         Parameters
         ----------
         item : Event, Control or Rejected
-            The event, or the reason why the record is no event.
+            The event, or the reason why the record is not an event.
         place : str
             Where an event was read, for the verdict if it is rejected.
         """
@@ -276,7 +276,7 @@ class Execution:
         return self._take_new(event, [self.runs[n] for n in refusing if n < len(self.runs)])
 
     def _take_non_event(self, item: Any) -> list[Verdict]:
-        """Process a record that is no event."""
+        """Process a record that is not an event."""
         if isinstance(item, Rejected):
             self.progress.counted.rejected += 1
             return [item]

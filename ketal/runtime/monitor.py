@@ -99,7 +99,7 @@ class Monitor:
         Parameters
         ----------
         event : Event, Control or Rejected
-            The event; or the reason why a record is no event, which is counted.
+            The event; or the reason why a record is not an event, which is counted.
         place : str
             Where the event was read, for the verdict if it is rejected.
 
@@ -302,7 +302,7 @@ class Monitor:
         Raises
         ------
         StateError
-            If the bytes are no snapshot, or one of another program; the message says what changed.
+            If the bytes are not a snapshot of this program; the message says what changed.
 
         Examples
         --------

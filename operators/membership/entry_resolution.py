@@ -164,7 +164,7 @@ class EntryResolver(Stateful):
         for name in names:
             last = self.memory.below(name, counter + 1)
             if last is not None and last.clock.get(own, 0) >= event.counter:
-                continue  # It has this event in its past, so it is no cause.
+                continue  # It has this event in its past, so it is not a cause.
             known = self.memory.find(name, counter)
             if known is None:
                 if name == names[-1] or counter <= self.table.highest.get(name, 0):

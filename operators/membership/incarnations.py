@@ -116,7 +116,7 @@ class Incarnations(Stateful):
         Raises
         ------
         EventError
-            If it is no whole number, or not the number in the node's name, or if the node was seen
+            If it is not a whole number, or not the number in the node's name, or if the node was seen
             to restart without numbers before.
         """
         node, number = event.node, number_of(value)

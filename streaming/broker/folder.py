@@ -128,7 +128,7 @@ class BrokerFolder:
             )
 
     def make(self) -> None:
-        """Make the folder; raise a BrokerError if it exists, has files, and is no broker's."""
+        """Make the folder; raise a BrokerError if it exists, has files, and is not a broker's."""
         if self.path.is_dir() and not (self.path / "lock").exists():
             other_files = [path.name for path in self.path.iterdir()]
             if other_files:

@@ -138,7 +138,7 @@ class PartitionCheck:
     def check(self, items: Sequence[Any], number: int, place: Callable[[int], str]) -> None:
         """Check that the values of events were read in no other partition number; record `number`.
 
-        `place` returns where the item at an index was read. Items that are no events are skipped.
+        `place` returns where the item at an index was read. Items that are not events are skipped.
 
         Raises
         ------

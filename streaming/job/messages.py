@@ -4,7 +4,7 @@ The value of a message is one JSON object, which is decoded like a line of a log
 can also take fields from its key, its headers and its timestamp, as `kafka.key`,
 `kafka.header.NAME` and `kafka.timestamp`, which is in the unit of the source's times.
 
-The one rule: a message that is no event is a rejection that names topic, partition and offset.
+The one rule: a message that is not an event is a rejection that names topic, partition and offset.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class MessageReader:
         return [event for value in values for event in self._plain_events((value,))]
 
     def _decode_record(self, record: Any) -> Item | Rejected:
-        """Decode a record field by field, which finds the reason if it is no event."""
+        """Decode a record field by field, which finds the reason if it is not an event."""
         try:
             return self._item(record)
         except EventError as fault:

@@ -66,7 +66,7 @@ def kafka_options(job: Job) -> dict[str, str]:
         out[java] = _property_text(value)
     request_ms = out.setdefault("request.timeout.ms", str(min(job.call_timeout_ms, REQUEST_MS_MAX)))
     # A call consists of requests, and Java's clients refuse a timeout of calls that is shorter than
-    # that of requests. A value that is no number is left for them to refuse.
+    # that of requests. A value that is not a number is left for them to refuse.
     least_ms = int(request_ms) if request_ms.isdecimal() else 0
     call_ms = str(max(job.call_timeout_ms, least_ms))
     out = {"default.api.timeout.ms": call_ms, "max.block.ms": call_ms, **out}

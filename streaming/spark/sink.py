@@ -111,7 +111,7 @@ class Sink:
         self.outputs.clear()
 
     def _topic_column(self) -> Column:
-        """Return a column with the topic of a verdict; null if its output is no topic."""
+        """Return a column with the topic of a verdict; null if its output is not a topic."""
         from pyspark.sql import functions as F
 
         rejected, verdicts = (

@@ -116,7 +116,7 @@ class SparkEngine(JobEngine):
                     self.report_failure(str(lost), "the job has been failing", lost)
                     self.wait(RETRY_S)
         except (Py4JNetworkError, ConnectionError) as fault:
-            # A signal to the whole process group ends Spark as well, so then this is no fault.
+            # A signal to the whole process group ends Spark as well, so then this is not a fault.
             if not self.stopping:
                 raise LostError(
                     f"the connection to Spark was lost: {fault or type(fault).__name__}"

@@ -118,7 +118,7 @@ def test_only_true_is_true_and_only_false_is_false() -> None:
 
 
 def test_unknown_is_not_counted_as_a_failure() -> None:
-    # Unknown because of an absent value, or returned by the guard, is no failure.
+    # Unknown because of an absent value, or returned by the guard, is not a failure.
     verdicts = ketal.run(_program(*YES_AND_NO), [*_events(True, False), e("n@3", "t")])
     assert len(list(verdicts)) == 2
     assert "guard_failures" not in verdicts.summary["patterns"]["P"]

@@ -75,7 +75,7 @@ def valid(rows: list[Row]) -> bool:
 
 
 def causes(rows: list[Row]) -> list[Cause]:
-    """Return all single faults that explain a log that is no execution."""
+    """Return all single faults that explain a log that is not an execution."""
     nodes = sorted({node for node, _ in rows} | {name for _, clock in rows for name in clock})
     return [*_wrong_entries(rows, nodes), *_extra(rows), *_lost(rows, nodes)]
 

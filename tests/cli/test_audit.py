@@ -267,7 +267,7 @@ def test_unmatched_messages_of_a_rebuild_are_reported(ketal: Ketal, write: Write
             "ketal: clocks rebuilt: 1 receive of a message that several events send; "
             "events that this would order remain unordered",
         ]
-    # A send without a receive is no fault.
+    # A send without a receive is not a fault.
     sends = [rows[0], rows[4], rows[5]]
     fine = write("fine.jsonl", "".join(json.dumps(row) + "\n" for row in sends))
     assert ketal("audit", "--rebuild", MATCH, fine).err == ""

@@ -465,7 +465,7 @@ def test_missing_events_of_a_node_that_left_are_lost() -> None:
     # Later events do not wait for the node either.
     step = queue.push(e("b@2", "b", "a:2 c:1"))
     assert (gaps(step), out(step)) == (["a@2"], ["b@2|a@1|a@2"])
-    # An event from before the leave that no event waited for is not late, and is no rejoin.
+    # An event from before the leave that no event waited for is not late, and is not a rejoin.
     assert out(queue.push(e("a@3", "a"))) == ["a@3|a@1|a@2"]
     assert gaps(queue.push(e("b@3", "b", "a:4 c:1"))) == ["a@4"]
     queue.join("a")

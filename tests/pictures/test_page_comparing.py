@@ -141,7 +141,7 @@ def test_each_run_has_its_own_verdicts_and_a_key_switches_runs(
     heading = "return document.getElementById('verdict-count').textContent"
     first, second = browser.find_elements(By.CSS_SELECTOR, "canvas")
     first.send_keys("j")
-    assert browser.execute_script(heading) == "No verdicts"  # `a` is no event of the pattern
+    assert browser.execute_script(heading) == "No verdicts"  # `a` is not an event of the pattern
     second.send_keys("d")
     assert browser.execute_script("return ketal.diagram === ketal.second")
     assert browser.execute_script("return ketal.execution.dot(ketal.diagram.chosen)") == "n@2"

@@ -1,4 +1,4 @@
-"""Streams that are no execution: cyclic clocks, invalid numbers, as faulty peers may send them.
+"""Streams that are not executions: cyclic clocks, invalid numbers, as faulty peers may send them.
 
 None of them may stop a Monitor, and a snapshot does not change its verdicts.
 Without the bounds on work that these tests check, some of them would never end.

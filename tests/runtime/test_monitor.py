@@ -164,7 +164,7 @@ def test_a_monitor_may_run_several_patterns_under_different_orders() -> None:
     )
     a, b, _ = CHAIN
     m = Monitor(both)
-    # b arrives before the a that it comes from: under arrival it is no match.
+    # b arrives before the a that it comes from: under arrival it is not a match.
     assert texts(m.feed(b)) == []
     assert [x.dot for x, _ in m.held_back()] == [b.dot]
     assert m.summary["events"]["held_back"] == 1

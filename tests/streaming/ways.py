@@ -367,7 +367,7 @@ _OWN = [
 def write_parquet(execution: Execution, path: Path) -> None:
     """Write the messages of an execution as a table; the end of a table needs no control event.
 
-    Where the place of a message is no part of the answer, the table does not have it either.
+    Where the place of a message is not part of the answer, the table does not have it either.
     """
     rows: list[dict[str, Any]] = []
     offsets: dict[int, int] = {}

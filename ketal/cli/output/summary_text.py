@@ -98,8 +98,8 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
     for name, counts in summary["patterns"].items():
         vacuous = counts.get("vacuous", [])
         warnings = vacuity.warnings(kinds[name], vacuous)
-        # A vacuous find may be right, if its events are rare. So its vacuity is no warning, but the
-        # reason given for a result without verdicts.
+        # A vacuous find may be right, if its events are rare. So its vacuity is not a warning, but
+        # the reason given for a result without verdicts.
         verdicts = counts.get("violations" if kinds[name] == "check" else "matches")
         reason = f": {vacuous[0]['message']}" if vacuous and not (warnings or verdicts) else ""
         yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{reason}"

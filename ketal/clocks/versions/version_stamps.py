@@ -129,7 +129,7 @@ def _represents(name: Name, string: str) -> bool:
 
 
 def _without_prefixes(strings: Iterable[str]) -> Name:
-    """Return the name that represents some strings: those that are no prefix of another."""
+    """Return the name that represents some strings: those that are not prefixes of others."""
     ordered = sorted(set(strings))
     prefixes = {before for before, after in pairwise(ordered) if after.startswith(before)}
     return tuple(string for string in ordered if string not in prefixes)

@@ -191,7 +191,7 @@ def _comparison_bits(node: Any, lowering: Lowering, atoms: int) -> int:
 
 
 def _operands(node: syntax.Node) -> Iterator[Operand]:
-    """Yield the values that a comparison reads; none for a node that is no comparison."""
+    """Yield the values that a comparison reads; none for a node that is not a comparison."""
     match node:
         case syntax.Comparison(left=left, right=right):
             comparable = SCALAR if node.op in ("==", "!=") else ORDERED

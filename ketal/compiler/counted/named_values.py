@@ -40,7 +40,7 @@ class NamedValue:
     path : tuple of str
         For an attribute or a key, its path in the data of an event.
     glob : {'', 'dotted', 'plain'}
-        The kind of glob (`ketal.model.values.glob_regex`); empty if it is no glob.
+        The kind of glob (`ketal.model.values.glob_regex`); empty if it is not a glob.
     known_by : Formula
         A formula over masks, true only of events that have the name, as far as atoms show.
     """

@@ -44,7 +44,7 @@ MASKS_MAX = 65_536
 """The most masks whose roles are cached."""
 PRIOR_ANCHOR: Final = -1
 ALL_ANCHOR: Final = -2
-"""Anchors that are no step's number: the event before, and every event before."""
+"""Anchors that are not numbers of steps: the event before, and every event before."""
 
 
 class ReleaseOrder(enum.Enum):

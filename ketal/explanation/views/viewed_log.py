@@ -31,7 +31,7 @@ class ViewedLog:
     SettingError
         If the log cannot be read, or an execution has more events than are shown.
     TypeError
-        If `log` is no log.
+        If `log` is not a log.
     """
 
     def __init__(self, log: Log | Iterable[Event], limits: Limits) -> None:

@@ -245,7 +245,7 @@ class View:
             If the picture would have too many events, a ShiViz log cannot represent the events, or
             the suffix is that of another picture format.
         TypeError
-            If `path` is no path.
+            If `path` is not a path.
         """
         if not isinstance(path, str | os.PathLike):
             raise wrong_type("path", "a path", path)

@@ -182,7 +182,7 @@ def need_pyarrow(what: str) -> Iterator[None]:
 
 
 def _table_library(rows: object) -> str:
-    """Return the library of a table: `pandas`, `polars` or `arrow`; empty if it is no table."""
+    """Return the library of a table: `pandas`, `polars` or `arrow`; empty if it is not a table."""
     for cls in type(rows).__mro__:
         library = cls.__module__.partition(".")[0]
         if cls.__name__ == "DataFrame" and library in ("pandas", "polars"):

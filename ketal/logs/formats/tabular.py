@@ -2,7 +2,7 @@
 
 A row is a record, and its columns are the keys. The separator of CSV columns is a comma,
 tab, semicolon or bar, whichever is most frequent in the header. Blanks before a cell are ignored
-(unless quoted), as are blanks after a name in the header. Columns that are no field of the
+(unless quoted), as are blanks after a name in the header. Columns that are not fields of the
 event are attributes. The text of a CSV cell is converted by one rule: an empty cell is
 absent; a number in JSON's syntax is a number (so `007`
 stays text); `true` and `false` are booleans; anything else is text. The columns of

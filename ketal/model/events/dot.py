@@ -41,7 +41,7 @@ class Dot(NamedTuple):
         Raises
         ------
         EventError
-            If `text` is no dot.
+            If `text` is not a dot.
         TypeError
             If `text` is not a string.
 

@@ -50,7 +50,7 @@ def received_dots(event: EventFields) -> tuple[Dot, ...]:
     Raises
     ------
     EventError
-        If one of them is no dot, is the event's own dot, or is not in the past of its clock.
+        If one of them is not a dot, is the event's own dot, or is not in the past of its clock.
     """
     receives: Any = event.receives
     if isinstance(receives, str) or not isinstance(receives, Sequence):
@@ -101,8 +101,8 @@ class Event(EventFields, frozen=True):
     ------
     EventError
         If an argument is invalid: an own entry of the clock that is missing or not positive,
-        an entry that is no integer, an invalid time, an empty node or
-        type, a type that begins with `ketal.` (see `Control`), a value that is no attribute (the
+        an entry that is not an integer, an invalid time, an empty node or
+        type, a type that begins with `ketal.` (see `Control`), a value that is not an attribute (the
         message names its path), or a received event that is not in the past of the clock, or is
         the event itself.
 

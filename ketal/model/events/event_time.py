@@ -75,7 +75,7 @@ def seconds(value: Any) -> float:
     Raises
     ------
     EventError
-        If it is no time between the years 1 and 9999.
+        If it is not a time between the years 1 and 9999.
     """
     if value.__class__ is float and _TIME_MIN_S <= value < _TIME_MAX_S:
         return round(value * 1e6) / 1e6

@@ -1,4 +1,4 @@
-"""Verdicts on an execution: events that are late or lost, records that are no events.
+"""Verdicts on an execution: events that are late or lost, records that are not events.
 
 The one rule: each names an event or a record that the patterns did not judge.
 """
@@ -89,7 +89,7 @@ class Gap(PatternVerdict, frozen=True, kw_only=True):
 
 
 class Rejected(WrittenVerdict, frozen=True, kw_only=True):
-    """A record that is no event, with its place and the reason.
+    """A record that is not an event, with its place and the reason.
 
     Attributes
     ----------

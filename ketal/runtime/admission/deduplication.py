@@ -117,7 +117,7 @@ class Intake:
             The items of a batch, in order of arrival.
         named : bool
             Whether the items are events whose nodes are named by incarnation. If not, admission
-            stops at an item that is no `Event`, or whose data have the attribute `incarnation`.
+            stops at an item that is not an `Event`, or whose data have the attribute `incarnation`.
         steady : dict, optional
             The entries of clocks so far. Admission stops at an event whose clock has other entries,
             or whose counter is before the last new entry: it may show that a node has left.
@@ -227,7 +227,7 @@ class Intake:
         return missing
 
     def seen_between(self, node: str, low: int, high: int | None) -> bool:
-        """Return whether a counter c of a node with low < c < high was seen; None is no bound."""
+        """Return whether a counter c of a node with low < c < high was seen; None means no bound."""
         seen = self.nodes[node]
         first: int | None = low + 1
         if low >= seen.upto:

@@ -167,7 +167,7 @@ def executions_of(
     SettingError
         If a limit is reached, or the log cannot be read.
     TypeError
-        If `log` is no log, or an item of it is not an event.
+        If `log` is not a log, or an item of it is not an event.
     """
     executions: dict[str, ExecutionEvents] = {}
     for execution, item, file, line in records_of(log):

@@ -179,7 +179,7 @@ def decode_snapshot(blob: bytes) -> dict[bytes, bytes]:
     Raises
     ------
     StateError
-        If the bytes are no snapshot, of another format, or damaged.
+        If the bytes are not a snapshot, have another format, or are damaged.
     """
     if blob[:5] != b"ketal" or len(blob) < 10:
         raise StateError("these bytes are not a ketal snapshot")

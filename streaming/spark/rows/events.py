@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DELAY = "spark.watermarkDelayMs"
 """The key in a column's metadata by which Spark marks the column with a watermark."""
 _NO_ATTRIBUTES = (*OWN_FIELDS, *PLACE, "timestamp")
-"""The columns that are no attributes; all other columns are."""
+"""The columns that are not attributes; all other columns are."""
 
 
 class EventColumns:

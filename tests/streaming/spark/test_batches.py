@@ -81,7 +81,7 @@ strange: Any = st.sampled_from([b"{", None, b'{"node": "A"}', b'{"type": "ketal.
 
 @st.composite
 def batches(draw: Any) -> list[list[tuple[Any, ...]]]:
-    """Draw rows of Kafka in batches: events, duplicates, and messages that are no events."""
+    """Draw rows of Kafka in batches: events, duplicates, and messages that are not events."""
     last = {"A": 0, "B": 0}
     sent: list[bytes] = []
     out: list[list[tuple[Any, ...]]] = []

@@ -43,7 +43,7 @@ def table(spark: SparkSession, messages: Sequence[tuple[bytes, bytes]]) -> DataF
 
 @pytest.mark.filterwarnings("ignore:.*key.group:UserWarning")
 def test_value_under_two_message_keys_is_an_error_in_a_table(spark: SparkSession) -> None:
-    """A key may have any encoding, and a message that is no event may have any key."""
+    """A key may have any encoding, and a message that is not an event may have any key."""
     program = ketal.compile(FORKS)
     right = [(b"k%d" % h, accept(node, h, h)) for h in range(1, 13) for node in "ab"]
     right += [(b"elsewhere", b'{"data": {"height": 1}}'), (b"elsewhere", b"poison")]
@@ -115,7 +115,7 @@ def test_group_remembers_key_values_without_counting_their_rows() -> None:
         (SAMPLE, "t", 0, 5, b"1:" + accept("a", 1, 17)),
         (ALONE, "t", 0, 6, accept("a")),
         (SAMPLE, "t", 0, 7, b"2:" + accept("a", 2, 18)),
-        # A message that is no event, or whose value is text, may have any key.
+        # A message that is not an event, or whose value is text, may have any key.
         (SAMPLE, "t", 0, 8, b'3:{"height": 18}'),
         (SAMPLE, "t", 0, 9, b"3:" + accept("a", data={"height": "18"})),
     ]
