@@ -32,7 +32,7 @@ _NO_TEXT = re.compile(
     "(the (gzip|Zstandard) data |the file is (empty|compressed)|the text is UTF-|this is not |"
     "the line is not JSON: it contains )"
 )
-"""Reasons of `ketal.logs` for a file that is not the text of a log, so that no `--field` can help."""
+"""Rejection reasons of `ketal.logs` for a file that is not a log, so that no `--field` can help."""
 
 
 def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:

@@ -116,8 +116,8 @@ class Incarnations(Stateful):
         Raises
         ------
         EventError
-            If it is not a whole number, or not the number in the node's name, or if the node was seen
-            to restart without numbers before.
+            If it is not a whole number, or not the number in the node's name, or if the node was
+            seen to restart without numbers before.
         """
         node, number = event.node, number_of(value)
         if number is None:

@@ -102,9 +102,9 @@ class Event(EventFields, frozen=True):
     EventError
         If an argument is invalid: an own entry of the clock that is missing or not positive,
         an entry that is not an integer, an invalid time, an empty node or
-        type, a type that begins with `ketal.` (see `Control`), a value that is not an attribute (the
-        message names its path), or a received event that is not in the past of the clock, or is
-        the event itself.
+        type, a type that begins with `ketal.` (see `Control`), a value that is not an attribute
+        (the message names its path), or a received event that is not in the past of the clock,
+        or is the event itself.
 
     Notes
     -----

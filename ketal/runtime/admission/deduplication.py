@@ -227,7 +227,7 @@ class Intake:
         return missing
 
     def seen_between(self, node: str, low: int, high: int | None) -> bool:
-        """Return whether a counter c of a node with low < c < high was seen; None means no bound."""
+        """Return whether a counter c of a node with low < c < high was seen; None: no bound."""
         seen = self.nodes[node]
         first: int | None = low + 1
         if low >= seen.upto:
