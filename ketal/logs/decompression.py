@@ -83,7 +83,7 @@ def unpacked(chunks: Iterator[bytes], name: str = "") -> Iterator[bytes]:
     head, chunks = _read_magic(chunks)
     magic = next((magic for magic in _SUPPORTED if head.startswith(magic)), None)
     if magic is None:
-        if reason := _refusal(head, name):
+        if reason := _refusal(head, name, "FILE"):
             raise EventError(reason)
         yield from chunks
         return
@@ -97,24 +97,27 @@ def unpacked(chunks: Iterator[bytes], name: str = "") -> Iterator[bytes]:
                 f"the file is compressed twice ({inner_kind} within {kind}), but decompressed "
                 f"only once; use `{command} FILE | ketal ... -`"
             )
-    if reason := _refusal(head, ""):
+    if reason := _refusal(head, "", f"<({command} FILE)"):
         raise EventError(f"within the {kind} data: {reason}")
     yield from pieces
 
 
-def _refusal(head: bytes, name: str) -> str:
-    """Return why a file that is neither gzip nor Zstandard is refused; empty if it is not."""
+def _refusal(head: bytes, name: str, file: str) -> str:
+    """Return why data that are neither gzip nor Zstandard are refused; empty if they are not.
+
+    `file` is how a shell command names the data.
+    """
     for magic, (kind, command) in _UNSUPPORTED.items():
         if head.startswith(magic):
             return (
                 f"the file is compressed with {kind}, which is not supported; use "
-                f"`{command} FILE | ketal ... -`, or recompress it with gzip or zstd"
+                f"`{command} {file} | ketal ... -`, or recompress it with gzip or zstd"
             )
     for encoding, begin in _WIDE_ENCODINGS.items():
         if begin.match(head):
             return (
                 f"the text is {encoding}, but a log must be UTF-8; convert it with "
-                f"`iconv -f {encoding} -t UTF-8 FILE`"
+                f"`iconv -f {encoding} -t UTF-8 {file}`"
             )
     for suffix, kind in _SUFFIXES.items():
         if name.lower().endswith(suffix):

@@ -174,7 +174,8 @@ def test_a_truncated_event_is_dropped(tmp_path: Path) -> None:
         ),
         (
             gzip.compress(bz2.compress(RAW)),
-            "within the gzip data: the file is compressed with bzip2, which is not supported",
+            "within the gzip data: the file is compressed with bzip2, which is not supported; use "
+            "`bzip2 -dc <(gzip -dc FILE) | ketal ... -`",
         ),
         (
             zstandard.compress(RAW.decode().encode("utf-16")),

@@ -49,7 +49,7 @@ class Automaton {
     });
     const left = rows.length - items.length;
     if (left > 0 || this.more) {
-      items.push(makeElement("li", {}, [left > 0 ? `… and ${numberText(left)} more runs` : "",
+      items.push(makeElement("li", {}, [left > 0 ? `… and ${counted(left, "more run")}` : "",
         this.more ? `the last ${numberText(this.more)} moves are not shown (limit viewed_moves_max)` : ""].filter(Boolean).join("; ")));
     }
     this.list.replaceChildren(...items);

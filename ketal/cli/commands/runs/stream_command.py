@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("stop", "fresh", "drain"),
         default="stop",
         help="if the saved state is of another program: stop with exit code 3 (default), start "
-        "anew at the stored offsets, or let the runs of the old patterns finish",
+        "over at the stored offsets, or let the runs of the old patterns finish",
     )
     add_output(parser, "human", "json")
     options.add_params(parser)
