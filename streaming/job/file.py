@@ -206,44 +206,20 @@ def _build_job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
         # An empty text, as of `-b "$SERVERS"` where the variable is unset, is refused: with the
         # default, the job would run somewhere else.
         _text(flag, flags.get(name))
-    engine = flags.get("engine") or document.get("engine", "process")
-    if engine not in ENGINES:
-        raise SettingError(f"unknown engine {engine!r}{near(engine, ENGINES)}")
-    pattern = flags.get("pattern") or _text("pattern", document.get("pattern"))
-    if pattern is None:
-        raise SettingError(
-            'no pattern: set `pattern = "FILE"` in the file, or run `ketal stream PATTERN`'
-        )
-    if not flags.get("pattern"):
-        pattern = str(base / pattern)
+    engine = _engine(flags.get("engine") or document.get("engine", "process"))
+    pattern = _pattern_file(flags.get("pattern"), document, base)
     topics = _topics(flags.get("topics") or source.topics)
     named = flags.get("group_id") or text("kafka", "group_id")
-    group_id = named or Path(pattern).stem
-    if not group_id.isprintable() or len(group_id) > 200:
-        raise SettingError(
-            f"the group_id must be printable and at most 200 characters, not {group_id[:60]!r}"
-        )
+    group_id = _group_id(named or Path(pattern).stem)
     _check_source(source, limits)
     store = _store(*place("state", "state", "store"), group_id)
-    if store.is_remote and engine != "spark":
-        raise SettingError(
-            f"the engine {engine} stores its state on this machine, not in {store.name}: choose "
-            "dir:PATH, or the engine spark"
-        )
     verdicts = _target(*place("to", "output", "verdicts"), "verdicts") or Target("stdout")
     rejected = _target(text("output", "rejected"), base, "rejected") or verdicts
     _check_topics(topics, (verdicts, rejected), store)
-    start = text("kafka", "start") or "earliest"
-    if start not in STARTS:
-        raise SettingError(f"[kafka] start must be earliest or latest, not {start!r}")
     on_change = flags.get("on_change") or "stop"
-    if engine == "spark":
-        _check_spark(store, on_change)
+    _check_store(store, engine, on_change)
     metrics_port, metrics_host = flags.get("metrics_port"), flags.get("metrics_host") or ""
-    if not 0 <= (metrics_port or 0) <= PORT_MAX:
-        raise SettingError(f"--metrics-port must be from 0 to {PORT_MAX}, not {metrics_port}")
-    if metrics_host and metrics_port is None:
-        raise SettingError("--metrics-host requires --metrics-port")
+    _check_metrics(metrics_port, metrics_host)
     return Job(
         pattern=pattern,
         topics=topics,
@@ -253,7 +229,7 @@ def _build_job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
         group_id=group_id,
         group_id_given=named is not None,
         params=_params(table_of(document, "params")),
-        start=start,
+        start=_start(text("kafka", "start") or "earliest"),
         properties=_properties(tables["kafka"].get("properties", {})),
         source=source,
         verdicts=verdicts,
@@ -268,6 +244,48 @@ def _build_job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
         jars=_jars(tables["spark"].get("jars", []), base),
         **{key: number for name in NUMBERS for key, number in _numbers(name, tables[name])},
     )
+
+
+def _engine(name: Any) -> str:
+    """Return the name of an engine, or raise a SettingError if there is none of that name."""
+    if name not in ENGINES:
+        raise SettingError(f"unknown engine {name!r}{near(name, ENGINES)}")
+    return str(name)
+
+
+def _pattern_file(flag: str | None, document: Mapping[str, Any], base: Path) -> str:
+    """Return the path of the pattern file; one named in a job's file is relative to `base`."""
+    if flag:
+        return flag
+    pattern = _text("pattern", document.get("pattern"))
+    if pattern is None:
+        raise SettingError(
+            'no pattern: set `pattern = "FILE"` in the file, or run `ketal stream PATTERN`'
+        )
+    return str(base / pattern)
+
+
+def _group_id(group_id: str) -> str:
+    """Return the id of a consumer group, or raise a SettingError if it is not usable."""
+    if not group_id.isprintable() or len(group_id) > 200:
+        raise SettingError(
+            f"the group_id must be printable and at most 200 characters, not {group_id[:60]!r}"
+        )
+    return group_id
+
+
+def _start(start: str) -> str:
+    """Return where a job starts to read topics, or raise a SettingError."""
+    if start not in STARTS:
+        raise SettingError(f"[kafka] start must be earliest or latest, not {start!r}")
+    return start
+
+
+def _check_metrics(port: int | None, host: str) -> None:
+    if not 0 <= (port or 0) <= PORT_MAX:
+        raise SettingError(f"--metrics-port must be from 0 to {PORT_MAX}, not {port}")
+    if host and port is None:
+        raise SettingError("--metrics-host requires --metrics-port")
 
 
 def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -319,8 +337,18 @@ def _check_topics(topics: Sequence[str], outputs: Sequence[Target], store: Targe
         raise SettingError(f"the topic {store.name} contains the state: it cannot be an input")
 
 
-def _check_spark(store: Target, on_change: str) -> None:
-    """Raise a SettingError for settings that the engine spark does not support."""
+def _check_store(store: Target, engine: str, on_change: str) -> None:
+    """Raise a SettingError if the engine does not support the state store or the change of program.
+
+    Each engine has state of its own kind, and only the process engine can drain.
+    """
+    if engine != "spark":
+        if store.is_remote:
+            raise SettingError(
+                f"the engine {engine} stores its state on this machine, not in {store.name}: "
+                "choose dir:PATH, or the engine spark"
+            )
+        return
     if on_change == "drain":
         raise SettingError(
             "--on-change drain requires the engine process; with the engine spark, use stop or "
