@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import TopologicalSorter
+from typing import NamedTuple
 
 from ketal.analysis.bodies import Finding
 from ketal.analysis.declared_names import event_dependencies, names_in
@@ -50,6 +51,34 @@ from ketal.errors import Diagnostic, PatternError, PatternText, Span, pattern_er
 from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax_walks import children, not_guards, steps_of, walk
+
+
+class _Lowered(NamedTuple):
+    """The guards of a pattern as formulas over atoms.
+
+    Attributes
+    ----------
+    formulas, nots : list of Formula
+        The guards of the steps, and of the `not`s, by number.
+    barred : list of Formula
+        For each `not`: that no event between the prior event and this one breaks it.
+    events : tuple of (EventDecl, Formula)
+        The declared events that make the alphabet.
+    alphabet : Formula
+        The formula of an event of the alphabet.
+    atoms : tuple of Atom
+        The atoms of all formulas, by number.
+    theory : Theory
+        Which truth values of the atoms an event can have together.
+    """
+
+    formulas: list[Formula]
+    nots: list[Formula]
+    barred: list[Formula]
+    events: tuple[tuple[syntax.EventDecl, Formula], ...]
+    alphabet: Formula
+    atoms: tuple[Atom, ...]
+    theory: Theory
 
 
 class _Compilation:
@@ -116,10 +145,21 @@ class _Compilation:
         self._add(*bindings.unbound_references(self.pattern.returns))
         self._add(*bindings.void_anchors())
         self._raise_errors()
+        lowered = self._lower()
+        self._check_guards(lowered, bindings)
+        self._raise_errors()
+        automaton = _with_liveness(self._automaton(positions, lowered))
+        return self._finish(automaton, lowered, source)
+
+    # guards
+
+    def _lower(self) -> _Lowered:
+        """Lower the guards of the steps, the `not`s and the events that make the alphabet."""
         named = {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
-        declared = self._events_named(named | steps_of(self.pattern.body))  # they make the alphabet
+        declared = self._events_named(named | steps_of(self.pattern.body))
         guards = (*(d.guard for d in declared), *self.guards.values(), *self.not_guards)
         _refuse_large(self.events, guards, self.limits)
+        # The order in which guards are lowered numbers the atoms.
         formulas = [self.lowering.lower(self.guards[s]) for s in self.steps]
         nots = [self.lowering.lower(g) for g in self.not_guards]
         barred = [
@@ -130,18 +170,35 @@ class _Compilation:
         alphabet = disjunction(formula for _, formula in events)
         atoms = tuple(self.table.atoms)
         theory = Theory(atoms, self.limits)
-        coverage = Coverage(self.lowering, theory, alphabet)
-        self._add(*coverage.step_findings(self.guards, formulas, self.spans))
-        self._add(*coverage.not_findings(self.not_guards, nots))
-        self._add(*bindings.impossible_relations(formulas, atoms, theory, self.spans))
-        groups = self._groups(atoms)
+        return _Lowered(formulas, nots, barred, events, alphabet, atoms, theory)
+
+    def _check_guards(self, lowered: _Lowered, bindings: Bindings) -> None:
+        """Add the findings about guards that no event, or no run, can satisfy."""
+        coverage = Coverage(self.lowering, lowered.theory, lowered.alphabet)
+        self._add(*coverage.step_findings(self.guards, lowered.formulas, self.spans))
+        self._add(*coverage.not_findings(self.not_guards, lowered.nots))
+        self._add(
+            *bindings.impossible_relations(
+                lowered.formulas, lowered.atoms, lowered.theory, self.spans
+            )
+        )
+        if self.undecided:
+            all_guards = (*self.guards.values(), *self.not_guards)
+            self._add(*undecided_findings(self.pattern, all_guards, self.undecided))
+
+    # the automaton
+
+    def _automaton(self, positions: Positions, lowered: _Lowered) -> Automaton:
+        """Return the minimal deterministic automaton of the body, without liveness."""
+        formulas, theory = lowered.formulas, lowered.theory
         variants = [
             Variant(step, on_edge)
             for step, on_edge in sorted({(positions.steps[q], ns) for _, ns, q in positions.edges})
         ]
         on_edges = tuple(
-            conjunction([formulas[v.step], *(barred[n] for n in v.nots)]) for v in variants
+            conjunction([formulas[v.step], *(lowered.barred[n] for n in v.nots)]) for v in variants
         )
+        groups = self._groups(lowered.atoms)
         on_variants = Guards(
             variants=tuple(variants),
             formulas=on_edges,
@@ -149,10 +206,6 @@ class _Compilation:
             names=tuple(self.steps[v.step] for v in variants),
             spans=tuple(self.spans.get(self.steps[v.step]) for v in variants),
         )
-        if self.undecided:
-            all_guards = (*self.guards.values(), *self.not_guards)
-            self._add(*undecided_findings(self.pattern, all_guards, self.undecided))
-        self._raise_errors()
         minimal = determinise(
             positions,
             on_variants,
@@ -160,20 +213,18 @@ class _Compilation:
             check=self.pattern.kind == "check",
             span=self.pattern.body.span,
         )
-        local_guards = [local_guard(f, atoms) for f in formulas]
-        guard_classes = classes(local_guards, theory)
-        automaton = Automaton(
+        guard_classes = classes([local_guard(f, lowered.atoms) for f in formulas], theory)
+        return Automaton(
             steps=self.steps,
-            atoms=atoms,
+            atoms=lowered.atoms,
             variants=on_variants.variants,
             formulas=on_edges,
-            nots=tuple(nots),
+            nots=tuple(lowered.nots),
             classes=guard_classes,
             mirrors=mirrors_possible(positions, guard_classes),
             live=(),
             **vars(minimal),
         )
-        return self._finish(_with_liveness(automaton), alphabet, events, theory, source)
 
     def _raise_errors(self) -> None:
         if errors := [d for d in self.diagnostics if d.severity == "error"]:
@@ -195,13 +246,11 @@ class _Compilation:
     def _finish(
         self,
         automaton: Automaton,
-        alphabet: Formula,
-        events: tuple[tuple[syntax.EventDecl, Formula], ...],
-        theory: Theory,
+        lowered: _Lowered,
         source: PatternText | None,
     ) -> CompiledPattern:
-        p = self.pattern
-        sensitive = order_sensitivity(p, automaton, alphabet, theory)
+        p, theory = self.pattern, lowered.theory
+        sensitive = order_sensitivity(p, automaton, lowered.alphabet, theory)
         if sensitive is not None and not p.order.total and p.mode is None:
             # Under `total` there is only one order, and a `mode` considers every order.
             span, hint = remedy(p, sensitive)
@@ -220,7 +269,7 @@ class _Compilation:
             name=p.name,
             pattern=p,
             automaton=automaton,
-            alphabet=alphabet,
+            alphabet=lowered.alphabet,
             guards=tuple(self.guards.items()),
             order_independent=sensitive is None,
             warnings=tuple(self.diagnostics),
@@ -230,9 +279,9 @@ class _Compilation:
             limits=self.limits,
             undecided=self.undecided,
             source=source,
-            events=events,
+            events=lowered.events,
             named_events=self._events_named(
-                event_dependencies((d.name for d, _ in events), self.events)
+                event_dependencies((d.name for d, _ in lowered.events), self.events)
             ),
             declared=(*self.events.items(), *((d.name, d.guard) for d in p.steps)),
         )
