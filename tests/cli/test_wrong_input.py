@@ -428,7 +428,7 @@ def test_log_that_resembles_a_trace_is_read_as_a_log(ketal: Ketal, write: Write)
     [
         ('event E = type == "x"; find any E;', "is in the alphabet"),
         ('event E = type == "write"; partition by k; find any E;', "in the alphabet has the key"),
-        ('event E = type == "write"; A = E && node == type; find any A;', "is a `A`"),
+        ('event E = type == "write"; A = E && node == type; find any A;', "satisfies `A`"),
     ],
 )
 def test_message_about_a_single_event_is_in_the_singular(

@@ -324,7 +324,7 @@ class _Vacuity:
             kind, unmet = self._unmet_event(guards[step]) or ("step", step)
             if (kind, unmet) not in stated:
                 stated.add((kind, unmet))
-                message = _none_text(self._events, "is", f"a `{unmet}`")
+                message = _none_text(self._events, "satisfies", f"`{unmet}`")
                 yield self._entry(kind, unmet, spans.get(unmet), message)
 
     def _unmet_event(self, guard: syntax.Guard) -> NameKey | None:
@@ -339,9 +339,12 @@ class _Vacuity:
         return None
 
 
+_PLURAL = {"is": "are", "has": "have", "satisfies": "satisfy"}
+
+
 def _none_text(events: int, verb: str, predicate: str, which: str = "") -> str:
-    """Return the statement that 0 of some events are, or have, something; `verb` is is or has."""
-    verb = verb if events == 1 else {"is": "are", "has": "have"}[verb]
+    """Return the statement that 0 of some events satisfy a predicate; `verb` is in the singular."""
+    verb = verb if events == 1 else _PLURAL[verb]
     return f"0 of {counted(events, 'event')} {which}{verb} {predicate}"
 
 
