@@ -21,8 +21,9 @@ def execution(
     types: Sequence[str] = TYPES,
     first: str = "",
     merging: float = 0.3,
+    per_s: int = 1_000,
 ) -> list[ketal.Event]:
-    """Return events of nodes that send each other messages, a millisecond apart.
+    """Return events of nodes that send each other messages.
 
     Parameters
     ----------
@@ -36,6 +37,8 @@ def execution(
         The type of the first event, which is in the past of all others; none by default.
     merging : float
         The probability that an event learns all that another node knows.
+    per_s : int
+        How many events there are in a second of event time.
     """
     rng = random.Random(1)
     names = [f"n{i}" for i in range(nodes)]
@@ -54,7 +57,7 @@ def execution(
         clock[node] = clock.get(node, 0) + 1
         # No value of `key` is one of `other`.
         data = {"key": rng.randrange(KEYS), "other": KEYS + rng.randrange(KEYS)}
-        events.append(ketal.Event(node, rng.choice(types), clock, number / 1_000, data))
+        events.append(ketal.Event(node, rng.choice(types), clock, number / per_s, data))
     return events
 
 

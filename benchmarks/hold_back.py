@@ -1,4 +1,4 @@
-"""The cost of the hold-back queue: for logs reversed, in order, and shuffled within bounds.
+"""The cost of the hold-back queue: for logs reversed, in order, and displaced within bounds.
 
 Run by hand: `python benchmarks/hold_back.py [events]`. A fully reversed log is held back until its
 last event, and must be released in linear time: ten times the events may take at most twelve times
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import ketal
+from benchmarks.executions import displaced, execution
 from ketal.cli.process_state import COLLECT_AFTER
 from ketal.model.events.event import Event
 from ketal.operators.membership.members import MembershipStage
@@ -38,29 +39,6 @@ POLICIES: dict[str, dict[str, Any]] = {
 ROUNDS = 5
 BATCH = 512
 """How many events are taken together."""
-
-
-def execution(count: int) -> list[Event]:
-    """Return events of nodes that send each other messages, a millisecond apart."""
-    rng = random.Random(1)
-    clocks: list[dict[str, int]] = [{} for _ in range(NODES)]
-    events = []
-    for number in range(count):
-        place = rng.randrange(NODES)
-        clock, name = clocks[place], f"n{place}"
-        if rng.random() < 0.3:
-            for node, counter in clocks[rng.randrange(NODES)].items():
-                clock[node] = max(counter, clock.get(node, 0))
-        clock[name] = clock.get(name, 0) + 1
-        events.append(Event(node=name, type="e", clock=dict(clock), time=number / 1e3))
-    return events
-
-
-def shuffled(events: Sequence[Event], by: int) -> list[Event]:
-    """Return the events, each moved by less than `by` places."""
-    rng = random.Random(2)
-    places = {id(event): number + rng.random() * by for number, event in enumerate(events)}
-    return sorted(events, key=lambda event: places[id(event)])
 
 
 def seconds(events: Sequence[Event], options: dict[str, Any]) -> float:
@@ -166,7 +144,7 @@ def main(count: int) -> None:
     tenth = execution(count // 10)
     print(f"{count:,} events over {NODES} nodes; rates are events/s")
     print(f"{'':12} {'reversed':>10} {'÷ a tenth':>10} {'held MB':>8} {'left MB':>8}", end="")
-    print(f" {'in order':>10} {'shuffled':>10}")
+    print(f" {'in order':>10} {'displaced':>10}")
     for name, options in POLICIES.items():
         if name == "frontier":
             # Reversed, all events but the last would be late, as their successors are released.
@@ -177,7 +155,7 @@ def main(count: int) -> None:
             print(f"{name:12} {count / long:10,.0f} {long / short:10.1f}", end="")
             print(f" {most / 1e6:8.1f} {left / 1e6:8.1f}", end="")
         print(f" {count / seconds(events, options):10,.0f}", end="")
-        print(f" {count / seconds(shuffled(events, 500), options):10,.0f}")
+        print(f" {count / seconds(displaced(events, 500), options):10,.0f}")
 
 
 if __name__ == "__main__":
