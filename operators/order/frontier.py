@@ -22,7 +22,6 @@ The one rule: an event is released before every event that depends on it, or is 
 from __future__ import annotations
 
 import heapq
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -36,6 +35,7 @@ from ketal.operators.order.node_progress import Held
 from ketal.operators.order.policy import GivenUp, ReleasePolicy
 
 _EARLIEST: Final = -(2**63)
+_LATEST: Final = 2**63
 
 
 class LargestTimes:
@@ -60,15 +60,19 @@ class LargestTimes:
         self.counters[place:end] = [counter]
         self.times[place:end] = [time_us]
 
-    def largest(self, counter: int) -> int:
-        """Return the largest time up to a counter."""
+    def largest(self, counter: int, time_us: int) -> int:
+        """Return the largest time up to a counter, or `time_us` if that is larger."""
+        times = self.times
+        if not times or times[-1] <= time_us:  # As times increase, none is larger.
+            return time_us
         place = bisect_right(self.counters, counter)
-        return self.times[place - 1] if place else _EARLIEST
+        return max(times[place - 1], time_us) if place else time_us
 
     def evict(self, watermark_us: int) -> None:
         """Evict the times that the watermark has passed."""
-        place = bisect_left(self.times, watermark_us)
-        del self.counters[:place], self.times[:place]
+        if self.times and self.times[0] < watermark_us:
+            place = bisect_left(self.times, watermark_us)
+            del self.counters[:place], self.times[:place]
 
 
 class Frontier(ReleasePolicy):
@@ -130,8 +134,8 @@ class Frontier(ReleasePolicy):
     def _due_us(self, event: Event, time_us: int) -> int:
         for node, counter in self._last_restored(event).clock.items():
             times = self._times.get(node)
-            if times is not None and (largest := times.largest(counter)) > time_us:
-                time_us = largest
+            if times is not None:
+                time_us = times.largest(counter, time_us)
         return time_us
 
     # --- releasing ---
@@ -143,35 +147,40 @@ class Frontier(ReleasePolicy):
             self._find_due()
             if not self._due_now:
                 return None
-        return self._take_held(self._due_now.pop())
+        return self._held(self._due_now.pop())
 
     def _find_due(self) -> None:
         """Pop the events that are due from the heap, in canonical order; at the end all are due."""
-        watermark_us = math.inf if self.ended else self.watermark_us
-        if watermark_us is None:
+        watermark_us = _LATEST if self.ended else self.watermark_us
+        if watermark_us is None or not self._heap or self._heap[0][0] >= watermark_us:
             return
+        for times in self._times.values():
+            times.evict(watermark_us)
         restored: set[tuple[str, int]] = set()
-        due_now = []
+        due_now: list[CanonicalKey] = []
         while self._heap and self._heap[0][0] < watermark_us:
             _, key = heapq.heappop(self._heap)
             self._restore_clocks(key, restored)
             held = self._held(key)
-            due = self._due_us(held.event, held.time_us)
-            if due < watermark_us:
+            if self._past_has_passed(held.event):
                 due_now.append(key)
             else:
+                due = self._due_us(held.event, held.time_us)
                 heapq.heappush(self._heap, (due, self._place_now(key)))
         # Sorted only now: a clock read later in the loop may show that a node has left.
-        self._due_now = sorted(map(self._place_now, due_now), reverse=True)
+        self._due_now = [self._place_now(key) for key in due_now]
+        self._due_now.sort(reverse=True)
 
-    def _take_held(self, key: CanonicalKey) -> Held:
-        """Return the held event to release; evict the times that matter no more."""
-        held, progress = self._held(key), self.store.nodes[key[1]]
-        if len(progress.held) == 1:
-            times, watermark_us = self._times.get(key[1]), self.watermark_us
-            if times is not None and watermark_us is not None:
-                times.evict(watermark_us)
-        return held
+    def _past_has_passed(self, event: Event) -> bool:
+        """Return whether the watermark has passed all times before an event.
+
+        The times that it has passed have been evicted.
+        """
+        for node, counter in self._last_restored(event).clock.items():
+            times = self._times.get(node)
+            if times is not None and times.counters and times.counters[0] <= counter:
+                return False
+        return True
 
     def give_up(self, missing: MissingSince) -> GivenUp:
         """Return the event that is due first."""
@@ -181,7 +190,7 @@ class Frontier(ReleasePolicy):
             held = self._held(key)
             later = self._due_us(held.event, held.time_us)
             if later <= due:
-                return self._take_held(key)
+                return held
             heapq.heappush(self._heap, (later, self._place_now(key)))
 
     def _place_now(self, key: CanonicalKey) -> CanonicalKey:
