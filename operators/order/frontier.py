@@ -11,7 +11,8 @@ Whatever the times of the nodes are, no event is due before one in its past, so 
 release order respects happened-before. An event that arrives when an event
 after it has been released is late.
 
-An event without a time counts as one of the largest time seen when it arrived.
+An event without a time counts as one of the largest time seen when it arrived; if none had been
+seen, as one of the first time.
 
 Where a node has left, clocks shrink. An event that seems due gets its clock restored
 as far as held and released events allow, and its due time is computed from that.
@@ -68,6 +69,10 @@ class LargestTimes:
         place = bisect_right(self.counters, counter)
         return max(times[place - 1], time_us) if place else time_us
 
+    def date(self, time_us: int) -> None:
+        """Give the earliest of the events, none of which has a time yet, a time."""
+        self.times = [time_us] * len(self.times)
+
     def evict(self, watermark_us: int) -> None:
         """Evict the times that the watermark has passed."""
         if self.times and self.times[0] < watermark_us:
@@ -112,13 +117,15 @@ class Frontier(ReleasePolicy):
         return True
 
     def _date_untimed(self) -> None:
-        """Give the events that arrived before any time was known the first time known."""
+        """Give the events that arrived before any time was known, held or not, the first time."""
         first = self.time.first
         if self._timed or first is None:
             return
         self._timed = True
+        for times in self._times.values():
+            times.date(first)
         untimed = self.store.by_arrival()
-        self._times, self._heap = {}, []
+        self._heap = []
         for held in untimed:
             self.store.remove(held.event)
         for held in untimed:
@@ -126,9 +133,10 @@ class Frontier(ReleasePolicy):
 
     def _hold(self, held: Held, due: int, place: CanonicalKey) -> None:
         event = self.store.hold(held).event
-        if held.time_us > _EARLIEST:
-            times = self._times.setdefault(event.node, LargestTimes())
-            times.add(event.clock[event.node], held.time_us)
+        times = self._times.get(event.node)
+        if times is None:
+            times = self._times[event.node] = LargestTimes()
+        times.add(event.clock[event.node], held.time_us)
         heapq.heappush(self._heap, (due, place))
 
     def _due_us(self, event: Event, time_us: int) -> int:

@@ -673,6 +673,16 @@ def test_events_without_a_time_get_the_time_of_their_arrival() -> None:
     assert out(untimed.end()) == ["n1@1", "n2@1", "n3@1"]
 
 
+def test_event_given_up_before_any_time_was_known_counts_as_one_of_the_first_time() -> None:
+    queue = MarkedQueue(policy="frontier", frontier_us=S, held_back_max=1, overflow="lost")
+    queue.push(e("a@1", "x"))
+    assert out(queue.push(e("b@1", "x"))) == ["a@1"]
+    assert out(queue.push(e("b@2", "x", time=4.5))) == ["b@1"]
+    # a@1 is of 4.5 s, so a@2 is not due, but is given up as the first in the order.
+    step = queue.push(e("a@2", "x", time=1.5))
+    assert (out(step), step.given_up) == (["a@2"], 1)
+
+
 def test_full_frontier_releases_the_event_that_is_due_first() -> None:
     queue = MarkedQueue(policy="frontier", frontier_us=S, held_back_max=2, overflow="lost")
     queue.push(e("a@1", "x", time=10))
