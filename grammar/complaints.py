@@ -42,8 +42,10 @@ _REPLACEMENTS = {
     "!~": "!(… matches /…/)",
 }
 """Operator of another language → the operator to write instead."""
+_RELATIONS = "for happened-before, write `Causal(B, A)`; for concurrency, `Conc(B, A)`"
 _VALUE = frozenset({"STRING", "NUMBER", "TRUE", "FALSE", "MINUS", "LSQB", "LPAR", "NAME"})
 _GUARD = frozenset({"CALL", "HOST", "ORIGIN", "EXISTS", "CAUSAL", "CONC", "LOCALHOST", "BANG"})
+_BODY_WORDS = ("check", "find", "strict", "next", "any")
 _REPETITION = frozenset({"STAR", "PLUS", "QUESTION", "REPETITION"})
 _BODY = frozenset({"NAME", "LPAR", "LBRACE", "NOT", "AUTOMATON", "STRICT", "NEXT", "ANY"})
 _STATEMENT = frozenset(word.upper() for word in STATEMENTS) | {"NAME"}
@@ -233,6 +235,21 @@ def _misses_semicolon(s: Situation) -> bool:
     )
 
 
+def _touches(s: Situation, text: str) -> bool:
+    """Return whether the last token is this text, directly before the error."""
+    return s.before == text and s.before_end == s.position
+
+
+def _names_count(s: Situation) -> bool:
+    """Return whether a name is the first token in a brace that directly follows a step or group."""
+    if s.open is None or s.statement[-2:-1] != ["{"] or s.before_kind != "NAME":
+        return False
+    if s.statement[-3] in _BODY_WORDS:
+        return False
+    line = s.text.split("\n")[s.open.line - 1]
+    return re.match(r"[A-Za-z0-9_)]", line[max(s.open.column - 2, 0) :]) is not None
+
+
 RULES: tuple[Rule, ...] = (
     # --- characters ---
     Rule(
@@ -245,6 +262,13 @@ RULES: tuple[Rule, ...] = (
         lambda s: s.rest.startswith("/*"),
         "this comment is not closed",
         "close it with `*/`",
+        code="K002",
+    ),
+    Rule(
+        lambda s: _touches(s, "/") and s.found == "*",
+        "this comment is not closed",
+        "close it with `*/`",
+        at="before",
         code="K002",
     ),
     Rule(
@@ -316,6 +340,17 @@ RULES: tuple[Rule, ...] = (
         lambda s: s.after_operand and s.rest.startswith(("=>", "=<")),
         "`=>` and `=<` are not operators",
         "write `>=` or `<=`",
+    ),
+    Rule(
+        lambda s: _touches(s, "-") and s.found == ">",
+        "`->` is not a guard operator",
+        _RELATIONS,
+        at="before",
+    ),
+    Rule(
+        lambda s: s.after_operand and s.found in ("→", "∥"),
+        "`{found}` is not a guard operator",
+        _RELATIONS,
     ),
     Rule(
         lambda s: s.after_operand and s.found in _REPLACEMENTS,
@@ -423,7 +458,7 @@ RULES: tuple[Rule, ...] = (
             s.in_body
             and s.found in (";", ")")
             and "SEMICOLON" not in s.expects
-            and s.before in ("check", "find", "strict", "next", "any", "(")
+            and s.before in (*_BODY_WORDS, "(")
         ),
         "the body is empty",
         "name at least one step: `find next A B`",
@@ -454,6 +489,12 @@ RULES: tuple[Rule, ...] = (
         "write `{0,5}` for at most five",
     ),
     Rule(
+        lambda s: _names_count(s) and s.found in (",", "}"),
+        "a repetition count must be `{2}`, `{2,5}` or `{2,}`, with whole numbers",
+        "write the numbers in the body: a parameter cannot be a count",
+        at="before",
+    ),
+    Rule(
         lambda s: s.found == "}" and s.open is not None and s.open.text == "{",
         "braces require two or more blocks, in any order: `{A & B}`",
         "write `(A)` for a group; add a `;` before a `}` that ends the pattern",
@@ -477,6 +518,11 @@ RULES: tuple[Rule, ...] = (
         lambda s: s.in_body and s.found in ("->", ">"),
         "`->` is not allowed between steps",
         "write `A B` for A, then B; for happened-before, use `Causal(…)` in a step's guard",
+    ),
+    Rule(
+        lambda s: s.in_body and s.found in ("→", "∥"),
+        "`{found}` is not allowed between steps",
+        "declare a step, `B = Causal(E, A);` or `B = Conc(E, A);`, and write `A B`",
     ),
     Rule(
         lambda s: s.in_body and s.found == "!",

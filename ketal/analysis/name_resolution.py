@@ -28,6 +28,7 @@ from ketal.analysis.statements import (
 )
 from ketal.errors import Diagnostic, diagnostic_place
 from ketal.model import syntax as ast
+from ketal.model.guard_functions import GUARD_WORDS
 from ketal.model.language_words import RESERVED, STATEMENTS
 from ketal.model.syntax_walks import children, steps_of, walk
 
@@ -158,7 +159,12 @@ class _PatternNames(NameFindings):
         return "use the strategy `strict`, `next` or `any`; `find any` finds all matches"
 
     def _unused_step_hint(self, name: str) -> str:
-        """Return a hint for a name without a similar step: the only unused step, if any."""
+        """Return a hint for a name without a similar step, such as the only unused step."""
+        if name in GUARD_WORDS:
+            return (
+                "a guard is not allowed in a body: "
+                f"declare a step, `A = {name}(…);`, and use its name here"
+            )
         if name in RESERVED:
             return f"`{name}` is a keyword: remove it"
         declare = f"declare `{name} = …;`"

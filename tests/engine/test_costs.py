@@ -73,6 +73,7 @@ TABLE: list[tuple[str, str, str, bool | None]] = [
     ),
     ("order CausalOrder; find any A not C B;", costs.SEARCH_DEAD_ENDS, "not C", False),
     ("order arrival; D = B && x > A.x; find any A D;", costs.SCAN, "x > A.x", False),
+    ("order arrival; D = B && x == A.x && y > A.y; find any A D;", costs.SCAN, "y > A.y", False),
     (
         "order arrival; D = Causal(B) || (B && x == A.x); find any A D;",
         costs.SCAN, "Causal(B)", False,

@@ -58,6 +58,7 @@ A_AND_B = [event(1, "a", x="1"), event(2, "b", x=1), event(3, "b", x=True), even
         ("x in [1, 2]", log({"x": "1"}), [("x in [1, 2]", "string with number", 1, 1)]),
         ('x in [1, "a"]', log({"x": "1"}, {"x": 1}), []),
         ("x matches /a/", log({"x": 1}), [("x matches /a/", "number with string", 1, 1)]),
+        ("x < y", log({"y": 1}, {"y": "a"}), [("x < y", "absent", 2, 2)]),
         ("x < y", log({"x": True, "y": False}), [("x < y", "boolean with boolean", 1, 1)]),
         ("x == y", log({"x": True, "y": False}), []),
         ("x == y", log({"x": [1], "y": [1]}), [("x == y", "list with list", 1, 1)]),
@@ -83,6 +84,12 @@ def test_unknown_comparisons_of_a_guard(
         ([event(1, "a", x=1), event(2, "b", x=1)], []),
         # What no event of the step has is said once, of the side that lacks it.
         ([event(1, "a"), event(2, "b", x=1)], [("x == A.x", "absent", 1, 1)]),
+        # An absent value on one side hides neither a mismatch of kinds nor one on the other side.
+        ([event(1, "a", x="1"), event(2, "a", x=2), event(3, "b", x=1), event(4, "b", x=None),
+          event(5, "b", x=3)],
+         [("x == A.x", "absent", 1, 3), ("x == A.x", "string with number", 1, 2)]),
+        ([event(1, "a"), event(2, "b", x=1), event(3, "b")],
+         [("x == A.x", "absent", 1, 1), ("x == A.x", "absent", 1, 2)]),
     ],
 )  # fmt: skip
 def test_comparisons_with_an_event_of_a_run(
@@ -110,6 +117,16 @@ def test_only_an_attribute_that_all_events_lack_is_warned_of() -> None:
     assert warnings(unknown_list(text, log({}, {"x": 1}))) == []
     assert warnings(unknown_list(text, log({}, {}))) == [
         "line 1: `x == 1` is unknown: absent, 2 events of 2"
+    ]
+
+
+def test_attribute_that_all_events_of_a_step_lack_is_warned_of_beside_one_that_some_lack() -> None:
+    text = (
+        'pattern P { event A = type == "a"; event B = type == "b"; C = B && x == A.y; find A C; }'
+    )
+    events = [event(1, "a", x=1), event(2, "b", x=1), event(3, "b")]
+    assert warnings(unknown_list(text, events)) == [
+        "line 1: `x == A.y` is unknown: absent, 1 event of 1"
     ]
 
 

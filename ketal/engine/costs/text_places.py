@@ -9,11 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.predicates import RELATIONS, registers, variables
+from ketal.compiler.predicates import AtomTable, Lowering, registers, variables
 from ketal.errors import Span
 from ketal.model import syntax
-from ketal.model.syntax_walks import references, walk
+from ketal.model.limits import Limits
+from ketal.model.syntax_walks import walk
 
+_COMPARISON_ATOMS = 10_000
+"""Atoms that lowering a comparison alone may add to those of the pattern."""
 _SHAPES = {syntax.Causal: ("before", "own_node"), syntax.Conc: ("concurrent", "other_node")}
 
 
@@ -63,18 +66,26 @@ class PatternPlaces:
     def atom(self, step: int, number: int) -> TextPlace:
         """Return the part of a step's guard that reads what a relational atom reads."""
         atom = self._compiled.automaton.atoms[number]
-        names = registers(atom).steps
         for node in walk(self._guards[self._compiled.automaton.steps[step]]):
             if isinstance(node, syntax.Causal | syntax.Conc):
                 matches = atom.shape in _SHAPES[type(node)] and atom.payload == (node.anchor,)
             elif isinstance(node, syntax.Comparison | syntax.Membership | syntax.Function):
-                read = {reference.step for reference in references(node)}
-                matches = atom.shape not in RELATIONS and bool(names) and names <= read
+                matches = number in self._atoms_of(node)
             else:
                 continue
             if matches:
                 return self.place(node, self._compiled.automaton.steps[step])
         return self.step(step)
+
+    def _atoms_of(self, node: syntax.Guard) -> frozenset[int]:
+        """Return the numbers of the atoms of a comparison."""
+        atoms = self._compiled.automaton.atoms
+        table = AtomTable(Limits(atoms_max=len(atoms) + _COMPARISON_ATOMS))
+        for atom in atoms:
+            table.variable(atom)
+        registered = {guard.name: guard for guard in self._compiled.registered}
+        lowering = Lowering({}, table, registered)
+        return variables(lowering.lower(node)) | variables(lowering.lower(node, positive=False))
 
     def register_read(self, *, beyond_prior: bool) -> TextPlace:
         """Return the first part of a step's guard that reads a register."""

@@ -42,25 +42,33 @@ def unknown_entries(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
     out: list[Entry] = []
     for number, parts in of_comparison.items():
         comparison = comparisons[number]
-        total = sum(parts[0][1].values())
-        for (kind, other_kinds), events in sorted(_unknown_kinds(comparison, parts).items()):
+        for (kind, other_kinds, total), events in sorted(_faults(comparison, parts).items()):
             shown = kind if kind == ABSENT else f"{kind} with {other_kinds}"
             out.append(_entry(compiled, comparison, shown, events, total))
     return out
 
 
-def _unknown_kinds(
+def _faults(
     comparison: ComparisonSite, parts: list[tuple[SiteReading, Counter[Kinds]]]
-) -> Counter[tuple[str, str]]:
-    """Return how many events made a comparison unknown, by the two kinds that were compared."""
-    out: Counter[tuple[str, str]] = Counter()
+) -> Counter[tuple[str, str, int]]:
+    """Return how many events made a comparison unknown.
+
+    They are counted by the two kinds that were compared and by the number of events read. A
+    mismatch of kinds is counted for one side only: the other side would give it once more. An
+    absent value is a fault of its own side.
+    """
+    out: Counter[tuple[str, str, int]] = Counter()
+    mismatched = False
     for reading, counter in parts:
+        faults: Counter[tuple[str, str]] = Counter()
         for kinds, events in counter.items():
             sides = next(_unknown_sides(comparison, reading, kinds, parts), None)
             if sides is not None:
-                out[sides] += events
-        if out:  # the other side would give the same fault once more
-            break
+                faults[sides] += events
+        for (kind, other_kinds), events in faults.items():
+            if kind == ABSENT or not mismatched:
+                out[kind, other_kinds, counter.total()] += events
+        mismatched = mismatched or any(kind != ABSENT for kind, _ in faults)
     return out
 
 
@@ -70,7 +78,10 @@ def _unknown_sides(
     kinds: Kinds,
     parts: list[tuple[SiteReading, Counter[Kinds]]],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (kind, kinds on the other side) of each value of an event that gives unknown."""
+    """Yield (kind, kinds on the other side) of each value of an event that gives unknown.
+
+    Of an absent value the other side is not named: with any kind there, the result is unknown.
+    """
     kind_of = dict(zip(reading.operands, kinds, strict=True))
     if comparison.is_key:
         ((_, counter),) = parts
@@ -87,7 +98,9 @@ def _unknown_sides(
                 frozenset({kind_of[other]}) if other in kind_of else _operand_kinds(other, parts)
             )
             wanted -= {ABSENT}
-        if kind == ABSENT or (wanted and kind not in wanted & comparable):
+        if kind == ABSENT:
+            yield ABSENT, ""
+        elif wanted and kind not in wanted & comparable:
             yield kind, " or ".join(sorted(wanted))
 
 
