@@ -346,7 +346,10 @@ class Verdicts:
 def impossible_clocks(summary: Summary) -> Iterator[str]:
     """Yield a message with the number of events whose clocks are impossible, unless it is zero."""
     if impossible := summary.get("impossible"):
-        yield f"{counted(impossible, 'event')} with an impossible clock; ketal.audit(log) names the fault"
+        yield (
+            f"{counted(impossible, 'event')} with an impossible clock; "
+            "ketal.audit(log) names the fault"
+        )
 
 
 def failed_guards(patterns: Mapping[str, PatternCounts]) -> Iterator[str]:

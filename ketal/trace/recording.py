@@ -16,7 +16,13 @@ from typing import Any, NoReturn
 from ketal.errors import SettingError, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
-from ketal.trace.delivery.sinks import EventSink, Feedable, JsonLines, default_sink
+from ketal.trace.delivery.sinks import (
+    EventSink,
+    Feedable,
+    JsonLines,
+    checked_feedable,
+    default_sink,
+)
 from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import cut_text, plain
@@ -44,14 +50,18 @@ class EventRecorder:
         _check_arguments(node, activity, incarnation)
         if sink is None:
             sink = default_sink(node)
-        self.sink: EventSink = JsonLines(sink) if isinstance(sink, str | os.PathLike) else sink
+        if isinstance(sink, str | os.PathLike):
+            sink = JsonLines(sink)
+        elif not callable(getattr(sink, "write", None)):
+            raise wrong_type("sink", "a path, or an object with write(event)", sink)
+        self.sink: EventSink = sink
         if incarnation is None:
             incarnation_of = getattr(self.sink, "incarnation", None)
             incarnation = 1 if incarnation_of is None else incarnation_of(node)
         self.activities = Activities(node, incarnation, activity)
         self._writing = threading.RLock()
         self.failures: Counter[str] = Counter()
-        self._monitor = monitor
+        self._monitor = None if monitor is None else checked_feedable(monitor)
         CLOCKS.add(self)
 
     def __enter__(self) -> None:

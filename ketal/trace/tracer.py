@@ -21,6 +21,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
+from ketal.errors import class_name
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
@@ -70,7 +71,8 @@ class Tracer:
         If the node's name is empty or ends like that of a later incarnation, the activity is
         unknown, or the incarnation is not a positive integer.
     TypeError
-        If the node's name is not a str.
+        If the node's name is not a str, the sink is neither a path nor an object with `write`, or
+        the monitor is not an object with `feed`.
     OSError
         If the file cannot be opened.
 
@@ -316,11 +318,20 @@ class Tracer:
         Parameters
         ----------
         ended : Thread or Task
-            The thread or the task that has ended.
+            The thread or the task that has ended. Any other future, of `asyncio.gather` or of a
+            pool, for example, has no clock: nothing is merged, and a failure is counted in
+            `failures`.
         """
         with self._recorder, self._activities.current() as line:
-            line.merge(self._activities.activity_clock(ended))
-            self._activities.hand_over(line.copy_clock())
+            clock = self._activities.activity_clock(ended)
+            if clock is None:
+                kind = class_name(ended)
+                self._recorder.count_failure(
+                    f"a {kind} is neither a thread nor a task, and no clock was handed over from it"
+                )
+            else:
+                line.merge(clock)
+                self._activities.hand_over(line.copy_clock())
 
     def hand_over(self) -> None:
         """Set the clock of the current context, which activities created in it inherit."""

@@ -9,7 +9,7 @@ import pickle
 import threading
 import tracemalloc
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +225,49 @@ def test_node_name_that_is_no_valid_text_is_an_error() -> None:
             Tracer(node, ListSink())  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="cannot be encoded as UTF-8"):
         Tracer("\ud800", ListSink())
+
+
+def test_sink_and_monitor_of_another_class_are_an_error() -> None:
+    with pytest.raises(TypeError, match="sink must be a path, or an object with write"):
+        Tracer("n", 5)  # type: ignore[arg-type]
+    program = ketal.compile("pattern P { event A = true; find A; }")
+    with pytest.raises(TypeError, match=r"monitor must be a ketal\.Monitor or a Collector"):
+        Tracer("n", ListSink(), monitor=program)  # type: ignore[arg-type]
+
+
+def test_future_without_a_clock_that_is_joined_is_a_failure() -> None:
+    events = ListSink()
+    tracer = Tracer("n", events, activity="task")
+
+    async def work() -> None:
+        tracer.record("work")
+
+    async def main() -> None:
+        await tracer.join(asyncio.gather(work(), work()))
+        with ThreadPoolExecutor() as pool:
+            future = pool.submit(tracer.bind(lambda: tracer.send("worked")))
+            tracer.joined(future)  # type: ignore[arg-type]
+            assert set(tracer.failures) == {
+                "a _GatheringFuture is neither a thread nor a task, and no clock was handed over "
+                "from it",
+                "a Future is neither a thread nor a task, and no clock was handed over from it",
+            }
+            tracer.record("apart")
+            tracer.receive(future.result(), "result")
+        await tracer.join(work())
+
+    asyncio.run(main())
+    assert tracer.failures.total() == 2
+    worked, apart, result = (
+        next(event for event in events if event["type"] == type)
+        for type in ("worked", "apart", "result")
+    )
+    assert worked["node"] not in apart["clock"]
+    assert result["clock"][worked["node"]] == worked["clock"][worked["node"]]
+
+    whole = Tracer("n", ListSink())  # whose events are all in one order
+    whole.joined(Future())  # type: ignore[arg-type]
+    assert not whole.failures
 
 
 def test_tracer_cannot_be_pickled() -> None:
