@@ -569,7 +569,7 @@ def test_an_untraced_thread_starts_a_line_with_an_empty_clock() -> None:
     assert events[1]["clock"] == {"n/1": 1}
 
 
-@pytest.mark.parametrize("what", ["push", 5])
+@pytest.mark.parametrize("what", ["push", 5, Unprintable])
 def test_only_functions_are_traced(what: Any) -> None:
     with pytest.raises(TypeError, match="the object to trace must be a function"):
         Tracer("n", ListSink()).event(what)
