@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import SettingError, class_name, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
 from ketal.trace.delivery.sinks import (
@@ -126,6 +126,19 @@ class EventRecorder:
             self._monitor.feed(Event(**event))
         except Exception as error:
             self.count_failure(f"an event was not fed to the monitor: {error_text(error)}")
+
+    def merge_ended(self, ended: object) -> None:
+        """Merge the clock of an ended thread or task into that of the running activity."""
+        with self.activities.current() as line:
+            clock = self.activities.activity_clock(ended)
+            if clock is None:
+                kind = class_name(ended)
+                self.count_failure(
+                    f"a {kind} is neither a thread nor a task, and no clock was handed over from it"
+                )
+                return
+            line.merge(clock)
+            self.activities.hand_over(line.copy_clock())
 
     def count_failure(self, reason: str) -> None:
         """Count a failure, and log the first one with this reason."""

@@ -21,7 +21,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
-from ketal.errors import class_name
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
@@ -322,16 +321,8 @@ class Tracer:
             pool, for example, has no clock: nothing is merged, and a failure is counted in
             `failures`.
         """
-        with self._recorder, self._activities.current() as line:
-            clock = self._activities.activity_clock(ended)
-            if clock is None:
-                kind = class_name(ended)
-                self._recorder.count_failure(
-                    f"a {kind} is neither a thread nor a task, and no clock was handed over from it"
-                )
-            else:
-                line.merge(clock)
-                self._activities.hand_over(line.copy_clock())
+        with self._recorder:
+            self._recorder.merge_ended(ended)
 
     def hand_over(self) -> None:
         """Set the clock of the current context, which activities created in it inherit."""
