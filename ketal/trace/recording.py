@@ -28,6 +28,7 @@ from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import cut_text, plain
 
 _LOG = logging.getLogger("ketal.trace")
+_THREAD = threading.local()
 FAILURES_MAX = 100
 """Maximum number of failure reasons that are counted separately."""
 
@@ -96,6 +97,7 @@ class EventRecorder:
             raise ValueError("the type of an event must not be empty")
         if type.startswith(CONTROL_PREFIX):
             raise ValueError(f"the type {type!r} is reserved for control events")
+        failure = ""
         with self.activities.current() as line:
             line.merge(message.clock)
             clock = line.tick()
@@ -109,11 +111,17 @@ class EventRecorder:
             }
             if message.dots:
                 event["receives"] = list(message.dots)
+            is_nested = is_writing()
+            _THREAD.is_writing = True
             try:
                 with self._writing:
                     self.sink.write(event)
             except Exception as error:
-                self.count_failure(f"an event was not written: {error_text(error)}")
+                failure = f"an event was not written: {error_text(error)}"
+            finally:
+                _THREAD.is_writing = is_nested
+        if failure:
+            self.count_failure(failure)
         return event
 
     def feed(self, event: dict[str, Any]) -> None:
@@ -129,19 +137,23 @@ class EventRecorder:
 
     def merge_ended(self, ended: object) -> None:
         """Merge the clock of an ended thread or task into that of the running activity."""
+        clock = self.activities.activity_clock(ended)
+        if clock is None:
+            self.count_failure(
+                f"a {class_name(ended)} is neither a thread nor a task, and no clock was handed "
+                "over from it"
+            )
+            return
         with self.activities.current() as line:
-            clock = self.activities.activity_clock(ended)
-            if clock is None:
-                kind = class_name(ended)
-                self.count_failure(
-                    f"a {kind} is neither a thread nor a task, and no clock was handed over from it"
-                )
-                return
             line.merge(clock)
             self.activities.hand_over(line.copy_clock())
 
     def count_failure(self, reason: str) -> None:
-        """Count a failure, and log the first one with this reason."""
+        """Count a failure, and log the first one with this reason.
+
+        It must be called without holding a lock of the tracer: a handler of `logging` may wait for
+        a thread that records an event.
+        """
         if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
             reason = "other failures"
         if reason not in self.failures:
@@ -160,6 +172,11 @@ class EventRecorder:
         else:
             self._writing.release()
         self.activities.after_fork(child=child)
+
+
+def is_writing() -> bool:
+    """Return whether the current thread is in the `write` of the sink of a tracer."""
+    return getattr(_THREAD, "is_writing", False)
 
 
 def _check_arguments(node: str, activity: str, incarnation: int | None) -> None:
