@@ -37,7 +37,10 @@ class LogHandler(logging.Handler):
     >>> logger.addHandler(handler)
     >>> logger.warning("%d left", 3)
     >>> logger.removeHandler(handler)
-    >>> handler.emit(logging.makeLogRecord({"name": "ketal.trace", "msg": "is no event"}))
+    >>> own = logging.makeLogRecord({"name": "ketal.trace", "msg": "is not an event"})
+    >>> handler.emit(own)
+    >>> handler.handle(own)
+    True
     >>> import ketal
     >>> [event.data.copy() for event in ketal.read_log("n1.jsonl")]
     [{'logger': 'shop', 'level': 'WARNING', 'message': '3 left'}]
