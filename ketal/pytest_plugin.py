@@ -116,7 +116,8 @@ class KetalRun:
             rejected records.
         vacuous : bool
             Whether a pattern may pass that could not have found anything, because no event was
-            recorded or no event is of its types, for example after a misspelling.
+            recorded, none is in its alphabet, or none has a name that it needs, for example after
+            a misspelling.
         **params
             Values for `param` declarations of the file.
 
@@ -126,7 +127,8 @@ class KetalRun:
             If a kind of verdict does not exist, no event was recorded, the file cannot be read, or
             a parameter is wrong; a compiled program takes no parameters.
         AssertionError
-            If a pattern found something; the message has the reasons and the path of the page.
+            If a pattern found something, or the events cannot show that there is nothing to be
+            found; the message has the reasons and the path of the page.
         """
         __tracebackhide__ = True  # pytest shows the test's line instead of this one
         from ketal.errors import SettingError, checked_texts
@@ -137,7 +139,8 @@ class KetalRun:
         from ketal.model.wording import counted
         from ketal.programs.compiling import load
         from ketal.programs.program import Program
-        from ketal.runtime.log_verdicts import failed_guards
+        from ketal.runtime.log_verdicts import failed_guards, impossible_clocks
+        from ketal.runtime.silence.vacuity import obstacles
 
         kinds = {fail_on} if isinstance(fail_on, str) else set(checked_texts("fail_on", fail_on))
         if unknown := sorted(kinds.difference(KINDS)):
@@ -159,13 +162,16 @@ class KetalRun:
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
                 lines += diagram(judged, explanation)
+        lines += impossible_clocks(judged.summary)
         lines += failed_guards(judged.summary["patterns"])
         if not vacuous:
             if not judged.summary["events"]["accepted"]:
                 lines.append("no event was recorded")
-            for name, counts in judged.summary["patterns"].items():
+            for compiled in program.compiled:
+                entries = judged.summary["patterns"][compiled.name].get("vacuous", ())
                 lines += (
-                    f"{name} is vacuous: {one['message']}" for one in counts.get("vacuous", ())
+                    f"{compiled.name} is vacuous: {one['message']}"
+                    for one in obstacles(compiled.kind, entries)
                 )
         if lines:
             try:

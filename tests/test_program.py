@@ -156,6 +156,21 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
         3,
         "a guard must be a str or a node of ketal.model.syntax, not int",
     ),
+    (
+        lambda given: ketal.build("P", events={"E": "true"}, transitions=given, initial="q"),
+        5,
+        "transitions must be a list of (state, step, state), not int",
+    ),
+    (
+        lambda given: ketal.build("P", events={"E": "true"}, transitions=[given], initial="q"),
+        ("q", "E"),
+        "a transition must be (state, step, state), not ('q', 'E')",
+    ),
+    (
+        lambda given: ketal.build("P", events={"E": "true"}, transitions=[given], initial="q"),
+        "qEq",
+        "a transition must be (state, step, state), not 'qEq'",
+    ),
 ]
 
 

@@ -191,6 +191,12 @@ def test_rejected(ketal_run):
     (ketal_run.folder / "server.jsonl").write_text('{"node": "server", "ty')
     ketal_run.check("store.ketal", vacuous=True)
 
+def test_impossible(ketal_run):
+    for node, other in ("ab", "ba"):
+        line = '{"node": "%s", "type": "store", "clock": {"%s": 1, "%s": 1}}'
+        (ketal_run.folder / f"{node}.jsonl").write_text(line % (node, node, other))
+    ketal_run.check("store.ketal", vacuous=True)
+
 def test_guard(ketal_run):
     ketal.register_guard("plugin_odd", lambda x: 1 / 0, version="1")
     ketal_run.tracer("client").record("stored", key="x")
@@ -199,11 +205,62 @@ def test_guard(ketal_run):
 """
 
 
+FAULTLESS = """
+import ketal
+
+FAILED = ketal.compile('''
+    pattern Failed { order CausalOrder; event Ask = type == "ask"; event Reply = type == "reply";
+        Bad = Causal(Reply) && code >= 500; find any Ask Bad; }
+''')
+TURNS = ketal.compile('''
+    pattern Turns { event Ask = type == "ask"; event Reply = type == "reply"; check (Ask Reply)*; }
+''')
+
+def test_no_reply_is_bad(ketal_run):
+    tracer = ketal_run.tracer("client")
+    tracer.record("ask")
+    tracer.record("reply", code=200)
+    assert ketal_run.check(FAILED) == []
+
+def test_no_reply_has_a_code(ketal_run):
+    tracer = ketal_run.tracer("client")
+    tracer.record("ask")
+    tracer.record("reply", status=200)
+    ketal_run.check(FAILED)
+
+def test_no_reply_yet(ketal_run):
+    ketal_run.tracer("client").record("ask")
+    (verdict,) = ketal_run.check(TURNS)
+    assert verdict.kind == "incomplete"
+
+def test_misspelt_reply(ketal_run):
+    tracer = ketal_run.tracer("client")
+    tracer.record("ask")
+    tracer.record("repyl")
+    ketal_run.check(TURNS)
+"""
+
+
+def test_run_without_the_fault_passes_unless_a_name_is_missing(tests: Path) -> None:
+    (tests / "test_store.py").write_text(FAULTLESS)
+    done = _pytest(tests, "test_store.py")
+    assert "2 failed, 2 passed" in done.stdout
+    assert (
+        "Failed is vacuous: no event has the attribute `code`, which the step `Bad` requires"
+        in done.stdout
+    )
+    assert (
+        "Turns is vacuous: no event has the type `reply`, which is similar to `repyl` (1 event)"
+        in done.stdout
+    )
+
+
 def test_unjudged_run_does_not_pass(tests: Path) -> None:
     (tests / "test_store.py").write_text(UNCHECKED)
     done = _pytest(tests, "test_store.py")
-    assert "4 failed, 1 passed" in done.stdout
+    assert "5 failed, 1 passed" in done.stdout
     assert "ketal/server.jsonl:1: the line is not JSON" in done.stdout
+    assert "1 event with an impossible clock; ketal.audit(log) names the fault" in done.stdout
     assert "AssertionError: a registered guard of P failed 1 time" in done.stdout
     assert "AssertionError: no event was recorded" in done.stdout
     assert "overflow limit events_max reached at client@2: the event" in done.stdout

@@ -225,6 +225,16 @@ class Log:
             )
         return next(iter(by_execution.values()))
 
+    def __contains__(self, item: object) -> bool:
+        """Return whether an event is in the log; an event or its dot, as in `log[dot]`."""
+        if not isinstance(item, Dot | str):
+            return any(event == item for event in self)
+        try:
+            self[item]
+        except KeyError:
+            return False
+        return True
+
     def _index_by_dot(self) -> dict[str, dict[Dot, Event]]:
         """Read the log; return the events by execution and dot."""
         by_dot: dict[str, dict[Dot, Event]] = {}

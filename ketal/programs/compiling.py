@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
@@ -359,13 +359,26 @@ def build(
     lines.append(f"        initial {initial};")
     if finals is not None:
         lines.append(f"        final {', '.join(checked_texts('finals', finals))};")
-    try:
-        lines += [f"        {before} -> {after} on {step};" for before, step, after in transitions]
-    except (TypeError, ValueError):
-        raise wrong_type("transitions", "a list of (state, step, state)", transitions) from None
+    lines += [
+        f"        {before} -> {after} on {step};"
+        for before, step, after in _checked_transitions(transitions)
+    ]
     rendered = "\n".join([f"pattern {checked_text('name', name)} {{", *lines, "    }", "}", ""])
     program = compile(rendered, name=f"<built {name}>", limits=limits, **params)
     declared = [d.name for d in program.one.pattern.declarations]
     if declared != [*events, *steps]:
         raise SettingError(f"a guard of {name} contains more than a guard: declared {declared}")
     return program
+
+
+def _checked_transitions(
+    given: Iterable[tuple[str, str, str]],
+) -> Iterator[tuple[str, str, str]]:
+    """Yield transitions, which must be triples; raise a TypeError otherwise."""
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise wrong_type("transitions", "a list of (state, step, state)", given)
+    for transition in given:
+        if not isinstance(transition, tuple | list) or len(transition) != 3:
+            raise TypeError(f"a transition must be (state, step, state), not {transition!r}")
+        before, step, after = transition
+        yield before, step, after

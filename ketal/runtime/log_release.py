@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import Any, Final, cast
 
@@ -40,6 +39,7 @@ from ketal.operators.order import missing
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.runtime.admission.identification import Admission
+from ketal.runtime.admission.known_counters import KnownCounters
 from ketal.runtime.modes.possibly_definitely import modal_verdicts
 from ketal.runtime.release import Release
 
@@ -264,41 +264,3 @@ def _least_times_us(events: Sequence[Event]) -> list[int]:
     """Return, for each place in an order, the least time of the events there and after it."""
     times_us = (NEVER_US if (us := event.time_us) is None else us for event in reversed(events))
     return list(accumulate(times_us, min))[::-1]
-
-
-class KnownCounters:
-    """The highest counter of each node in the clocks of the events that were released.
-
-    If the clocks are those of an execution, canonical order respects happened-before. So the clock
-    of an event is impossible if its past contains an event with a later place in that order.
-    """
-
-    def __init__(self, events: Sequence[Event]) -> None:
-        self.highest: dict[str, int] = {}
-        self._events = events
-        self._counters: dict[str, list[int]] | None = None  # of each node, sorted
-
-    def release(self, events: Iterable[Event]) -> int:
-        """Release events in canonical order; return how many have a later event in their past."""
-        known, count = self.highest, 0
-        for event in events:
-            impossible = False
-            for node, counter in event.clock.items():
-                before = known.get(node, 0)
-                if counter > before:
-                    known[node] = counter
-                    others = counter - 1 if node == event.node else counter
-                    impossible |= others > before and self._has_between(node, before, others)
-            count += impossible
-        return count
-
-    def _has_between(self, node: str, low: int, high: int) -> bool:
-        """Return whether the log has an event of the node with a counter in (low, high]."""
-        if self._counters is None:
-            self._counters = {}
-            for event in self._events:
-                self._counters.setdefault(event.node, []).append(event.counter)
-            for counters in self._counters.values():
-                counters.sort()
-        counters = self._counters.get(node, [])
-        return bisect_right(counters, high) > bisect_right(counters, low)

@@ -283,11 +283,7 @@ class Verdicts:
             yield f"{events['rejected']} of {events['read']} records rejected; the first: {first}"
         if events["late"]:
             yield f"{counted(events['late'], 'event')} arrived late, after the watermark"
-        if summary.get("impossible"):
-            yield (
-                f"{counted(summary['impossible'], 'event')} with an impossible clock; "
-                "ketal.audit(log) names the fault"
-            )
+        yield from impossible_clocks(summary)
         if events["overflow"]:
             beyond = counted(events["overflow"], "event")
             yield f"{beyond} dropped beyond a limit; the first: {self._first_overflow('')}"
@@ -345,6 +341,15 @@ class Verdicts:
             note = f"and {more:,} more (limit shown_max)"
             parts.append(f'<tr><td colspan="{len(columns)}">{note}</td></tr>')
         return "".join([*parts, "</table>"])
+
+
+def impossible_clocks(summary: Summary) -> Iterator[str]:
+    """Yield a message with the number of events whose clocks are impossible, unless it is zero."""
+    if impossible := summary.get("impossible"):
+        yield (
+            f"{counted(impossible, 'event')} with an impossible clock; "
+            "ketal.audit(log) names the fault"
+        )
 
 
 def failed_guards(patterns: Mapping[str, PatternCounts]) -> Iterator[str]:

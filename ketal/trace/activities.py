@@ -114,8 +114,16 @@ class Activities:
         if self.kind != "process":
             self._context.set(clock)
 
-    def activity_clock(self, owner: threading.Thread | asyncio.Future[Any]) -> Clock:
-        """Return the clock of a thread or a task; free its line if it has ended."""
+    def activity_clock(self, owner: object) -> Clock | None:
+        """Return the clock of a thread or a task; free its line if it has ended.
+
+        None if the owner is neither, but the future of a `gather` or of a pool, for example. If
+        the activity is the process, there is no clock to hand over, whatever the owner is.
+        """
+        if self.kind == "process":
+            return {}
+        if not isinstance(owner, threading.Thread | asyncio.Task):
+            return None
         with self._lock:
             clock = self._ended_clocks.get(owner)
             line = self._lines.get(owner)
@@ -182,5 +190,5 @@ class Activities:
             line.lock.release()
 
 
-def _has_ended(owner: threading.Thread | asyncio.Future[Any]) -> bool:
+def _has_ended(owner: threading.Thread | asyncio.Task[Any]) -> bool:
     return not owner.is_alive() if isinstance(owner, threading.Thread) else owner.done()

@@ -44,8 +44,8 @@ def call_recorder(
     def traced(function: Any) -> Any:
         if isinstance(function, classmethod | staticmethod):
             return function.__class__(traced(function.__func__))
-        if not callable(function):
-            wanted = "a function (use Tracer.record for a single event)"
+        if not callable(function) or inspect.isclass(function):
+            wanted = "a function or a method (use Tracer.record for a single event)"
             raise wrong_type("the object to trace", wanted, function)
         name = type or _function_name(function)
         read = _arguments_reader(function) if arguments else lambda args, kwargs: {}

@@ -1,12 +1,18 @@
 """Record log records of `logging` as events.
 
-The one rule: log records of the tracer, or of its sink while it writes an event, are not recorded.
+The tracer may log while it holds a lock, as may a handler of its monitor. So this handler is called
+without a lock of its own, for which they would wait.
+
+The one rule: log records of the tracer, or of a sink while it writes an event, are not recorded.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ketal.trace.recording import is_writing
 
 if TYPE_CHECKING:
     from ketal.trace.tracer import Tracer
@@ -31,7 +37,10 @@ class LogHandler(logging.Handler):
     >>> logger.addHandler(handler)
     >>> logger.warning("%d left", 3)
     >>> logger.removeHandler(handler)
-    >>> handler.emit(logging.makeLogRecord({"name": "ketal.trace", "msg": "is no event"}))
+    >>> own = logging.makeLogRecord({"name": "ketal.trace", "msg": "is not an event"})
+    >>> handler.emit(own)
+    >>> handler.handle(own)
+    True
     >>> import ketal
     >>> [event.data.copy() for event in ketal.read_log("n1.jsonl")]
     [{'logger': 'shop', 'level': 'WARNING', 'message': '3 left'}]
@@ -40,7 +49,20 @@ class LogHandler(logging.Handler):
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
         self._tracer = tracer
-        self._recording = False
+        self._thread = threading.local()
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Record a log record that passes the filters.
+
+        Parameters
+        ----------
+        record : logging.LogRecord
+            The log record.
+        """
+        passed: Any = self.filter(record)
+        if passed:
+            self.emit(record if passed is True else passed)
+        return bool(passed)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Record a log record as an event.
@@ -50,8 +72,7 @@ class LogHandler(logging.Handler):
         record : logging.LogRecord
             The log record.
         """
-        # `Handler.handle` holds the handler's lock, so `_recording` was set by this thread.
-        if record.name == "ketal.trace" or self._recording:
+        if record.name == "ketal.trace" or is_writing() or hasattr(self._thread, "recording"):
             return
         try:
             data = {
@@ -64,8 +85,8 @@ class LogHandler(logging.Handler):
             return
         if record.exc_info and record.exc_info[0] is not None:
             data["error"] = record.exc_info[0].__name__
-        self._recording = True
+        self._thread.recording = True
         try:
             self._tracer.record("log", **data)
         finally:
-            self._recording = False
+            del self._thread.recording

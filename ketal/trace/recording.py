@@ -13,15 +13,22 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import SettingError, class_name, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
-from ketal.trace.delivery.sinks import EventSink, Feedable, JsonLines, default_sink
+from ketal.trace.delivery.sinks import (
+    EventSink,
+    Feedable,
+    JsonLines,
+    checked_feedable,
+    default_sink,
+)
 from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import cut_text, plain
 
 _LOG = logging.getLogger("ketal.trace")
+_THREAD = threading.local()
 FAILURES_MAX = 100
 """Maximum number of failure reasons that are counted separately."""
 
@@ -44,14 +51,18 @@ class EventRecorder:
         _check_arguments(node, activity, incarnation)
         if sink is None:
             sink = default_sink(node)
-        self.sink: EventSink = JsonLines(sink) if isinstance(sink, str | os.PathLike) else sink
+        if isinstance(sink, str | os.PathLike):
+            sink = JsonLines(sink)
+        elif not callable(getattr(sink, "write", None)):
+            raise wrong_type("sink", "a path, or an object with write(event)", sink)
+        self.sink: EventSink = sink
         if incarnation is None:
             incarnation_of = getattr(self.sink, "incarnation", None)
             incarnation = 1 if incarnation_of is None else incarnation_of(node)
         self.activities = Activities(node, incarnation, activity)
         self._writing = threading.RLock()
         self.failures: Counter[str] = Counter()
-        self._monitor = monitor
+        self._monitor = None if monitor is None else checked_feedable(monitor)
         CLOCKS.add(self)
 
     def __enter__(self) -> None:
@@ -86,6 +97,7 @@ class EventRecorder:
             raise ValueError("the type of an event must not be empty")
         if type.startswith(CONTROL_PREFIX):
             raise ValueError(f"the type {type!r} is reserved for control events")
+        failure = ""
         with self.activities.current() as line:
             line.merge(message.clock)
             clock = line.tick()
@@ -99,11 +111,17 @@ class EventRecorder:
             }
             if message.dots:
                 event["receives"] = list(message.dots)
+            is_nested = is_writing()
+            _THREAD.is_writing = True
             try:
                 with self._writing:
                     self.sink.write(event)
             except Exception as error:
-                self.count_failure(f"an event was not written: {error_text(error)}")
+                failure = f"an event was not written: {error_text(error)}"
+            finally:
+                _THREAD.is_writing = is_nested
+        if failure:
+            self.count_failure(failure)
         return event
 
     def feed(self, event: dict[str, Any]) -> None:
@@ -117,8 +135,25 @@ class EventRecorder:
         except Exception as error:
             self.count_failure(f"an event was not fed to the monitor: {error_text(error)}")
 
+    def merge_ended(self, ended: object) -> None:
+        """Merge the clock of an ended thread or task into that of the running activity."""
+        clock = self.activities.activity_clock(ended)
+        if clock is None:
+            self.count_failure(
+                f"a {class_name(ended)} is neither a thread nor a task, and no clock was handed "
+                "over from it"
+            )
+            return
+        with self.activities.current() as line:
+            line.merge(clock)
+            self.activities.hand_over(line.copy_clock())
+
     def count_failure(self, reason: str) -> None:
-        """Count a failure, and log the first one with this reason."""
+        """Count a failure, and log the first one with this reason.
+
+        It must be called without holding a lock of the tracer: a handler of `logging` may wait for
+        a thread that records an event.
+        """
         if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
             reason = "other failures"
         if reason not in self.failures:
@@ -137,6 +172,11 @@ class EventRecorder:
         else:
             self._writing.release()
         self.activities.after_fork(child=child)
+
+
+def is_writing() -> bool:
+    """Return whether the current thread is in the `write` of the sink of a tracer."""
+    return getattr(_THREAD, "is_writing", False)
 
 
 def _check_arguments(node: str, activity: str, incarnation: int | None) -> None:

@@ -70,7 +70,8 @@ class Tracer:
         If the node's name is empty or ends like that of a later incarnation, the activity is
         unknown, or the incarnation is not a positive integer.
     TypeError
-        If the node's name is not a str.
+        If the node's name is not a str, the sink is neither a path nor an object with `write`, or
+        the monitor is not an object with `feed`.
     OSError
         If the file cannot be opened.
 
@@ -316,11 +317,12 @@ class Tracer:
         Parameters
         ----------
         ended : Thread or Task
-            The thread or the task that has ended.
+            The thread or the task that has ended. Any other future, of `asyncio.gather` or of a
+            pool, for example, has no clock: nothing is merged, and a failure is counted in
+            `failures`.
         """
-        with self._recorder, self._activities.current() as line:
-            line.merge(self._activities.activity_clock(ended))
-            self._activities.hand_over(line.copy_clock())
+        with self._recorder:
+            self._recorder.merge_ended(ended)
 
     def hand_over(self) -> None:
         """Set the clock of the current context, which activities created in it inherit."""

@@ -94,3 +94,14 @@ def test_log_beyond_events_max_is_an_error(tmp_path: Path) -> None:
     assert ketal.read_log(path, limits=Limits(events_max=3))["a@3"].counter == 3
     with pytest.raises(SettingError, match=r"more than 2 events \(limit events_max\)"):
         ketal.read_log(path, limits=Limits(events_max=2))["a@3"]
+
+
+def test_event_and_its_dot_are_in_the_log() -> None:
+    first, second = event("a", 1), event("a", 2)
+    log = Log.of([first])
+    assert first in log
+    assert second not in log
+    assert "a@1" in log
+    assert Dot("a", 1) in log
+    assert "a@2" not in log
+    assert 1 not in log

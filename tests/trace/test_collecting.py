@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import ketal
+from ketal.errors import SettingError
 from ketal.trace import (
     Collector,
     JsonLines,
@@ -411,3 +412,12 @@ def test_handler_may_record_events() -> None:
     events: Any = monitor.summary["events"]
     assert events["accepted"] == 400
     assert not tracers[0].failures
+
+
+def test_monitor_or_port_that_is_invalid_is_an_error() -> None:
+    program = ketal.compile(CONFLICT)
+    with pytest.raises(TypeError, match=r"monitor must be a ketal\.Monitor or a Collector"):
+        Collector(program)  # type: ignore[arg-type]
+    for port in ("7007", -1, 99_999):
+        with pytest.raises(SettingError, match="port must be an integer from 0 to 65,535, not"):
+            Collector(ketal.Monitor(program), port=port)  # type: ignore[arg-type]

@@ -9,7 +9,8 @@ import pickle
 import threading
 import tracemalloc
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal.errors import SettingError
-from ketal.trace import LogHandler, TracedQueue, Tracer
+from ketal.trace import Collector, LogHandler, TracedQueue, Tracer
 from ketal.trace import message_header as header
 from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, plain
 from ketal.trace.recording import FAILURES_MAX
@@ -227,6 +228,49 @@ def test_node_name_that_is_no_valid_text_is_an_error() -> None:
         Tracer("\ud800", ListSink())
 
 
+def test_sink_and_monitor_of_another_class_are_an_error() -> None:
+    with pytest.raises(TypeError, match="sink must be a path, or an object with write"):
+        Tracer("n", 5)  # type: ignore[arg-type]
+    program = ketal.compile("pattern P { event A = true; find A; }")
+    with pytest.raises(TypeError, match=r"monitor must be a ketal\.Monitor or a Collector"):
+        Tracer("n", ListSink(), monitor=program)  # type: ignore[arg-type]
+
+
+def test_future_without_a_clock_that_is_joined_is_a_failure() -> None:
+    events = ListSink()
+    tracer = Tracer("n", events, activity="task")
+
+    async def work() -> None:
+        tracer.record("work")
+
+    async def main() -> None:
+        await tracer.join(asyncio.gather(work(), work()))
+        with ThreadPoolExecutor() as pool:
+            future = pool.submit(tracer.bind(lambda: tracer.send("worked")))
+            tracer.joined(future)  # type: ignore[arg-type]
+            assert set(tracer.failures) == {
+                "a _GatheringFuture is neither a thread nor a task, and no clock was handed over "
+                "from it",
+                "a Future is neither a thread nor a task, and no clock was handed over from it",
+            }
+            tracer.record("apart")
+            tracer.receive(future.result(), "result")
+        await tracer.join(work())
+
+    asyncio.run(main())
+    assert tracer.failures.total() == 2
+    worked, apart, result = (
+        next(event for event in events if event["type"] == type)
+        for type in ("worked", "apart", "result")
+    )
+    assert worked["node"] not in apart["clock"]
+    assert result["clock"][worked["node"]] == worked["clock"][worked["node"]]
+
+    whole = Tracer("n", ListSink())  # whose events are all in one order
+    whole.joined(Future())  # type: ignore[arg-type]
+    assert not whole.failures
+
+
 def test_tracer_cannot_be_pickled() -> None:
     tracer = Tracer("n", ListSink())
     for one in (tracer, TracedQueue([], tracer)):
@@ -311,12 +355,64 @@ def test_sink_that_logs_adds_no_events() -> None:
     events = Logging()
     handler = LogHandler(Tracer("n", events))
     logger.addHandler(handler)
+    tracer = Tracer("m", events)
     try:
         for _ in range(2):
             logger.warning("by the program")
+            tracer.record("step")
     finally:
         logger.removeHandler(handler)
-    assert [event["data"]["message"] for event in events] == ["by the program"] * 2
+    assert [event["type"] for event in events] == ["log", "step"] * 2
+
+
+def test_thread_that_logs_does_not_wait_for_one_whose_tracer_logs() -> None:
+    """A failed write, and a handler of the monitor, are logged while another thread logs."""
+    writes, logger = threading.Event(), logging.getLogger("tests.trace.threads")
+    logs = threading.Event()
+
+    class Full(ListSink):
+        def write(self, event: Mapping[str, Any]) -> None:
+            if event["type"] == "step":
+                writes.set()
+                assert logs.wait(10)
+                raise OSError("no space left")
+
+    def handle(verdict: object) -> None:
+        writes.set()
+        assert logs.wait(10)
+        logger.warning("a match")
+
+    class Logged(LogHandler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "by the program":
+                logs.set()
+            super().emit(record)
+
+    program = ketal.compile('pattern P { event A = type == "step"; find next A; }')
+    monitor = ketal.Monitor(program, on={"match": handle})
+    for sink, fed in ((Full(), None), (ListSink(), monitor)):
+        writes.clear()
+        logs.clear()
+        with nullcontext() if fed is None else Collector(fed) as collector:
+            tracer = Tracer("n", sink, monitor=collector)
+            handler = Logged(tracer)
+            loggers = logger, logging.getLogger("ketal.trace")
+            for one in loggers:
+                one.addHandler(handler)
+            try:
+                threads = [
+                    threading.Thread(target=tracer.record, args=("step",), daemon=True),
+                    threading.Thread(target=logger.warning, args=("by the program",), daemon=True),
+                ]
+                threads[0].start()
+                assert writes.wait(10)
+                threads[1].start()
+                for thread in threads:
+                    thread.join(10)
+                assert not any(thread.is_alive() for thread in threads)
+            finally:
+                for one in loggers:
+                    one.removeHandler(handler)
 
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
@@ -526,7 +622,7 @@ def test_an_untraced_thread_starts_a_line_with_an_empty_clock() -> None:
     assert events[1]["clock"] == {"n/1": 1}
 
 
-@pytest.mark.parametrize("what", ["push", 5])
+@pytest.mark.parametrize("what", ["push", 5, Unprintable])
 def test_only_functions_are_traced(what: Any) -> None:
     with pytest.raises(TypeError, match="the object to trace must be a function"):
         Tracer("n", ListSink()).event(what)

@@ -31,7 +31,7 @@ from ketal.engine.machine import Machine
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scope_steps import OfferedEvents
 from ketal.engine.verdict_building import flat
-from ketal.errors import SettingError
+from ketal.errors import EventError, SettingError
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
@@ -39,10 +39,12 @@ from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
+from ketal.model.wording import counted
 from ketal.operators.causal_order import canonical
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import execution_names, executions_of
+from ketal.runtime.admission.known_counters import KnownCounters
 from ketal.runtime.modes.state_keys import StateKeys
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
     SettingError
         If the program holds several patterns, or the log several executions, a limit is
         reached, or the log cannot be read.
+    EventError
+        If every record was rejected, or a clock is impossible. Some rejected records are skipped.
     TypeError
         If an argument has the wrong type.
 
@@ -130,8 +134,19 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
             "pass one of log.executions"
         )
     (execution,) = executions.values()
+    if execution.rejected and not len(execution):
+        raise EventError(
+            f"no event was read: {counted(execution.rejected, 'record')} rejected; "
+            f"the first: {execution.first_rejected}"
+        )
+    known = execution.events()
+    if impossible := KnownCounters(known).release(canonical(known)):
+        raise EventError(
+            f"{counted(impossible, 'event')} with an impossible clock; "
+            "ketal.audit(log) names the fault"
+        )
     nodes = closed_nodes(compiled.pattern.topology)
-    events = (event for event in execution.events() if takes_part(event.node, nodes))
+    events = (event for event in known if takes_part(event.node, nodes))
     return _Lattice(compiled, events, run_limits)
 
 

@@ -155,9 +155,7 @@ def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
         The list `vacuous` of the pattern in the summary.
     """
     nothing = judged_nothing(entries)
-    mistakes = [
-        entry for entry in entries if "near" in entry or entry["what"] in ("clock", "message")
-    ]
+    mistakes = [entry for entry in entries if _is_mistake(entry)]
     if not mistakes and not (nothing and kind == "check"):
         return []
     causes = [
@@ -168,6 +166,31 @@ def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
     if nothing:
         causes[:1] = ["; ".join([entries[0]["message"], *causes[:1]])]
     return [f"vacuous: {cause}" for cause in causes]
+
+
+def obstacles(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the entries because of which a pattern could not have found a fault.
+
+    All entries if it judged no event. Otherwise the probable mistakes, and the names that every
+    match of a `find` requires and that no event has. A run without a fault may well have no event
+    that satisfies a step; and a `check` can be violated even if one of its steps never occurs.
+
+    Parameters
+    ----------
+    kind, entries : str, sequence of mapping
+        As for `warnings`.
+    """
+    if judged_nothing(entries):
+        return list(entries)
+    return [
+        entry
+        for entry in entries
+        if _is_mistake(entry) or (kind == "find" and entry["what"] not in ("step", "event"))
+    ]
+
+
+def _is_mistake(entry: Mapping[str, Any]) -> bool:
+    return "near" in entry or entry["what"] in ("clock", "message")
 
 
 def judged_nothing(entries: Sequence[Mapping[str, Any]]) -> bool:

@@ -30,7 +30,8 @@ from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.trace.delivery.log_sender import Announcement, parse_announcement
-from ketal.trace.delivery.sinks import Feedable
+from ketal.trace.delivery.sending import checked_address
+from ketal.trace.delivery.sinks import Feedable, checked_feedable
 from ketal.trace.forks import UNDER_LOCK, close_in_child
 
 _LOG = logging.getLogger("ketal.trace")
@@ -47,7 +48,7 @@ class MonitorFeeder(ABC):
 
     def __init__(self, monitor: Feedable) -> None:
         self.lock = threading.RLock()
-        self._monitor = monitor
+        self._monitor = checked_feedable(monitor)
         UNDER_LOCK.add(self)
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
@@ -106,6 +107,10 @@ class Collector(MonitorFeeder):
 
     Raises
     ------
+    TypeError
+        If the monitor is not an object with `feed`.
+    SettingError
+        If the port is not an integer from 0 to 65,535.
     OSError
         If it cannot listen on the address.
 
@@ -127,7 +132,7 @@ class Collector(MonitorFeeder):
     def __init__(self, monitor: Feedable, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(monitor)
         self._offsets: dict[str, int] = {}
-        self._server = _Server((host, port), self._process_connection)
+        self._server = _Server(checked_address(host, port, port_min=0), self._process_connection)
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 

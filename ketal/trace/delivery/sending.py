@@ -75,10 +75,10 @@ def end_all(senders: Collection[SenderThread]) -> None:
             own_senders.remove(sender)
 
 
-def checked_address(host: str, port: int) -> tuple[str, int]:
-    """Return an address to connect to; raise a SettingError if the port is invalid."""
-    if port.__class__ is not int or not 0 < port < 1 << 16:
-        raise SettingError(f"port must be an integer from 1 to 65,535, not {port!r}")
+def checked_address(host: str, port: int, *, port_min: int = 1) -> tuple[str, int]:
+    """Return an address; raise a SettingError if the port is invalid or less than `port_min`."""
+    if port.__class__ is not int or not port_min <= port < 1 << 16:
+        raise SettingError(f"port must be an integer from {port_min} to 65,535, not {port!r}")
     return host, port
 
 

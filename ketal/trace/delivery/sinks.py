@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ketal.errors import checked_text
+from ketal.errors import checked_text, wrong_type
 from ketal.trace.delivery.run_numbers import claim_run, next_run
 from ketal.trace.plain_values import encoded
 
@@ -56,6 +56,13 @@ class Feedable(Protocol):
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
         """Process one event."""
+
+
+def checked_feedable(monitor: Feedable) -> Feedable:
+    """Return an argument that must be a monitor or a collector; raise a TypeError otherwise."""
+    if not callable(getattr(monitor, "feed", None)):
+        raise wrong_type("monitor", "a ketal.Monitor or a Collector", monitor)
+    return monitor
 
 
 class Nowhere:
