@@ -316,11 +316,8 @@ def _messages(stats: LogStats, rows: int) -> Iterator[str]:
         yield "  from node to node"
         yield from _pair_rows(messages.nodes, rows)
     if messages.unknown:
-        yield (
-            f"  {counted(messages.unknown, 'event')} may also be receives: "
-            "an earlier event is not in the log, or too far back in it"
-        )
-        yield "  (limit stats_entries_max)"
+        yield f"  {counted(messages.unknown, 'event')} may also have received a message: an earlier"
+        yield "  event is not in the log, or too far back in it (limit stats_entries_max)"
 
 
 def _pair_rows(pairs: dict[tuple[str, str], int], rows: int) -> Iterator[str]:
