@@ -323,7 +323,7 @@ def test_pattern_file_given_as_a_log_is_reported(ketal: Ketal, write: Write, com
         given = next(name for name in logs if name != log)
         assert result.err == f"ketal: {given} is a pattern file, but a log is expected here\n"
     absent = ketal(command, *pattern, "nowhere.ketal")
-    assert absent.err == "ketal: nowhere.ketal: no such file or directory\n"
+    assert absent.err == "ketal: nowhere.ketal: No such file or directory\n"
 
 
 def test_two_logs_are_not_reported_as_swapped(ketal: Ketal, write: Write) -> None:
