@@ -195,7 +195,8 @@ def _times(stats: LogStats, path: str | None) -> str:
 def _duration(seconds: float) -> str:
     for size, unit in _UNITS:
         if seconds >= size:
-            return f"{seconds / size:.4g} {unit}"
+            number = seconds / size
+            return f"{number:,.0f} {unit}" if number >= 1_000 else f"{number:.4g} {unit}"
     return "0 s" if not seconds else f"{seconds * 1e6:.0f} us"
 
 
