@@ -183,7 +183,8 @@ def _correct_event(
         if raw.get(name, 0) != clock.get(name, 0)
     ]
     if not raw:
-        changes = [f"the clock is now {clock}"]
+        entries = ", ".join(f"{name}:{clock[name]}" for name in sorted(clock))
+        changes = [f"the clock is now {entries}"]
     receives = known_receives(read, clock)
     repaired = Event(node, read.type, clock, read.time, read.data, read.id, receives)
     return repaired, "; ".join(changes)

@@ -27,12 +27,12 @@ _MAPPING_HINT = (
     "--format or --regex to name the format of the log, and --rebuild id=msg.id,send=type:send,"
     "receive=type:recv if the events have no clocks; see `ketal run --help`"
 )
-_NO_TEXT = re.compile(
+_UNREADABLE = re.compile(
     r":\d+: (within the \w+ data: )?"
-    "(the (gzip|Zstandard) data |the file is (empty|compressed)|the text is UTF-|this is not |"
-    "the line is not JSON: it contains )"
+    "(the (gzip|Zstandard|Parquet) data |the file is (empty|compressed)|the text is UTF-|"
+    "this is not |the line is not JSON: it contains |the (line|row|event's text) is longer than )"
 )
-"""Rejection reasons of `ketal.logs` for a file that is not a log, so that no `--field` can help."""
+"""Rejection reasons of `ketal.logs` for records that cannot be read, whatever the `--field`."""
 
 
 def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
@@ -90,7 +90,7 @@ def no_event_read_reason(logs: Sequence[str], rejected: int, first: str) -> str:
         return f"no event was read: there are no events in {names}"
     records = f"all {rejected:,} records were" if rejected > 1 else "1 record was"
     why = f"; the first is {printable(first)}" if first else ""
-    hint = "" if _NO_TEXT.search(first) else f"\n{_MAPPING_HINT}"
+    hint = "" if _UNREADABLE.search(first) else f"\n{_MAPPING_HINT}"
     return f"no event was read: {records} rejected{why}{hint}"
 
 

@@ -95,7 +95,7 @@ class LogOrigin:
         if stat.S_ISDIR(mode):
             raise SettingError(f"{self.name}: is a folder; name the log files in it")
         if not os.access(self.name, os.R_OK):
-            raise SettingError(f"{self.name}: permission denied")
+            raise SettingError(f"{self.name}: Permission denied")
         self.is_stored = stat.S_ISREG(mode)
 
     @contextmanager
@@ -166,8 +166,7 @@ def _seekable(file: BinaryIO) -> bool:
 
 
 def _error_text(fault: Exception) -> str:
-    text = getattr(fault, "strerror", None) or str(fault)
-    return text[:1].lower() + text[1:]
+    return getattr(fault, "strerror", None) or str(fault)
 
 
 def blocks(

@@ -48,7 +48,7 @@ def clipped(text: str, columns_max: int) -> str:
 
 
 def short_label(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
-    """Return a text made fit for XML and clipped."""
+    """Return a text on one line, with escapes as in `xml_text`, and clipped."""
     return clipped(xml_text(text), columns_max)
 
 

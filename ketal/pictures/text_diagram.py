@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from ketal.errors import columns
 from ketal.model.wording import padded
-from ketal.pictures.labels import clipped
+from ketal.pictures.labels import short_label
 
 COLUMN_MIN, COLUMN_MAX = 5, 14
 """The least and the greatest width of a node's column."""
@@ -58,12 +58,10 @@ class DiagramRow:
 def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
     """Return the lines of a diagram, with the nodes in the order of their names."""
     nodes = sorted({node for row in rows for node in (row.node, *row.senders)})
-    widths = [min(max(columns(node) + 2, COLUMN_MIN), COLUMN_MAX) for node in nodes]
+    heads = [short_label(node, COLUMN_MAX - 1) for node in nodes]
+    widths = [min(max(columns(head) + 2, COLUMN_MIN), COLUMN_MAX) for head in heads]
     starts = [sum(widths[:number]) for number in range(len(nodes) + 1)]
-    heads = (
-        padded(clipped(node, width - 1), width) for node, width in zip(nodes, widths, strict=True)
-    )
-    lines = ["".join(heads).rstrip()]
+    lines = ["".join(map(padded, heads, widths)).rstrip()]
     column_of = dict(zip(nodes, starts, strict=False))
     below = dict.fromkeys(nodes, _DOTTED)  # each node's line at the row that is drawn
     for row, after in zip(rows, _successors(rows), strict=True):

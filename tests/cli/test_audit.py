@@ -124,6 +124,15 @@ def test_zipkin_trace_is_audited(ketal: Ketal, write: Write) -> None:
     assert result.lines[0] == "2 events of 1 node"
 
 
+def test_restored_clock_is_printed_like_any_other_clock(ketal: Ketal, write: Write) -> None:
+    lost = '{"node": "b", "type": "recv", "msg": 1}\n'
+    known = event("b", "work", {"a": 1, "b": 2})
+    log = write("log.jsonl", event("a", "send", {"a": 1}, msg=1) + lost + known)
+    result = ketal("audit", "--match-messages", MATCH, "--repair", "--write", "new.jsonl", log)
+    assert "changed log.jsonl:2: [A002] the clock is now a:1, b:1" in result.lines
+    assert "messages: 1 pair, 0 unreceived, 0 unsent, 0 ambiguous" in result.lines
+
+
 def test_unambiguous_fault_is_corrected_and_reported(ketal: Ketal, write: Write) -> None:
     lines = [event("a", "x", {"a": n}) for n in (1, 2, 3, 4)]
     wrong = event("a", "x", {"a": 9, "b": 1})
@@ -189,7 +198,7 @@ def test_ctrl_c_reports_that_nothing_was_judged(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("no.jsonl",), "no such file"),
+        (("no.jsonl",), "No such file"),
         (("--repair", "log.jsonl"), "--write FILE"),
         (("--match-messages", "id=x", "log.jsonl"), "send=…"),
         (("--repair", "--write", "log.jsonl", "log.jsonl"), "would overwrite"),

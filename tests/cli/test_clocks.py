@@ -199,6 +199,17 @@ def test_show_prints_the_stamp_of_each_scheme_beside_each_event(
         assert line.endswith(f"  {scheme.text(stamp)}")
 
 
+def test_stamps_are_in_one_column_beside_types_with_control_characters(
+    ketal: Ketal, write: Write
+) -> None:
+    log = write("odd.jsonl", event("a", "x\ty\u202ez", {"a": 1}) + event("a", "x", {"a": 2}))
+    assert ketal("clocks", "show", "vector", log).lines == [
+        "a",
+        '●    a@1 x y\\u202ez  {"a":1}',
+        '●    a@2 x           {"a":2}',
+    ]
+
+
 def test_show_draws_events_with_their_stamps(ketal: Ketal, write: Write) -> None:
     assert ketal("clocks", "show", "lamport", write("run.jsonl", RUN)).lines == [
         "a    b",

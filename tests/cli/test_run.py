@@ -618,7 +618,7 @@ def test_real_logs_have_the_known_number_of_concurrent_pairs(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("conflict.ketal", "none.jsonl"), "none.jsonl: no such file or directory"),
+        (("conflict.ketal", "none.jsonl"), "none.jsonl: No such file or directory"),
         (("none.ketal", "run.jsonl"), "none.ketal"),
         (("conflict.ketal", "."), "is a folder"),
         ((".", "run.jsonl"), "Is a directory"),

@@ -133,6 +133,23 @@ def test_field_path_that_no_event_has_is_reported(ketal: Ketal, write: Write) ->
     )
 
 
+def test_one_event_without_its_past_is_counted_in_good_grammar(ketal: Ketal, write: Write) -> None:
+    result = ketal("stats", write("torn.jsonl", event("b", "add", {"a": 1, "b": 1})))
+    assert result.lines[-3:] == [
+        "messages: the clocks imply none",
+        "  1 event may also have received a message: an earlier",
+        "  event is not in the log, or too far back in it (limit stats_entries_max)",
+    ]
+
+
+def test_long_span_of_time_is_a_plain_number_of_days(ketal: Ketal, write: Write) -> None:
+    early = event("a", "add", {"a": 1}, time=0)
+    log = write("reset.jsonl", early + event("a", "add", {"a": 2}, time=19_783 * 86_400))
+    assert ketal("stats", log).lines[1] == (
+        "time        1970-01-01T00:00:00Z to 2024-03-01T00:00:00Z (19,783 d); all events"
+    )
+
+
 def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     empty = ketal("stats", write("empty.jsonl", ""))
     assert (empty.code, empty.out) == (2, "0 records = 0 events\n")

@@ -47,7 +47,7 @@ def test_wrong_option_is_an_error_before_reading(options: dict[str, Any], reason
 
 def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
     missing = tmp_path / "missing.log"
-    with pytest.raises(SettingError, match=r"missing\.log: no such file"):
+    with pytest.raises(SettingError, match=r"missing\.log: No such file"):
         read_log(missing)
     with pytest.raises(SettingError, match="is a folder"):
         read_log(tmp_path)
@@ -61,7 +61,7 @@ def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
     gone.write_text("")
     log = read_log(gone)
     gone.unlink()
-    with pytest.raises(SettingError, match=r"gone\.jsonl: no such file"):
+    with pytest.raises(SettingError, match=r"gone\.jsonl: No such file"):
         list(log)
 
 

@@ -415,3 +415,32 @@ def test_event_types_are_selectable_text(opened_page: Any) -> None:
     opened_page.execute_script("ketal.diagram.zoom(0.1, 0)")
     time.sleep(0.1)
     assert not any(one.is_displayed() for one in labels)
+
+
+BROADCAST = """
+pattern P {
+    event Send = type == "send"; event Receive = type matches /^type [0-7]$/;
+    First = Send; Second = Receive;
+    find any First Second;
+}
+"""
+
+
+def test_lists_say_how_many_items_they_leave_out(browser: Any, tmp_path: Path) -> None:
+    send = [ketal.Event(node="s", type="send", clock={"s": 1})]
+    log = send + [
+        ketal.Event(node=f"n{n}", type=f"type {n}", clock={"s": 1, f"n{n}": 1})
+        for n in range(1_230)
+    ]
+    path = tmp_path / "run.html"
+    ketal.view(log, ketal.compile(BROADCAST)).write(path)
+    browser.get("about:blank")
+    browser.get(path.as_uri() + "#event=s%401")
+    details = _text(browser, "chosen")
+    assert details.count("match P") == 5
+    assert "… and 3 more" in details
+    assert "@1 … and 1,210 more" in details
+    assert "0 in its past, 1,230 in its future, 0 concurrent" in details
+    types = browser.execute_script("return document.getElementById('types').textContent")
+    assert types.endswith("… and 1,031 more")
+    assert browser.get_log("browser") == []

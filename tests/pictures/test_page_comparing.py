@@ -106,8 +106,8 @@ def test_compared_run_is_shown_beside_with_unpaired_events_marked(
     assert _alone(browser, "second") == {"n@3"}
     script = "return document.getElementById('differences').innerText"
     assert [line for line in browser.execute_script(script).splitlines() if line] == [
-        "Differences", "only in failed: 1 of 6 events only@1 x",
-        "only in passed: 1 of 6 events n@3 d",
+        "Differences", "only in failed: 1 of 6 events", "only@1 x",
+        "only in passed: 1 of 6 events", "n@3 d",
     ]  # fmt: skip
     peer = """
         ketal.chooseEvent(ketal.execution.names.get(arguments[0]));

@@ -76,3 +76,12 @@ def test_every_row_has_its_event_in_the_column_of_its_node() -> None:
             for sender in row.senders:
                 if sender in at:
                     assert drawing[at[sender]] in "├┼┤"
+
+
+def test_name_with_control_characters_keeps_the_columns() -> None:
+    rows = [DiagramRow("a\tb", "x"), DiagramRow("c\x07", "y", ("a\tb",))]
+    assert text_diagram(rows) == [
+        "a b  c\\x07",
+        "●    ┊      x",
+        "├───▶●      y",
+    ]

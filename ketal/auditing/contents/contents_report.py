@@ -195,7 +195,8 @@ def _times(stats: LogStats, path: str | None) -> str:
 def _duration(seconds: float) -> str:
     for size, unit in _UNITS:
         if seconds >= size:
-            return f"{seconds / size:.4g} {unit}"
+            number = seconds / size
+            return f"{number:,.0f} {unit}" if number >= 1_000 else f"{number:.4g} {unit}"
     return "0 s" if not seconds else f"{seconds * 1e6:.0f} us"
 
 
@@ -316,11 +317,8 @@ def _messages(stats: LogStats, rows: int) -> Iterator[str]:
         yield "  from node to node"
         yield from _pair_rows(messages.nodes, rows)
     if messages.unknown:
-        yield (
-            f"  {counted(messages.unknown, 'event')} may also be receives: "
-            "an earlier event is not in the log, or too far back in it"
-        )
-        yield "  (limit stats_entries_max)"
+        yield f"  {counted(messages.unknown, 'event')} may also have received a message: an earlier"
+        yield "  event is not in the log, or too far back in it (limit stats_entries_max)"
 
 
 def _pair_rows(pairs: dict[tuple[str, str], int], rows: int) -> Iterator[str]:

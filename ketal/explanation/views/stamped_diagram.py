@@ -10,7 +10,7 @@ from ketal.errors import columns
 from ketal.logs.restamping import StampedExecution
 from ketal.model.wording import counted, padded
 from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
-from ketal.pictures.labels import clipped
+from ketal.pictures.labels import short_label
 from ketal.pictures.text_diagram import DiagramRow, text_diagram
 
 NAME_COLUMNS_MAX = 30
@@ -19,7 +19,7 @@ NAME_COLUMNS_MAX = 30
 
 def text(execution: StampedExecution) -> list[str]:
     """Return a space-time diagram in text, with a stamp in each row."""
-    names = [clipped(str(event), NAME_COLUMNS_MAX) for event in execution.events]
+    names = [short_label(str(event), NAME_COLUMNS_MAX) for event in execution.events]
     width = max(map(columns, names), default=0)
     last: dict[str, int] = {}
     rows = []

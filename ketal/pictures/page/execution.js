@@ -11,6 +11,8 @@ function makeElement(tag, properties = {}, ...children) {
 
 function numberText(number) { return number.toLocaleString("en"); }
 
+function moreText(number) { return `… and ${numberText(number)} more`; }
+
 function counted(number, word) { return `${numberText(number)} ${word}${number === 1 ? "" : "s"}`; }
 
 /* One execution, read from the data of the page: an event is its index in canonical order. */

@@ -1,7 +1,7 @@
 /* The panel beside the diagram: choosing, searching, filtering, the verdicts and the keys. */
 const $ = (id) => document.getElementById(id);
 const page = JSON.parse($("data").textContent);
-const VERDICTS_SHOWN = 500, DIFFERENCES_SHOWN = 20;
+const VERDICTS_SHOWN = 500, DIFFERENCES_SHOWN = 20, MESSAGES_SHOWN = 20, VERDICTS_OF_EVENT_SHOWN = 5, TYPES_SHOWN = 200;
 
 /* The panel beside the diagrams: the active diagram's execution, its verdicts and the selection. */
 class Panel {
@@ -103,12 +103,12 @@ class Panel {
     const lines = [this.first, this.second].map((one) => {
       const alone = [...one.peers.keys()].filter((e) => one.peers[e] < 0);
       const name = one.execution.name || `execution ${one.number + 1}`;
-      const links = this.links(alone.slice(0, DIFFERENCES_SHOWN).map((e) => [
+      const links = this.links(alone, DIFFERENCES_SHOWN, (e) => [
         `${one.execution.dot(e)} ${one.execution.types[one.execution.type[e]]}`,
         () => { this.activate(one); this.chooseEvent(e); },
-      ]));
-      const counts = `only in ${name}: ${numberText(alone.length)} of ${numberText(one.execution.count)} events `;
-      return makeElement("p", {}, counts, links, alone.length > DIFFERENCES_SHOWN ? "…" : "");
+      ]);
+      const counts = `only in ${name}: ${numberText(alone.length)} of ${numberText(one.execution.count)} events`;
+      return makeElement("p", {}, counts, links);
     });
     if (unaligned.length) {
       lines.push(makeElement("p", {}, `${unaligned.join(", ")}: more than ${numberText(EDITS_MAX)} differences; only the common beginning and end are paired`));
@@ -237,13 +237,13 @@ class Panel {
     const may = execution.undecided ? "may be " : "";
     add(may ? "may have received from" : "received from", this.dots(from));
     add(may ? "may have sent to" : "sent to", this.dots(to));
-    const of = execution.verdicts.map((one, n) => [one, n]).filter(([one]) => one.events.includes(e)).slice(0, 5);
-    add("part of", of.length ? this.links(of.map(([one, n]) => [one.text, () => this.chooseVerdict(n)])) : "");
+    const of = execution.verdicts.map((one, n) => [one, n]).filter(([one]) => one.events.includes(e));
+    add("part of", this.links(of, VERDICTS_OF_EVENT_SHOWN, ([one, n]) => [one.text, () => this.chooseVerdict(n)]));
     const count = [0, 0, 0];
     this.diagram.relations.forEach((relation) => { if (relation < 3) count[relation]++; });
-    const past = makeElement("span", { className: "past" }, `${count[1]} ${may}in its past`);
-    const future = makeElement("span", { className: "future" }, `${count[2]} ${may}in its future`);
-    this.showDetails([rows, makeElement("p", { className: "legend" }, past, ", ", future, `, ${count[0]} concurrent`)]);
+    const past = makeElement("span", { className: "past" }, `${numberText(count[1])} ${may}in its past`);
+    const future = makeElement("span", { className: "future" }, `${numberText(count[2])} ${may}in its future`);
+    this.showDetails([rows, makeElement("p", { className: "legend" }, past, ", ", future, `, ${numberText(count[0])} concurrent`)]);
   }
 
   describeVerdict(verdict) {
@@ -271,10 +271,14 @@ class Panel {
 
   button(text, act) { return makeElement("button", { type: "button", className: "dot", onclick: act }, text); }
 
-  dots(events) { return events.length ? this.links(events.slice(0, 20).map((e) => [this.execution.dot(e), () => this.chooseEvent(e)])) : ""; }
+  dots(events) { return this.links(events, MESSAGES_SHOWN, (e) => [this.execution.dot(e), () => this.chooseEvent(e)]); }
 
-  links(pairs) {
-    return makeElement("span", {}, ...pairs.flatMap(([text, act]) => [this.button(text, act), " "]));
+  /* Links to the first `most` of some items, and the number of the others; "" if there is no item.
+     `linkOf` returns the text of an item's link and what a click on it does. */
+  links(items, most, linkOf) {
+    if (!items.length) return "";
+    const links = items.slice(0, most).flatMap((one) => [this.button(...linkOf(one)), " "]);
+    return makeElement("span", {}, ...links, items.length > most ? moreText(items.length - most) : "");
   }
 
   /* --- the lists --- */
@@ -285,7 +289,7 @@ class Panel {
       return makeElement("li", {}, makeElement("button", properties, verdict.text));
     });
     const left = this.execution.verdicts.length + this.execution.more - items.length;
-    if (left > 0) items.push(makeElement("li", {}, `… and ${numberText(left)} more`));
+    if (left > 0) items.push(makeElement("li", {}, moreText(left)));
     $("verdicts").replaceChildren(...items);
   }
 
@@ -299,16 +303,16 @@ class Panel {
   listTypes() {
     const counts = new Map();
     this.execution.type.forEach((type) => counts.set(type, (counts.get(type) || 0) + 1));
-    const types = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 200);
+    const types = [...counts].sort((a, b) => b[1] - a[1]);
     this.hiddenTypes = new Set();
-    $("types").replaceChildren(...types.map(([type, count]) => {
+    $("types").replaceChildren(...types.slice(0, TYPES_SHOWN).map(([type, count]) => {
       const box = makeElement("input", { type: "checkbox", checked: true });
       box.addEventListener("change", () => {
         if (box.checked) this.hiddenTypes.delete(type); else this.hiddenTypes.add(type);
         this.find();
       });
       return makeElement("label", {}, box, ` ${this.execution.types[type]} (${numberText(count)})`);
-    }));
+    }), types.length > TYPES_SHOWN ? moreText(types.length - TYPES_SHOWN) : "");
   }
 
   /* --- finding --- */

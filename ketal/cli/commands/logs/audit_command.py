@@ -197,5 +197,5 @@ def _statistics_lines(numbers: Statistics) -> Iterator[str]:
         f"{counted(numbers.held_back_max, 'event')} held back in a replay"
     )
     if numbers.messages is not None:
-        shown = ", ".join(f"{number:,} {what}" for what, number in numbers.messages.items())
-        yield f"messages: {shown}"
+        others = (f"{n:,} {what}" for what, n in numbers.messages.items() if what != "pairs")
+        yield ", ".join([f"messages: {counted(numbers.messages['pairs'], 'pair')}", *others])
