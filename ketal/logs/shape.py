@@ -349,7 +349,7 @@ def checked_size(clock: dict[str, Any], entries_max: int) -> dict[str, Any]:
     """Return `clock`; raise an EventError if it has more than `entries_max` entries."""
     if len(clock) > entries_max:
         raise EventError(
-            f"the clock has {len(clock)} entries, more than clock_entries_max ({entries_max})"
+            f"the clock has {len(clock)} entries, more than {entries_max} (limit clock_entries_max)"
         )
     return clock
 

@@ -384,7 +384,7 @@ def test_limit_changes_a_limit(ketal: Ketal) -> None:
         "run", "conflict.ketal", "run.jsonl", "--limit", "line_bytes_max=65", "--output", "json"
     )
     assert result.summary["events"]["rejected"] == 1
-    assert "line_bytes_max (65 bytes)" in result.objects[0]["reason"]
+    assert "65 bytes (limit line_bytes_max)" in result.objects[0]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,8 @@ def test_config_file_sets_source_and_limits(ketal: Ketal, write: Write) -> None:
     long = json.dumps({"node": 3, "pad": "x" * 300}) + "\n"
     words = ("run", "conflict.ketal", "-", "--config", "ketal.toml", "--output", "json")
     result = ketal(*words, stdin=mapped() + long)
-    assert result.objects[0]["reason"].startswith("the line is longer than line_bytes_max (200")
+    reason = result.objects[0]["reason"]
+    assert reason.startswith("the line is longer than 200 bytes (limit line_bytes_max)")
     assert result.objects[1]["time"] == "1970-01-01T00:00:02.5Z"
     assert result.summary["events"]["accepted"] == 2
 
@@ -618,7 +619,7 @@ def test_real_logs_have_the_known_number_of_concurrent_pairs(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("conflict.ketal", "none.jsonl"), "none.jsonl: no such file or directory"),
+        (("conflict.ketal", "none.jsonl"), "cannot read none.jsonl: No such file or directory"),
         (("none.ketal", "run.jsonl"), "none.ketal"),
         (("conflict.ketal", "."), "is a folder"),
         ((".", "run.jsonl"), "Is a directory"),

@@ -46,7 +46,11 @@ WRONG: list[tuple[str, str | bytes, str]] = [
     ("10^30", clock(f'{{"a": {BIG}}}'), "too large"),
     ("another's 10^30", clock(f'{{"a": 1, "b": {BIG}}}'), "too large"),
     ("positional", clock("[1, 2]"), "entries with --nodes A,B,C"),
-    ("a long line", clock('{"a": 1}')[:-1] + " " * 10_000_000 + "\n", "line_bytes_max (1048576"),
+    (
+        "a long line",
+        clock('{"a": 1}')[:-1] + " " * 10_000_000 + "\n",
+        "1048576 bytes (limit line_bytes_max)",
+    ),
     ("invalid UTF-8", clock('{"a": 1}').encode().replace(b"x", b"\xff"), "not valid UTF-8"),
     ("no JSON", "write a 1\n", "(pass --format if"),
     ("half a line", clock('{"a": 1}')[:40] + "\n", "not JSON"),
@@ -317,7 +321,7 @@ def test_pattern_file_given_as_a_log_is_reported(ketal: Ketal, write: Write, com
         given = next(name for name in logs if name != log)
         assert result.err == f"ketal: {given} is a pattern file, but a log is expected here\n"
     absent = ketal(command, *pattern, "nowhere.ketal")
-    assert absent.err == "ketal: nowhere.ketal: no such file or directory\n"
+    assert absent.err == "ketal: cannot read nowhere.ketal: No such file or directory\n"
 
 
 def test_two_logs_are_not_reported_as_swapped(ketal: Ketal, write: Write) -> None:
@@ -406,7 +410,7 @@ def test_traces_are_recognised(ketal: Ketal, write: Write, kind: str, name: str)
         shown = "<stdin>" if name == "-" else name
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            f"ketal: {shown}: contains spans of a trace, not events; "
+            f"ketal: {shown} contains spans of a trace, not events; "
             f"use --format {form} to convert them to events\n"
         )
     assert ketal("audit", "--format", form, name, stdin=raw).lines[0] == "2 events of 1 node"

@@ -198,7 +198,7 @@ def test_options_of_files_apply_to_rows() -> None:
     (one,) = items(GOOD, limits=Limits(clock_entries_max=1))
     assert one == Event("a", "T", {"a": 1})
     (many,) = items(GOOD | {"clock": {"a": 1, "b": 1}}, limits=Limits(clock_entries_max=1))
-    assert many.reason == "the clock has 2 entries, more than clock_entries_max (1)"
+    assert many.reason == "the clock has 2 entries, more than 1 (limit clock_entries_max)"
     sent = [{"node": "a", "type": "send", "m": 1}, {"node": "b", "type": "recv", "m": 1}]
     rebuilt = items(*sent, rebuild="id=m,send=type:send,receive=type:recv")
     assert [event.clock for event in rebuilt] == [{"a": 1}, {"a": 1, "b": 1}]
@@ -501,7 +501,7 @@ def test_only_the_library_of_a_table_is_imported(library: str) -> None:
         env={"PYTHONPATH": str(Path(ketal.__file__).parents[1])}, timeout=600,
     )  # fmt: skip
     assert ran.stdout == (
-        "an Arrow table needs pyarrow, which is not installed: pip install 'ketal[parquet]'\n"
+        "an Arrow table requires pyarrow, which is not installed: pip install 'ketal[parquet]'\n"
     ), ran.stderr
 
 

@@ -165,7 +165,7 @@ BAD = [
     ('{"type":"ketal.view","members":0}', "the members of ketal.view must be a list"),
     ('{"type":"ketal.view"}', "ketal.view has no members"),
     ('{"type":"ketal.view","members":null}', "ketal.view has no members"),
-    (event(x="y" * 1_100_000), "the line is longer than line_bytes_max (1048576 bytes)"),
+    (event(x="y" * 1_100_000), "the line is longer than 1048576 bytes (limit line_bytes_max)"),
 ]
 
 
@@ -395,7 +395,7 @@ def test_clock_with_too_many_entries_is_rejected() -> None:
         json.dumps({"node": "n1", "type": "T", "clock": clock}),
         limits=Limits(clock_entries_max=49),
     )
-    assert lost.reason == "the clock has 50 entries, more than clock_entries_max (49)"
+    assert lost.reason == "the clock has 50 entries, more than 49 (limit clock_entries_max)"
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])

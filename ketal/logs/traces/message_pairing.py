@@ -86,7 +86,7 @@ class Messages:
             return option
         if not isinstance(option, str | Mapping):
             raise SettingError(
-                "the keys for matching messages must be a text, for example "
+                "the keys for matching messages must be a string, for example "
                 f"{MESSAGES_EXAMPLE}, not {option!r}"
             )
         given = _parse_keys(option) if isinstance(option, str) else dict(option)

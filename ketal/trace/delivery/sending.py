@@ -78,7 +78,7 @@ def end_all(senders: Collection[SenderThread]) -> None:
 def checked_address(host: str, port: int) -> tuple[str, int]:
     """Return an address to connect to; raise a SettingError if the port is invalid."""
     if port.__class__ is not int or not 0 < port < 1 << 16:
-        raise SettingError(f"port must be an integer from 1 to 65,535, not {port!r}")
+        raise SettingError(f"port must be an integer from 1 to 65535, not {port!r}")
     return host, port
 
 

@@ -74,7 +74,10 @@ POISON: list[tuple[bytes | None, str]] = [
     (event(clock=b'{"a": 99999999999999999999}'), "clock: the entry for 'a' is too large"),
     (b'{"type": "ketal.none"}', "ketal.none is not a control event"),
     (b'{"type": "ketal.watermark", "time": "soon"}', "time 'soon' is neither RFC 3339"),
-    (event(hash=b"x" * DEFAULT.line_bytes_max), f"line_bytes_max is {DEFAULT.line_bytes_max}"),
+    (
+        event(hash=b"x" * DEFAULT.line_bytes_max),
+        f"more than {DEFAULT.line_bytes_max} (limit line_bytes_max)",
+    ),
 ]
 """(message, part of the reason for its rejection)."""
 
