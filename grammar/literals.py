@@ -100,7 +100,7 @@ class Literals:
             meant = UNITS.get(str(unit))
             hint = f"did you mean `{amount} {meant}`?" if meant else ""
             self.fault(
-                "K005", f"unknown unit of time `{unit}`", span_of(unit),
+                "K005", f"unknown time unit `{unit}`", span_of(unit),
                 hint or "use ns, us, ms, s, min, h or d",
             )  # fmt: skip
             unit = Token("NAME", "s")

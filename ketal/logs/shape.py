@@ -314,8 +314,8 @@ class Shape:
             raise EventError(f"clock must map nodes to counters, not be {json_type_of(clock)}")
         elif self._nodes is not None:
             raise EventError(
-                f"the clock names its nodes itself; {self._nodes_option} is only for positional "
-                "clocks"
+                f"the clock names its nodes itself; {self._nodes_option} applies only to "
+                "positional clocks"
             )
         return checked_size(clock, self._entries_max)
 

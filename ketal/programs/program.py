@@ -174,8 +174,8 @@ class Program(Mapping[str, "Program"]):
         """
         if len(self.compiled) != 1:
             raise SettingError(
-                f"the program has {len(self.compiled)} patterns "
-                f"({', '.join(self.names)}); select one with program[name]"
+                f"the program has {len(self.compiled)} patterns: "
+                f"{', '.join(self.names)}; choose one with program[name]"
             )
         return self.compiled[0]
 

@@ -133,7 +133,7 @@ class BrokerFolder:
             other_files = [path.name for path in self.path.iterdir()]
             if other_files:
                 raise BrokerError(
-                    f"{self.path}: contains {min(other_files)}, and is not a broker's folder\n"
+                    f"{self.path} contains {min(other_files)}, and is not a broker's folder\n"
                     "  hint: use --dir with an empty folder, or one that does not exist yet"
                 )
         self.path.mkdir(parents=True, exist_ok=True)

@@ -105,7 +105,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         now = self._partition_count()
         if now != self.count:
             raise SettingError(
-                f"the topics have {now} partitions, and had {self.count}: keys, and with them "
+                f"the topics have {now} partitions, but had {self.count}: keys, and with them "
                 "scopes, are in other partitions than before; use another group_id and state topic "
                 "to start over"
             )
@@ -317,7 +317,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             if numbers and numbers[-1] >= self.count:
                 self._check_partitions()
                 raise TimeoutError(
-                    f"part {numbers[-1]} was assigned, and there are {self.count} partitions"
+                    f"part {numbers[-1]} was assigned, but there are {self.count} partitions"
                 )
             return True
         if time.monotonic() - self._waiting_since_s >= SETTLE_S:

@@ -180,7 +180,7 @@ def test_nodes_option_with_clocks_that_name_their_nodes_is_refused(ketal: Ketal)
     result = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", stdin=RUN)
     assert result.code == 2
     assert (
-        "the clock names its nodes itself; --nodes A,B,C is only for positional clocks"
+        "the clock names its nodes itself; --nodes A,B,C applies only to positional clocks"
         in result.err
     )
 
@@ -248,7 +248,7 @@ def test_pattern_file_that_is_no_text_is_reported(ketal: Ketal, write: Write) ->
         ketal("run", "-", "run.jsonl", stdin=bad),
     ):
         assert result.code == 2
-        assert "is not UTF-8 at line 2, byte 9; save it as UTF-8\n" in result.err
+        assert "is not valid UTF-8 (line 2, byte 9); save it as UTF-8\n" in result.err
     result = ketal("run", "-", "run.jsonl", "--limit", "pattern_bytes_max=10", stdin=CONFLICT)
     assert result.code == 2
     assert "pattern_bytes_max" in result.err
@@ -274,7 +274,8 @@ def test_pattern_file_in_another_encoding_is_reported(
         known = encoding[:6].upper()
         file = "<stdin>" if name == "-" else f"pattern file {name}"
         assert result.err == (
-            f"ketal: {file} is {known}; save it as UTF-8 (`iconv -f {known} -t UTF-8 FILE`)\n"
+            f"ketal: {file} is {known}, but a pattern file must be UTF-8; convert it with "
+            f"`iconv -f {known} -t UTF-8 FILE`\n"
         )
 
 

@@ -152,8 +152,8 @@ def test_guard_of_values_is_evaluated_as_in_the_language(
         ("x == 3 y", "expected an operator, found `y`"),
         ("x @ 3", "unexpected character `@`"),
         ("x", "`x` is a value, not a guard: no pattern declares it"),
-        ("x + 1", "expected a guard, not a value"),
-        ("(x == 3) + 1 == 2", "expected a value, not a guard"),
+        ("x + 1", "expected a guard, found a value"),
+        ("(x == 3) + 1 == 2", "expected a value, found a guard"),
         (
             "localhost",
             "`localhost` is the node of a copy of the pattern; a search has no copy",

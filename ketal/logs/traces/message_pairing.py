@@ -121,7 +121,7 @@ def _parse_keys(text: str) -> dict[str, str]:
         key, *value = split_unescaped(piece, "=", 1)
         if not value:
             raise SettingError(
-                f"{piece!r} is not of the form KEY=VALUE; write, for example, {MESSAGES_EXAMPLE}"
+                f"{piece!r} is not of the form KEY=VALUE, for example {MESSAGES_EXAMPLE}"
             )
         if key.strip() in given:
             raise SettingError(f"{key.strip()} is given twice in {text!r}")

@@ -104,7 +104,7 @@ class GuardReader {
     if (typeof part.constant === "boolean") return () => part.constant;
     if (part.name && Object.hasOwn(this.declared, part.name)) return this.named(part.name);
     if (part.name) throw new GuardError(`\`${part.name}\` is a value, not a guard: no pattern declares it`);
-    throw new GuardError("expected a guard, not a value");
+    throw new GuardError("expected a guard, found a value");
   }
 
   named(name) {
@@ -121,7 +121,7 @@ class GuardReader {
     if (part.name && Object.hasOwn(this.declared, part.name)) throw new GuardError(`\`${part.name}\` is a guard, not a value`);
     if (part.name) return (at) => at.attribute([part.name]);
     if (part.path) return this.path(part.path);
-    throw new GuardError("expected a value, not a guard");
+    throw new GuardError("expected a value, found a guard");
   }
 
   path([head, ...path]) {
