@@ -435,7 +435,7 @@ def test_pattern_with_a_limit_cannot_run_in_several_key_groups(spark: SparkSessi
         program = ketal.compile(text.replace("Second;\n}", "Second; limit 1;\n}"))
         with pytest.raises(
             SettingError,
-            match=r"in 4 key groups: it lists the first 1 matches of all scopes.*remove `limit`",
+            match=r"in 4 key groups: it lists the first 1 match of all scopes.*remove `limit`",
         ):
             detect(program, events, key_groups=4)
         assert len(collected_verdicts(detect(program, events, key_groups=1))) == 1
