@@ -34,7 +34,7 @@ from ketal.model.limits import Limits
 
 _NO_NAMES = DeclaredNames()
 _STRATEGIES = ("strict", "next", "any")
-_OVERFLOW = {"reject": "rejects the arriving event", "lost": "declares the oldest hole lost"}
+_OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
 """Value of the option `overflow` → what a full hold-back queue does."""
 
 

@@ -121,12 +121,10 @@ class Shape:
             )
         self._clockless = source.rebuild is not None
         if source.time_format is not None and "time" not in path_texts:
-            how = (
-                "name it in `fields` of the source"
-                if kafka
-                else "pass --field time=PATH to name it"
+            raise SettingError(
+                "a time format is given, but no field contains the time; pass --field time=PATH to "
+                "name it"
             )
-            raise SettingError(f"a time format is given, but no field contains the time; {how}")
         hints = (TIME_HINT_OF_SOURCE, _UNIT_HINT_OF_SOURCE) if kafka else (_TIME_HINT, _UNIT_HINT)
         self.times = TimeReading(source.time_unit, source.time_format, *hints)
         """Reads the times of events."""
