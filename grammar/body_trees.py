@@ -50,10 +50,10 @@ class Bodies:
         if data == "together":
             if len(children) > self.limits.together_max:
                 self.fault(
-                    "K003", f"braces contain {len(children)} blocks; the limit together_max is "
-                    f"{self.limits.together_max}", span,
+                    "K003", f"braces contain {len(children)} blocks, more than "
+                    f"{self.limits.together_max} (limit together_max)", span,
                     "split them, since each order of the blocks is a separate path, or raise the "
-                    "limit with `--limit together_max=N`",
+                    "limit",
                 )  # fmt: skip
             return ast.Together(tuple(self.body(c, inner) for c in children), span=span)
         if data == "alternation":
@@ -98,9 +98,9 @@ class Bodies:
         for count in (least, most or 0):
             if count > self.limits.repetitions_max:
                 self.fault(
-                    "K003", f"a step is repeated {count} times; the limit repetitions_max is "
-                    f"{self.limits.repetitions_max}", span_of(token),
-                    "use a smaller count, or raise the limit with `--limit repetitions_max=N`",
+                    "K003", f"a step is repeated {count} times, more than "
+                    f"{self.limits.repetitions_max} (limit repetitions_max)", span_of(token),
+                    "use a smaller count, or raise the limit",
                 )  # fmt: skip
                 break
         return ast.Repeat(self.body(block, depth), least, most, span=span)

@@ -34,7 +34,7 @@ from ketal.model.limits import Limits
 
 _NO_NAMES = DeclaredNames()
 _STRATEGIES = ("strict", "next", "any")
-_OVERFLOW = {"reject": "rejects the arriving event", "lost": "declares the oldest hole lost"}
+_OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
 """Value of the option `overflow` → what a full hold-back queue does."""
 
 
@@ -295,7 +295,7 @@ class Builder:
             count = make.literals.number(cast(Token, value.children[0]))
             if not isinstance(count, int):
                 self.fault(
-                    "K013", "the number of events must be a whole number", span_of(value),
+                    "K013", "the number of events must be an integer", span_of(value),
                     "write `within 100 events`",
                 )  # fmt: skip
             return {"window": ast.Window(int(count), span=span_of(tree))}
@@ -320,7 +320,7 @@ class Builder:
         value = make.value(cast(ParseTree, tree.children[0]))
         if isinstance(value, ast.Literal) and type(value.value) is int and value.value >= 0:
             return {"limit": value.value}
-        self.fault("K013", "`limit` must be a whole number", span_of(tree), "write `limit 10`")
+        self.fault("K013", "`limit` must be an integer", span_of(tree), "write `limit 10`")
         return {}
 
     def _mode(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:

@@ -485,7 +485,7 @@ RULES: tuple[Rule, ...] = (
             and s.in_body
             and (s.found[:1].isdigit() or s.found in (",", "-", "."))
         ),
-        "a repetition count must be `{2}`, `{2,5}` or `{2,}`, with whole numbers",
+        "a repetition count must be `{2}`, `{2,5}` or `{2,}`, with integers",
         "write `{0,5}` for at most five",
     ),
     Rule(

@@ -35,6 +35,8 @@ _REGEX_HINTS = {
     "nested counts multiply, up to 1000",
     "operator": _NOT_IN_RE2,
     "escape": _NOT_IN_RE2,
+    "memory": "use smaller counts or a shorter expression, or raise the limit",
+    "surrogate": "write the character itself",
     "": "write `\\` before a special character to match it literally",
 }
 """Part of a message of RE2 → the hint for it; the first part that the message has counts."""
@@ -98,7 +100,7 @@ class Literals:
             meant = UNITS.get(str(unit))
             hint = f"did you mean `{amount} {meant}`?" if meant else ""
             self.fault(
-                "K005", f"unknown unit of time `{unit}`", span_of(unit),
+                "K005", f"unknown time unit `{unit}`", span_of(unit),
                 hint or "use ns, us, ms, s, min, h or d",
             )  # fmt: skip
             unit = Token("NAME", "s")
@@ -119,9 +121,9 @@ class Literals:
         size = len(regex.encode("utf-8", "surrogatepass"))
         if size > self.limits.regex_bytes_max:
             self.fault(
-                "K003", f"this regular expression has {size} bytes; the limit regex_bytes_max "
-                f"is {self.limits.regex_bytes_max}", span_of(token),
-                "split it, or raise the limit with `--limit regex_bytes_max=N`",
+                "K003", f"this regular expression has {size} bytes, more than "
+                f"{self.limits.regex_bytes_max} (limit regex_bytes_max)", span_of(token),
+                "split it, or raise the limit",
             )  # fmt: skip
         elif reason := _regex_fault(regex, self.limits):
             self.fault(
@@ -142,7 +144,8 @@ def _regex_fault(regex: str, limits: Limits) -> str:
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         if "too large" in text:
             return (
-                f"it needs more memory than the limit regex_memory_max, {limits.regex_memory_max}"
+                f"it needs more than {limits.regex_memory_max} bytes of memory "
+                "(limit regex_memory_max)"
             )
         return text
     except UnicodeEncodeError:

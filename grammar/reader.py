@@ -116,9 +116,10 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limits.pattern_bytes_max:
         message = (
-            f"the file has {size} bytes; the limit pattern_bytes_max is {limits.pattern_bytes_max}"
+            f"the file has {size} bytes, more than {limits.pattern_bytes_max} "
+            "(limit pattern_bytes_max)"
         )
-        hint = "split the file, or raise the limit with `--limit pattern_bytes_max=N`"
+        hint = "split the file, or raise the limit"
         raise PatternError([Diagnostic("K003", "error", message, Span(1, 1, 1, 1), hint)], source)
     parser = language().parse_interactive(text)
     situation = Situation(text)
@@ -165,7 +166,7 @@ def too_deep(line: int, column: int, limits: Limits) -> Diagnostic:
     return Diagnostic(
         "K003",
         "error",
-        f"this is nested deeper than {limits.nesting_max} levels, the limit nesting_max",
+        f"this is nested more than {limits.nesting_max} levels deep (limit nesting_max)",
         Span(line, column, line, column + 1),
         "reduce the nesting, for example by declaring a part of a guard as a separate event",
     )

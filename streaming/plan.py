@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.model.wording import counted
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.programs.program import Program
 from ketal.streaming.job.distribution import unshareable_reason
@@ -50,8 +51,9 @@ def lines(job: Job, program: Program) -> Iterator[str]:
 def _engine(job: Job, program: Program) -> str:
     if job.engine == "spark":
         count = sum(family.groups for family in families(program, job.key_groups))
+        groups = counted(count, "key group")
         return (
-            f"spark, {count} key groups, at most one batch every {job.trigger_ms} ms, of at most "
+            f"spark, {groups}, at most one batch every {job.trigger_ms} ms, of at most "
             f"{job.batch_messages_max:,} messages"
         )
     return f"process, {consumers(job, program)} (group {job.group_id})"

@@ -205,7 +205,7 @@ def test_pattern_file_may_be_opened_as_binary_or_text(tmp_path: Path) -> None:
         for file in (binary, text):
             assert ketal.load(file).names == PROGRAM.names
     with pytest.raises(
-        ketal.SettingError, match="<file> is not UTF-8 at line 1, byte 1; save it as UTF-8"
+        ketal.SettingError, match=r"<file> is not valid UTF-8 \(line 1, byte 1\); save it as UTF-8"
     ):
         ketal.load(io.BytesIO(b"\xff"))
 

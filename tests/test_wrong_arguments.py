@@ -132,5 +132,5 @@ def test_write_jsonl_of_a_non_log_leaves_the_file_unchanged(tmp_path: Path) -> N
 def test_negative_first_and_unknown_pattern_names_are_refused() -> None:
     with pytest.raises(KetalError, match="first must be 0 or more, not -1"):
         ketal.explain(program(), EVENTS, first=-1)
-    with pytest.raises(KetalError, match="unknown pattern Q, R; choose from P"):
+    with pytest.raises(KetalError, match="unknown patterns 'Q', 'R'; choose from P"):
         program().only(["Q", "R"])

@@ -193,5 +193,6 @@ class Audit:
     def __str__(self) -> str:
         lines = [str(fault) for fault in self.faults]
         number = counted(len(lines), "fault")
-        events = f"{self.statistics.events:,} events of {self.statistics.nodes:,} nodes"
-        return "\n".join([*lines, f"{number} in {events}"])
+        events = counted(self.statistics.events, "event")
+        nodes = counted(self.statistics.nodes, "node")
+        return "\n".join([*lines, f"{number} in {events} of {nodes}"])

@@ -177,9 +177,9 @@ def determinise(
 def _too_many(limits: Limits, span: Span | None) -> PatternError:
     return pattern_error(
         "K212",
-        f"the automaton needs more than {limits.states_max} states",
+        f"the automaton needs more than {limits.states_max} states (limit states_max)",
         span,
-        hint="limit states_max; use smaller counts, or steps that overlap less",
+        hint="use smaller counts or steps that overlap less, or raise the limit",
     )
 
 
@@ -407,9 +407,9 @@ class _OverEvents:
         return pattern_error(
             "K211",
             f"with `{name}`, the steps possible at one point distinguish more than "
-            f"{self.limits.minterms_max} classes of events",
+            f"{self.limits.minterms_max} classes of events (limit minterms_max)",
             self.guards.spans[variant],
-            hint="limit minterms_max; make these steps exclude each other, for example by "
+            hint="make these steps exclude each other, for example by "
             "`type == …`, use fewer alternatives, or raise the limit",
         )
 

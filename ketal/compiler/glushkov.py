@@ -84,11 +84,11 @@ class Glushkov:
             raise self._too_many()
 
     def _too_many(self) -> PatternError:
-        hint = "limit states_max; use smaller counts in {n,m} or fewer blocks in {A & B}"
+        hint = "use smaller counts in {n,m} or fewer blocks in {A & B}"
         counts = _nested_counts(self._body)
         if len(counts) > 1:
             hint += f"; nested counts multiply, here {' × '.join(map(str, counts))}"
-        message = f"the body needs more than {self.limits.states_max} states"
+        message = f"the body needs more than {self.limits.states_max} states (limit states_max)"
         return pattern_error("K212", message, self._body.span, hint=hint)
 
     def _fragment(self, body: Any) -> _Fragment:

@@ -314,18 +314,18 @@ def _refuse_large(
         if levels > levels_max:
             raise pattern_error(
                 "K003",
-                f"with the events that it names, this is nested deeper than {levels_max} levels",
+                f"with the events that it names, this is nested more than {levels_max} levels deep "
+                f"({EXPANDED_NESTING} times the limit nesting_max)",
                 guard.span,
-                hint=f"limit nesting_max, {limits.nesting_max}, times {EXPANDED_NESTING}; "
-                "define fewer events in terms of others",
+                hint="define fewer events in terms of others",
             )
         if total > limits.pattern_bytes_max:
             raise pattern_error(
                 "K003",
                 f"with the events that they name, guards have more than "
-                f"{limits.pattern_bytes_max} parts",
+                f"{limits.pattern_bytes_max} parts (limit pattern_bytes_max)",
                 guard.span,
-                hint="limit pattern_bytes_max; define fewer events in terms of others",
+                hint="define fewer events in terms of others",
             )
 
 

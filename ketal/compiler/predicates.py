@@ -91,9 +91,9 @@ class AtomTable:
                 raise pattern_error(
                     "K210",
                     f"with this, the pattern has more than {self.limits.atoms_max} different "
-                    "predicates",
+                    "predicates (limit atoms_max)",
                     span,
-                    hint="limit atoms_max; `x in [1, 2]` counts as one, `x == 1 || x == 2` as two; "
+                    hint="`x in [1, 2]` counts as one, `x == 1 || x == 2` as two; "
                     "split the pattern, or raise the limit",
                 )
             self._numbers[atom] = number

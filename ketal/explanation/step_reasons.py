@@ -136,8 +136,10 @@ class StepReasons:
             breaker = next((x for x in between if self._satisfies(guard, x, taken)), None)
             if breaker is None:
                 because = f"the pattern has no event {where}"
-                if between:
-                    of = f"none of the pattern's {counted(len(between), 'event')}"
+                if len(between) == 1:
+                    because = f"{between[0].dot}, {where}, does not satisfy the guard"
+                elif between:
+                    of = f"none of the pattern's {len(between):,} events"
                     because = f"{of} {where} satisfies the guard"
                 yield Evidence(text, True, because, {})
             else:

@@ -478,7 +478,7 @@ def _file_batches(
             format_name, chunks = detected_format(origin.name, chunks)
             if format_name in TRACES and not source.fields:
                 raise SettingError(
-                    f"{origin.name}: contains spans of a trace, not events; "
+                    f"{origin.name} contains spans of a trace, not events; "
                     f"use --format {format_name} to convert them to events"
                 )
         if source.delimiter and format_name != "shiviz":

@@ -55,7 +55,9 @@ def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -
         If the text is not a regular expression, or uses what cannot be matched in linear time.
     """
     if len(text.encode(errors="replace")) > limits.regex_bytes_max:
-        raise SettingError(f"{what} is longer than regex_bytes_max ({limits.regex_bytes_max})")
+        raise SettingError(
+            f"{what} is longer than {limits.regex_bytes_max} bytes (limit regex_bytes_max)"
+        )
     names = NAME.findall(text)
     for name in names:
         if names.count(name) > 1:

@@ -77,8 +77,8 @@ def restamped(
     entries = sum(scheme.entries(event.clock) for event in ordered)
     if entries > limits.stamped_entries_max:
         raise SettingError(
-            f"the stamps of the scheme {scheme.name} would have {entries:,} entries; at most "
-            f"{limits.stamped_entries_max:,} are supported (limit stamped_entries_max)"
+            f"the stamps of the scheme {scheme.name} would have {entries:,} entries, more than "
+            f"{limits.stamped_entries_max:,} (limit stamped_entries_max)"
         )
     causes = direct_causes([(event.node, event.clock) for event in ordered])
     happenings = tuple(

@@ -314,8 +314,8 @@ class Shape:
             raise EventError(f"clock must map nodes to counters, not be {json_type_of(clock)}")
         elif self._nodes is not None:
             raise EventError(
-                f"the clock names its nodes itself; {self._nodes_option} is only for positional "
-                "clocks"
+                f"the clock names its nodes itself; {self._nodes_option} applies only to "
+                "positional clocks"
             )
         return checked_size(clock, self._entries_max)
 
@@ -349,7 +349,7 @@ def checked_size(clock: dict[str, Any], entries_max: int) -> dict[str, Any]:
     """Return `clock`; raise an EventError if it has more than `entries_max` entries."""
     if len(clock) > entries_max:
         raise EventError(
-            f"the clock has {len(clock)} entries, more than clock_entries_max ({entries_max})"
+            f"the clock has {len(clock)} entries, more than {entries_max} (limit clock_entries_max)"
         )
     return clock
 

@@ -170,7 +170,7 @@ class Source:
                 )
         if self.rebuild is not None and not isinstance(self.rebuild, str):
             raise SettingError(
-                f"rebuild must be a text, for example {MESSAGES_EXAMPLE}, not {self.rebuild!r}"
+                f"rebuild must be a string, for example {MESSAGES_EXAMPLE}, not {self.rebuild!r}"
             )
         if self.time_unit not in tuple(TIME_UNITS):
             raise SettingError(
@@ -189,7 +189,7 @@ class Source:
                     )
         if self.rebuild is not None and self.nodes is not None:
             raise SettingError(
-                "nodes and rebuild exclude each other: rebuild ignores the clocks of the log"
+                "nodes and rebuild cannot be combined: rebuild ignores the clocks of the log"
             )
 
     def _check_fields(self) -> None:
@@ -203,7 +203,7 @@ class Source:
             path_of(path)
         if MESSAGE in self.fields and self.rebuild is not None:
             raise SettingError(
-                "the field message and rebuild exclude each other: rebuild pairs the messages"
+                "the field message and rebuild cannot be combined: rebuild pairs the messages"
             )
         if self.time_format is not None and self.fields.get("time") == TIMESTAMP:
             raise SettingError(
@@ -222,7 +222,7 @@ class Source:
             )
         if self.rebuild is not None:
             raise SettingError(
-                "clock and rebuild exclude each other: rebuild ignores the clocks of the log"
+                "clock and rebuild cannot be combined: rebuild ignores the clocks of the log"
             )
         if self.format in TRACES:
             raise SettingError(
@@ -243,7 +243,8 @@ class Source:
         if not names or not all(isinstance(name, str) and name for name in names):
             raise SettingError("nodes must be non-empty names, for example A,B,C")
         if len(set(names)) < len(names):
-            raise SettingError("nodes names a node twice")
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise SettingError(f"nodes lists {repeated!r} twice")
         object.__setattr__(self, "nodes", names)
 
 
@@ -271,11 +272,11 @@ def load_config(path: str | os.PathLike[str]) -> Config:
             # Some editors write a byte order mark.
             document = tomllib.loads(file.read().decode("utf-8-sig"))
     except OSError as fault:
-        raise SettingError(f"{name}: {fault.strerror or fault}") from None
+        raise SettingError(f"cannot read {name}: {fault.strerror or fault}") from None
     except ValueError as fault:  # TOMLDecodeError and UnicodeDecodeError; that of int() is bare.
-        raise SettingError(f"{name}: is not valid TOML: {fault}") from None
+        raise SettingError(f"{name} is not valid TOML: {fault}") from None
     except RecursionError:
-        raise SettingError(f"{name}: is nested too deeply") from None
+        raise SettingError(f"{name} is nested too deeply") from None
     try:
         _check_values(document)
         for key in document:
@@ -296,7 +297,7 @@ def _check_values(document: Mapping[str, Any]) -> None:
     while stack:
         keys, value = stack.pop()
         if len(keys) > NESTED_MAX:
-            raise SettingError(f"{'.'.join(keys[:3])}: is nested too deeply")
+            raise SettingError(f"{'.'.join(keys[:3])} is nested too deeply")
         if isinstance(value, dict):
             stack += [((*keys, key), inner) for key, inner in value.items()]
         elif isinstance(value, list):

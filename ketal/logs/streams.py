@@ -7,6 +7,7 @@ data that ends early, `blocks` yields an `EventError` in place of the line, and 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -91,11 +92,11 @@ class LogOrigin:
         try:
             mode = os.stat(self.name).st_mode
         except (OSError, ValueError) as fault:
-            raise SettingError(f"{self.name}: {_error_text(fault)}") from None
+            raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
         if stat.S_ISDIR(mode):
-            raise SettingError(f"{self.name}: is a folder; name the log files in it")
+            raise SettingError(f"{self.name} is a folder; name the log files in it")
         if not os.access(self.name, os.R_OK):
-            raise SettingError(f"{self.name}: Permission denied")
+            raise SettingError(f"cannot read {self.name}: {os.strerror(errno.EACCES)}")
         self.is_stored = stat.S_ISREG(mode)
 
     @contextmanager
@@ -118,7 +119,7 @@ class LogOrigin:
             file = self._file
             opening = open(self.name, "rb") if file is None else nullcontext(file)  # noqa: SIM115
         except OSError as fault:
-            raise SettingError(f"{self.name}: {_error_text(fault)}") from None
+            raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
         with opening as self._reading:
             yield self._reading
 
@@ -155,7 +156,7 @@ class LogOrigin:
                     raise SettingError(f"{self.name}: a log file must be opened in binary mode")
                 yield chunk
         except OSError as fault:
-            raise SettingError(f"{self.name}: {_error_text(fault)}") from None
+            raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
 
 
 def _seekable(file: BinaryIO) -> bool:
@@ -179,7 +180,7 @@ def blocks(
     an `EventError` too, as the last item.
     """
     too_long = EventError(
-        f"the line is longer than line_bytes_max ({line_bytes_max} bytes) and was skipped"
+        f"the line is longer than {line_bytes_max} bytes (limit line_bytes_max) and was skipped"
     )
     number, parts, size = 1, [b""], 0
     fault: EventError | None = None
@@ -229,7 +230,7 @@ def read_whole(
             size += len(chunk)
             if size > log_bytes_max:
                 raise SettingError(
-                    f"{name}: is larger than log_bytes_max ({log_bytes_max} bytes), "
+                    f"{name} is larger than {log_bytes_max} bytes (limit log_bytes_max), "
                     f"and a {what} must be read whole; raise the limit or split the file"
                 )
             parts.append(chunk)

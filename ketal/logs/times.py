@@ -29,7 +29,7 @@ def check_time_format(text: object) -> None:
     """Raise a SettingError if times cannot be read by a format."""
     if not isinstance(text, str):
         raise SettingError(
-            f"the time format must be a text, for example %Y-%m-%d %H:%M:%S, not {text!r}"
+            f"the time format must be a string, for example %Y-%m-%d %H:%M:%S, not {text!r}"
         )
     what = f"the time format {text!r}"
     directives = _DIRECTIVE.findall(text)

@@ -97,7 +97,7 @@ def refuse_deep(data: dict[str, Any]) -> None:
         level = [value for values in inner for value in values if value.__class__ in _NESTED]
         if not level:
             return
-    raise EventError(f"data is nested more than {DEPTH_MAX} deep")
+    raise EventError(f"data is nested more than {DEPTH_MAX} levels deep")
 
 
 def _plain(value: Any, where: _Where, depth: int) -> Any:
@@ -117,7 +117,7 @@ def _plain(value: Any, where: _Where, depth: int) -> Any:
     if isinstance(value, float):
         return float(value)
     if depth > DEPTH_MAX:
-        raise EventError(f"data is nested more than {DEPTH_MAX} deep, or contains itself")
+        raise EventError(f"data is nested more than {DEPTH_MAX} levels deep, or contains itself")
     if isinstance(value, Mapping):
         return {
             _key(name, where): _plain(inner, (where, name), depth + 1)

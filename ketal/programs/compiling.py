@@ -262,7 +262,8 @@ def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in raw[:2]:
         encoding = "UTF-32" if b"\0\0" in raw[:4] else "UTF-16"
         raise SettingError(
-            f"{name} is {encoding}; save it as UTF-8 (`iconv -f {encoding} -t UTF-8 FILE`)"
+            f"{name} is {encoding}, but a pattern file must be UTF-8; convert it with "
+            f"`iconv -f {encoding} -t UTF-8 FILE`"
         )
     try:
         return raw.decode("utf-8-sig")
@@ -270,7 +271,8 @@ def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
         begin = raw.rfind(b"\n", 0, error.start) + 1
         line = raw.count(b"\n", 0, begin) + 1
         raise SettingError(
-            f"{name} is not UTF-8 at line {line}, byte {error.start - begin + 1}; save it as UTF-8"
+            f"{name} is not valid UTF-8 (line {line}, byte {error.start - begin + 1}); "
+            "save it as UTF-8"
         ) from None
 
 

@@ -141,7 +141,9 @@ class Program(Mapping[str, "Program"]):
         names = checked_texts("names", names)
         chosen = tuple(c for c in self.compiled if c.name in names)
         if not chosen:
-            raise SettingError(f"unknown pattern {', '.join(names)}; choose from {', '.join(self)}")
+            unknown = ", ".join(map(repr, names))
+            noun = "pattern" if len(names) == 1 else "patterns"
+            raise SettingError(f"unknown {noun} {unknown}; choose from {', '.join(self)}")
         return Program(
             chosen,
             self.file,
@@ -174,8 +176,8 @@ class Program(Mapping[str, "Program"]):
         """
         if len(self.compiled) != 1:
             raise SettingError(
-                f"the program has {len(self.compiled)} patterns "
-                f"({', '.join(self.names)}); select one with program[name]"
+                f"the program has {len(self.compiled)} patterns: "
+                f"{', '.join(self.names)}; choose one with program[name]"
             )
         return self.compiled[0]
 

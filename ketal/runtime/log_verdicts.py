@@ -211,7 +211,7 @@ class Verdicts:
             import pandas
         except ImportError:
             raise SettingError(
-                "to_pandas needs pandas, which is not installed: pip install pandas"
+                "to_pandas requires pandas, which is not installed: pip install pandas"
             ) from None
         self._check_listing()
         rows = [verdict.to_dict() for verdict in self]

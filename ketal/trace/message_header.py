@@ -69,7 +69,7 @@ def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]
 def decoded(text: str | bytes) -> SenderKnowledge:
     """Parse a header; raise a ValueError if it is malformed, too long or of another version."""
     if len(text) > BYTES_MAX:
-        raise ValueError(f"the header has {len(text):,} bytes; at most {BYTES_MAX:,} are allowed")
+        raise ValueError(f"the header has {len(text):,} bytes, more than {BYTES_MAX:,}")
     if isinstance(text, bytes):
         text = text.decode("ascii")
     if text.count(";") < 2:

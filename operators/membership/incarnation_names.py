@@ -103,7 +103,8 @@ class IncarnationTable(Stateful):
         """
         if len(self.bases) >= self.incarnations_max:
             raise EventError(
-                f"a restart of {base} exceeds the limit incarnations_max, {self.incarnations_max}",
+                f"{base} restarted, but there are already {self.incarnations_max} incarnations "
+                "(limit incarnations_max)",
                 place=str(event.dot),
             )
         numbers = self.numbers.get(base, (1,) if with_first else ())

@@ -122,7 +122,7 @@ class Incarnations(Stateful):
         node, number = event.node, number_of(value)
         if number is None:
             raise EventError(
-                f"incarnation must be a whole number, not {str(value)[:60]!r}", place=str(event.dot)
+                f"incarnation must be an integer, not {str(value)[:60]!r}", place=str(event.dot)
             )
         run = later_run(node)
         if run is not None and INCARNATION in event.data and run[1] != number:

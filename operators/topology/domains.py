@@ -135,9 +135,10 @@ def domains(
     if len(nodes) > nodes_max:
         raise pattern_error(
             "K213",
-            f"the topology has {len(nodes)} nodes; the limit topology_nodes_max is {nodes_max}",
+            f"the topology has {len(nodes)} nodes, more than {nodes_max} "
+            "(limit topology_nodes_max)",
             span,
-            hint="limit topology_nodes_max; remove a topology without relaxed edges: it holds back "
+            hint="remove a topology without relaxed edges: it holds back "
             "the same events as causal order",
         )
     graph = _ChannelGraph(nodes, _ordered(edges), steps_max, span)
@@ -291,10 +292,10 @@ class _ChannelGraph:
 def _steps_error(steps_max: int, span: Span | None) -> PatternError:
     return pattern_error(
         "K214",
-        f"computing the domains of this topology takes more than {steps_max:,} search steps; "
-        "the limit is topology_steps_max",
+        f"computing the domains of this topology takes more than {steps_max:,} search steps "
+        "(limit topology_steps_max)",
         span,
-        hint="limit topology_steps_max; whether a node lies on an elementary path is "
+        hint="whether a node lies on an elementary path is "
         "NP-complete: mark edges as relaxed, or remove the topology",
     )
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ketal.errors import KetalError
+from ketal.errors import KetalError, refused_as_setting
 from ketal.files.file_locks import try_lock
 from ketal.files.file_replacement import replace_file
 from ketal.streaming.broker.settings import HOST
@@ -133,10 +133,11 @@ class BrokerFolder:
             other_files = [path.name for path in self.path.iterdir()]
             if other_files:
                 raise BrokerError(
-                    f"{self.path}: contains {min(other_files)}, and is not a broker's folder\n"
+                    f"{self.path} contains {min(other_files)}, and is not a broker's folder\n"
                     "  hint: use --dir with an empty folder, or one that does not exist yet"
                 )
-        self.path.mkdir(parents=True, exist_ok=True)
+        with refused_as_setting(f"cannot create {self.path}"):
+            self.path.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:

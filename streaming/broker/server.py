@@ -83,7 +83,7 @@ class Broker:
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         if port is not None and not 1 <= port <= 65_535:
-            raise SettingError(f"the port must be from 1 to 65535, not {port}")
+            raise SettingError(f"port must be an integer from 1 to 65535, not {port}")
         self.folder = Path(folder).absolute()
         self._folder = BrokerFolder(self.folder)
         self._port = port

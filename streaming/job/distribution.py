@@ -35,6 +35,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.values import Key, keyed
+from ketal.model.wording import counted
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
@@ -55,8 +56,8 @@ def unsplittable_reason(compiled: CompiledPattern) -> str | None:
         )
     if pattern.limit is not None:
         return (
-            f"lists the first {pattern.limit} matches of all scopes, but a part knows only its own "
-            "scopes: remove `limit`"
+            f"lists the first {counted(pattern.limit, 'match', 'matches')} of all scopes, but a "
+            "part knows only its own scopes: remove `limit`"
         )
     if pattern.order.gap is not None:
         return (

@@ -283,7 +283,7 @@ def _start(start: str) -> str:
 
 def _check_metrics(port: int | None, host: str) -> None:
     if not 0 <= (port or 0) <= PORT_MAX:
-        raise SettingError(f"--metrics-port must be from 0 to {PORT_MAX}, not {port}")
+        raise SettingError(f"--metrics-port must be an integer from 0 to {PORT_MAX}, not {port}")
     if host and port is None:
         raise SettingError("--metrics-host requires --metrics-port")
 
@@ -303,7 +303,7 @@ def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _text(what: str, value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
-        raise SettingError(f"{what} must be non-empty text, not {value!r}")
+        raise SettingError(f"{what} must be a non-empty string, not {value!r}")
     if value is not None and "\0" in value:
         raise SettingError(f"{what} must not contain the character U+0000: {value!r}")
     return value
@@ -423,7 +423,7 @@ def _params(table: Mapping[str, Any]) -> dict[str, str]:
     for name, value in table.items():
         if not isinstance(value, str | int | float | bool):
             raise SettingError(
-                f'[params] {name} must be text, a number or a boolean, for example w = "30 s"'
+                f'[params] {name} must be a string, a number or a boolean, for example w = "30 s"'
             )
     return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in table.items()}
 
@@ -473,7 +473,7 @@ def _properties(table: object) -> dict[str, Any]:
     for name, value in _dotted_items(table):
         place = f"[kafka.properties] {name}"
         if not isinstance(value, str | int | float | bool):
-            raise SettingError(f"{place} must be text, a number or a boolean")
+            raise SettingError(f"{place} must be a string, a number or a boolean")
         if isinstance(value, str):
             for variable in _VARIABLE.findall(value):
                 if variable not in os.environ:

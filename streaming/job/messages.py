@@ -102,7 +102,8 @@ class MessageReader:
             raise EventError("the message has no value (a tombstone)")
         if len(value) > self._bytes_max:
             raise EventError(
-                f"the message has {len(value)} bytes; line_bytes_max is {self._bytes_max}"
+                f"the message has {len(value)} bytes, more than {self._bytes_max} "
+                "(limit line_bytes_max)"
             )
         return decoded(value, self._shape, self._metadata(record))
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from ketal.errors import SettingError
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import counted
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence.vacuity import Findings
 
@@ -130,7 +131,7 @@ class Figures:
             kinds[kind] += number
         counts = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items()))
         parts = [
-            f"{self.consumed:,} messages",
+            counted(self.consumed, "message"),
             f"{self._rate:,.0f}/s",
             f"lag {sum(self.lag.values()):,}",
             f"held back {self._events.get('held_back', 0):,}",

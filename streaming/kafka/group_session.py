@@ -39,6 +39,7 @@ from kafka import errors as faults
 from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError
+from ketal.model.wording import counted
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, run_in_background
@@ -105,9 +106,9 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         now = self._partition_count()
         if now != self.count:
             raise SettingError(
-                f"the topics have {now} partitions, and had {self.count}: keys, and with them "
-                "scopes, are in other partitions than before; use another group_id and state topic "
-                "to start over"
+                f"the topics have {counted(now, 'partition')}, but had {self.count}: keys, and "
+                "with them scopes, are in other partitions than before; use another group_id and "
+                "state topic to start over"
             )
 
     # --- rebalances, on the consumer's thread ---
@@ -317,7 +318,8 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             if numbers and numbers[-1] >= self.count:
                 self._check_partitions()
                 raise TimeoutError(
-                    f"part {numbers[-1]} was assigned, and there are {self.count} partitions"
+                    f"part {numbers[-1]} was assigned, but the topics have only "
+                    f"{counted(self.count, 'partition')}"
                 )
             return True
         if time.monotonic() - self._waiting_since_s >= SETTLE_S:

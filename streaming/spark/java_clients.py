@@ -84,7 +84,7 @@ def _pop_certificates(given: dict[str, Any]) -> dict[str, str]:
             texts = [open(path, encoding="utf-8").read() for path in pieces if path]  # noqa: SIM115
         except OSError as fault:
             raise SettingError(
-                f"[kafka.properties] {fault.filename}: {fault.strerror or fault}"
+                f"[kafka.properties] cannot read {fault.filename}: {fault.strerror or fault}"
             ) from None
         out |= {
             "ssl.keystore.type": "PEM",

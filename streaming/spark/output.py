@@ -53,11 +53,11 @@ def observe_counts(rows: DataFrame, program: Program, counts: Observation | str)
     Raises
     ------
     TypeError
-        If `counts` is neither an Observation nor text.
+        If `counts` is neither an Observation nor a str.
     """
     # Spark Connect has an Observation of its own.
     if not isinstance(counts, str) and type(counts).__name__ != "Observation":
-        raise wrong_type("counts", "a pyspark Observation, or text for a stream", counts)
+        raise wrong_type("counts", "a pyspark Observation, or a str for a stream", counts)
     is_counted = F.col("verdict") == COUNTED
     numbers = F.from_json(F.when(is_counted, F.col("json")), "map<string, bigint>")
     sums = [

@@ -198,7 +198,7 @@ def test_ctrl_c_reports_that_nothing_was_judged(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("no.jsonl",), "No such file"),
+        (("no.jsonl",), "cannot read no.jsonl: No such file"),
         (("--repair", "log.jsonl"), "--write FILE"),
         (("--match-messages", "id=x", "log.jsonl"), "send=…"),
         (("--repair", "--write", "log.jsonl", "log.jsonl"), "would overwrite"),

@@ -298,7 +298,7 @@ def test_restamp_can_count_relevant_events_only(ketal: Ketal, write: Write) -> N
         (["show", "itc", "run.jsonl", "--limit", "stamped_events_max=2"], "the log has 3 events"),
         (
             ["restamp", "history", "run.jsonl", "--limit", "stamped_entries_max=4"],
-            "the stamps of the scheme history would have 5 entries; at most 4 are supported (lim",
+            "the stamps of the scheme history would have 5 entries, more than 4 (limit stamped_e",
         ),
         (
             ["compare", "run.jsonl", "a@1", "b@1", "--scheme", "itc"],
@@ -318,7 +318,7 @@ def test_wrong_arguments_of_clocks_are_an_error(
 def test_schemes_with_too_many_stamp_entries_are_left_out(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 60)))
     few = ("clocks", "compare", log, "--limit", "stamped_entries_max=100")
-    why = "the stamps of the scheme history would have 1,770 entries; at most 100 are supported"
+    why = "the stamps of the scheme history would have 1,770 entries, more than 100"
     assert f"history omitted: {why} (limit stamped_entries_max)" in ketal(*few).lines
     compared = json.loads(ketal(*few, "--output", "json").out)["comparison"]
     assert list(compared["left_out"]) == ["history"]
@@ -379,7 +379,7 @@ def test_run_counts_pairs_that_inexact_clocks_do_not_order(ketal: Ketal, write: 
     assert (explained.code, explained.lines[-1]) == (0, result.lines[-1])
     live = ketal("run", "--live", "--clock", "lamport", pattern, log)
     assert (live.code, live.out) == (2, "")
-    assert "--live cannot read lamport clocks: a whole log is needed" in live.err
+    assert "--live cannot read lamport clocks: converting them to vector clocks" in live.err
 
 
 def test_lint_warns_of_guards_that_inexact_clocks_leave_unknown(ketal: Ketal, write: Write) -> None:

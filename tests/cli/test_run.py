@@ -233,8 +233,10 @@ def test_stats_prints_the_missing_dot_of_each_held_back_event(ketal: Ketal, writ
 
 def test_summary_of_held_back_events_points_to_stats(ketal: Ketal, write: Write) -> None:
     write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
-    result = ketal("run", "held.ketal", "-", "--live", stdin=event("b", "close", {"a": 3, "b": 1}))
-    assert "held back: waiting for events that did not arrive (--stats lists them)" in result.lines
+    words, log = ("run", "held.ketal", "-", "--live"), event("b", "close", {"a": 3, "b": 1})
+    waiting = "held back: waiting for events that did not arrive"
+    assert f"{waiting} (--stats lists them)" in ketal(*words, stdin=log).lines
+    assert waiting in ketal(*words, "--stats", stdin=log).lines
 
 
 def test_finite_log_holds_no_event_back_and_counts_holes(ketal: Ketal) -> None:
@@ -384,7 +386,7 @@ def test_limit_changes_a_limit(ketal: Ketal) -> None:
         "run", "conflict.ketal", "run.jsonl", "--limit", "line_bytes_max=65", "--output", "json"
     )
     assert result.summary["events"]["rejected"] == 1
-    assert "line_bytes_max (65 bytes)" in result.objects[0]["reason"]
+    assert "65 bytes (limit line_bytes_max)" in result.objects[0]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -430,7 +432,8 @@ def test_config_file_sets_source_and_limits(ketal: Ketal, write: Write) -> None:
     long = json.dumps({"node": 3, "pad": "x" * 300}) + "\n"
     words = ("run", "conflict.ketal", "-", "--config", "ketal.toml", "--output", "json")
     result = ketal(*words, stdin=mapped() + long)
-    assert result.objects[0]["reason"].startswith("the line is longer than line_bytes_max (200")
+    reason = result.objects[0]["reason"]
+    assert reason.startswith("the line is longer than 200 bytes (limit line_bytes_max)")
     assert result.objects[1]["time"] == "1970-01-01T00:00:02.5Z"
     assert result.summary["events"]["accepted"] == 2
 
@@ -618,7 +621,7 @@ def test_real_logs_have_the_known_number_of_concurrent_pairs(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("conflict.ketal", "none.jsonl"), "none.jsonl: No such file or directory"),
+        (("conflict.ketal", "none.jsonl"), "cannot read none.jsonl: No such file or directory"),
         (("none.ketal", "run.jsonl"), "none.ketal"),
         (("conflict.ketal", "."), "is a folder"),
         ((".", "run.jsonl"), "Is a directory"),

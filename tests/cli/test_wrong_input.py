@@ -46,7 +46,11 @@ WRONG: list[tuple[str, str | bytes, str]] = [
     ("10^30", clock(f'{{"a": {BIG}}}'), "too large"),
     ("another's 10^30", clock(f'{{"a": 1, "b": {BIG}}}'), "too large"),
     ("positional", clock("[1, 2]"), "entries with --nodes A,B,C"),
-    ("a long line", clock('{"a": 1}')[:-1] + " " * 10_000_000 + "\n", "line_bytes_max (1048576"),
+    (
+        "a long line",
+        clock('{"a": 1}')[:-1] + " " * 10_000_000 + "\n",
+        "1048576 bytes (limit line_bytes_max)",
+    ),
     ("invalid UTF-8", clock('{"a": 1}').encode().replace(b"x", b"\xff"), "not valid UTF-8"),
     ("no JSON", "write a 1\n", "(pass --format if"),
     ("half a line", clock('{"a": 1}')[:40] + "\n", "not JSON"),
@@ -177,7 +181,7 @@ def test_nodes_option_with_clocks_that_name_their_nodes_is_refused(ketal: Ketal)
     result = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", stdin=RUN)
     assert result.code == 2
     assert (
-        "the clock names its nodes itself; --nodes A,B,C is only for positional clocks"
+        "the clock names its nodes itself; --nodes A,B,C applies only to positional clocks"
         in result.err
     )
 
@@ -250,7 +254,7 @@ def test_pattern_file_that_is_no_text_is_reported(ketal: Ketal, write: Write) ->
         ketal("run", "-", "run.jsonl", stdin=bad),
     ):
         assert result.code == 2
-        assert "is not UTF-8 at line 2, byte 9; save it as UTF-8\n" in result.err
+        assert "is not valid UTF-8 (line 2, byte 9); save it as UTF-8\n" in result.err
     result = ketal("run", "-", "run.jsonl", "--limit", "pattern_bytes_max=10", stdin=CONFLICT)
     assert result.code == 2
     assert "pattern_bytes_max" in result.err
@@ -276,7 +280,8 @@ def test_pattern_file_in_another_encoding_is_reported(
         known = encoding[:6].upper()
         file = "<stdin>" if name == "-" else f"pattern file {name}"
         assert result.err == (
-            f"ketal: {file} is {known}; save it as UTF-8 (`iconv -f {known} -t UTF-8 FILE`)\n"
+            f"ketal: {file} is {known}, but a pattern file must be UTF-8; convert it with "
+            f"`iconv -f {known} -t UTF-8 FILE`\n"
         )
 
 
@@ -323,7 +328,7 @@ def test_pattern_file_given_as_a_log_is_reported(ketal: Ketal, write: Write, com
         given = next(name for name in logs if name != log)
         assert result.err == f"ketal: {given} is a pattern file, but a log is expected here\n"
     absent = ketal(command, *pattern, "nowhere.ketal")
-    assert absent.err == "ketal: nowhere.ketal: No such file or directory\n"
+    assert absent.err == "ketal: cannot read nowhere.ketal: No such file or directory\n"
 
 
 def test_two_logs_are_not_reported_as_swapped(ketal: Ketal, write: Write) -> None:
@@ -412,7 +417,7 @@ def test_traces_are_recognised(ketal: Ketal, write: Write, kind: str, name: str)
         shown = "<stdin>" if name == "-" else name
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            f"ketal: {shown}: contains spans of a trace, not events; "
+            f"ketal: {shown} contains spans of a trace, not events; "
             f"use --format {form} to convert them to events\n"
         )
     assert ketal("audit", "--format", form, name, stdin=raw).lines[0] == "2 events of 1 node"

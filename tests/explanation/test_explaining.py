@@ -561,6 +561,24 @@ def test_explanation_names_barring_events_and_the_window() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("between", "because"),
+    [
+        ("", "the pattern has no event between m@1 and m@2"),
+        ("c", "m@2, between m@1 and m@3, does not satisfy the guard"),
+        ("cc", "none of the pattern's 2 events between m@1 and m@4 satisfies the guard"),
+    ],
+)
+def test_the_events_that_a_not_does_not_exclude_are_counted(between: str, because: str) -> None:
+    program = ketal.compile(
+        """pattern P { event A = type == "a"; event B = type == "b"; event C = type == "c";
+             event N = type == "n"; find next A not N B; }"""
+    )
+    log = [_event(f"m@{n}", kind) for n, kind in enumerate(f"a{between}b", 1)]
+    (match,) = ketal.explain(program, log)
+    assert f"not N holds: {because}" in [str(one) for one in match.steps[1].evidence]
+
+
 def test_explained_runs_beyond_the_limit_name_it() -> None:
     program = ketal.compile(
         'pattern P { event A = type == "a"; event B = type == "b"; find any A A B; }',

@@ -178,7 +178,7 @@ def test_more_records_than_events_max_are_an_error() -> None:
         ({"clock": "itc", "nodes": ["a"]}, "nodes applies only to positional vector clocks"),
         (
             {"clock": "itc", "rebuild": "id=m,send=type:s,receive=type:r"},
-            "clock and rebuild exclude each other",
+            "clock and rebuild cannot be combined",
         ),
         (
             {"clock": "itc", "format": "otlp"},

@@ -184,7 +184,7 @@ def test_cyclic_and_too_deeply_nested_data() -> None:
         deep = [deep]
     assert through_a_snapshot(Event("a", "T", {"a": 1}, data={"x": deep})).data == {"x": deep}
     for data in (loop, {"x": [deep]}):
-        with pytest.raises(EventError, match=f"nested more than {DEPTH_MAX} deep"):
+        with pytest.raises(EventError, match=f"nested more than {DEPTH_MAX} levels deep"):
             Event("a", "T", {"a": 1}, data=data)
 
 

@@ -193,12 +193,14 @@ def test_options_of_files_apply_to_rows() -> None:
     rows = [{"node": "b", "type": "T", "clock": [1, 2], "time": "27.5.2013"}, GOOD]
     first, second = items(*rows, nodes=["a", "b"], time_format="%d.%m.%Y")
     assert first == Event("b", "T", {"a": 1, "b": 2}, time=1369612800.0)
-    assert second.reason.startswith("the clock names its nodes itself; --nodes A,B,C is only for")
+    assert second.reason.startswith(
+        "the clock names its nodes itself; --nodes A,B,C applies only to"
+    )
     assert items(GOOD | {"time": 1500}, time_unit="ms")[0].time == 1.5
     (one,) = items(GOOD, limits=Limits(clock_entries_max=1))
     assert one == Event("a", "T", {"a": 1})
     (many,) = items(GOOD | {"clock": {"a": 1, "b": 1}}, limits=Limits(clock_entries_max=1))
-    assert many.reason == "the clock has 2 entries, more than clock_entries_max (1)"
+    assert many.reason == "the clock has 2 entries, more than 1 (limit clock_entries_max)"
     sent = [{"node": "a", "type": "send", "m": 1}, {"node": "b", "type": "recv", "m": 1}]
     rebuilt = items(*sent, rebuild="id=m,send=type:send,receive=type:recv")
     assert [event.clock for event in rebuilt] == [{"a": 1}, {"a": 1, "b": 1}]
@@ -501,7 +503,7 @@ def test_only_the_library_of_a_table_is_imported(library: str) -> None:
         env={"PYTHONPATH": str(Path(ketal.__file__).parents[1])}, timeout=600,
     )  # fmt: skip
     assert ran.stdout == (
-        "an Arrow table needs pyarrow, which is not installed: pip install 'ketal[parquet]'\n"
+        "an Arrow table requires pyarrow, which is not installed: pip install 'ketal[parquet]'\n"
     ), ran.stderr
 
 

@@ -106,7 +106,7 @@ BAD = [
     (b'{"node":"\xff"}', "the line is not valid UTF-8 (byte 10)"),
     (b"\xff\xfe{", "the line is not valid UTF-8 (byte 1)"),
     ("[" * 100_000, "the record is nested too deeply"),
-    (event(x=json.loads("[" * 201 + "]" * 201)), "data is nested more than 200 deep"),
+    (event(x=json.loads("[" * 201 + "]" * 201)), "data is nested more than 200 levels deep"),
     ('{"node":"a","type":"T"}', "the record has no clock (pass --field clock=PATH to"),
     ('{"node":"a","event":"T","clock":{"a":1}}', "the record has no type (pass --field type=PATH"),
     ('{"type":"T","clock":{"a":1}}', "the record has no node"),
@@ -165,7 +165,7 @@ BAD = [
     ('{"type":"ketal.view","members":0}', "the members of ketal.view must be a list"),
     ('{"type":"ketal.view"}', "ketal.view has no members"),
     ('{"type":"ketal.view","members":null}', "ketal.view has no members"),
-    (event(x="y" * 1_100_000), "the line is longer than line_bytes_max (1048576 bytes)"),
+    (event(x="y" * 1_100_000), "the line is longer than 1048576 bytes (limit line_bytes_max)"),
 ]
 
 
@@ -360,7 +360,7 @@ def test_two_fields_may_have_the_same_path() -> None:
 def test_nodes_option_is_for_positional_clocks_only() -> None:
     (lost,) = items(GOOD, nodes=["a", "b"])
     assert lost.reason.startswith(
-        "the clock names its nodes itself; --nodes A,B,C is only for positional"
+        "the clock names its nodes itself; --nodes A,B,C applies only to positional"
     )
 
 
@@ -395,7 +395,7 @@ def test_clock_with_too_many_entries_is_rejected() -> None:
         json.dumps({"node": "n1", "type": "T", "clock": clock}),
         limits=Limits(clock_entries_max=49),
     )
-    assert lost.reason == "the clock has 50 entries, more than clock_entries_max (49)"
+    assert lost.reason == "the clock has 50 entries, more than 49 (limit clock_entries_max)"
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])

@@ -234,7 +234,7 @@ def test_rebuild_beyond_events_max_is_an_error(tmp_path: Path) -> None:
 
 def test_rebuilt_clocks_have_at_most_clock_entries_max_entries(tmp_path: Path) -> None:
     limits = ketal.Limits(clock_entries_max=1)
-    reason = "the clock has 2 entries, more than clock_entries_max (1)"
+    reason = "the clock has 2 entries, more than 1 (limit clock_entries_max)"
     sent = write(tmp_path / "sent.jsonl", row("a", "send", 1), row("b", "recv", 1))
     lamport = [row("a", "x") | {"clock": 1}, row("b", "x") | {"clock": 2}]
     stamped = write(tmp_path / "stamped.jsonl", *lamport)

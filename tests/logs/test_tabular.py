@@ -122,7 +122,7 @@ def test_unclosed_quote_is_bounded_by_line_bytes_max() -> None:
     assert place(read[0]).endswith(":2")
     assert isinstance(read[1][1], Event)
     assert read[0][1].reason == (
-        "the row is longer than line_bytes_max (2000 bytes); check for an unclosed quote "
+        "the row is longer than 2000 bytes (limit line_bytes_max); check for an unclosed quote "
         f"(the row spans lines 2 to {int(place(read[1]).rpartition(':')[2]) - 1})"
     )
 

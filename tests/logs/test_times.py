@@ -167,7 +167,9 @@ def test_unusable_time_format_is_an_error_before_reading(format: str, fault: str
 
 
 def test_time_format_without_effect_is_an_error() -> None:
-    with pytest.raises(SettingError, match="must be a text, for example %Y-%m-%d %H:%M:%S, not 3"):
+    with pytest.raises(
+        SettingError, match="must be a string, for example %Y-%m-%d %H:%M:%S, not 3"
+    ):
         read_log(io.BytesIO(b""), time_format=3)  # type: ignore[arg-type]
     with pytest.raises(
         SettingError, match="time_format applies only to logs of events, but the format is otlp"

@@ -148,23 +148,23 @@ def test_guard_of_values_is_evaluated_as_in_the_language(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("x ==", "expected a value or a guard at the end"),
-        ("x == 3 y", "expected an operator at `y`"),
+        ("x ==", "expected a value or a guard, found the end"),
+        ("x == 3 y", "expected an operator, found `y`"),
         ("x @ 3", "unexpected character `@`"),
-        ("x", "x is a value, not a guard: no pattern declares it"),
-        ("x + 1", "expected a guard, not a value"),
-        ("(x == 3) + 1 == 2", "expected a value, not a guard"),
+        ("x", "`x` is a value, not a guard: no pattern declares it"),
+        ("x + 1", "expected a guard, found a value"),
+        ("(x == 3) + 1 == 2", "expected a value, found a guard"),
         (
             "localhost",
-            "localhost is the node of a copy of the pattern; a search has no copy",
+            "`localhost` is the node of a copy of the pattern; a search has no copy",
         ),
-        ("fast(x)", "fast(…) is a Python function, which the page cannot call"),
-        ("Conc(true)", "select an event: Conc is relative to the selection"),
-        ("Causal(true, First)", "select an event: Causal is relative to the selection"),
-        ("s matches /(?=a)/", "the search does not support (?= in a regular expression"),
-        ("s matches /\\Qa/", "the search does not support \\Q in a regular expression"),
-        ("s matches /[[:alpha:]]/", "the search does not support [: :] in a regular expression"),
-        ("W", "the patterns declare W differently; select a verdict of one of them"),
+        ("fast(x)", "`fast(…)` is a Python function, which the page cannot call"),
+        ("Conc(true)", "select an event: `Conc` is relative to the selection"),
+        ("Causal(true, First)", "select an event: `Causal` is relative to the selection"),
+        ("s matches /(?=a)/", "the search does not support `(?=` in a regular expression"),
+        ("s matches /\\Qa/", "the search does not support `\\Q` in a regular expression"),
+        ("s matches /[[:alpha:]]/", "the search does not support `[: :]` in a regular expression"),
+        ("W", "the patterns declare `W` differently; select a verdict of one of them"),
         ("Loop", "named guards are nested too deeply"),
     ],
 )
@@ -210,7 +210,7 @@ def test_search_is_by_guard_or_text_and_reports_which(browser: Any, tmp_path: Pa
     assert _found(browser, "writ") == ({"a@1", "c@1"}, "2 events found (text)")
     message = "0 events found (text; not a guard: unexpected character `=`)"
     assert _found(browser, "v = 1") == (set(), message)
-    message = "select an event: Conc is relative to the selection"
+    message = "select an event: `Conc` is relative to the selection"
     assert _found(browser, "Conc(true)") == (set(), message)
     browser.execute_script("ketal.chooseEvent(ketal.execution.names.get('b@1'))")
     assert _found(browser, "Conc(true)") == ({"c@1"}, "1 event found (guard)")

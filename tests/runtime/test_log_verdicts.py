@@ -368,7 +368,7 @@ def test_to_pandas_without_pandas_names_the_missing_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(SettingError, match="to_pandas needs pandas, which is not installed"):
+    with pytest.raises(SettingError, match="to_pandas requires pandas, which is not installed"):
         ketal.run(program(), log("t")).to_pandas()
 
 

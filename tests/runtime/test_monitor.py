@@ -498,7 +498,7 @@ def test_restore_accepts_the_options_of_a_monitor() -> None:
 def test_restore_under_a_too_small_limit_is_an_error() -> None:
     m = monitor("find next A B", order=CAUSAL)
     m.feed_many([e("n@3", "a"), e("n@2", "a")])
-    with pytest.raises(StateError, match="held_back_max is 1"):
+    with pytest.raises(StateError, match=r"more than 1 \(limit held_back_max\)"):
         Monitor.restore(m.program, m.snapshot(), limits=Limits(held_back_max=1))
 
 

@@ -260,7 +260,7 @@ def test_messages_are_paired_by_their_ids(tmp_path: Path) -> None:
     events = list(ketal.read_log(path, fields={"message": "msg.id"}))
     assert [[*map(str, e.receives)] for e in events] == [["a@1"], [], [], ["a@1"], []]
     assert events[0].data == {"msg": {"id": 7}}
-    with pytest.raises(SettingError, match="the field message and rebuild exclude each other"):
+    with pytest.raises(SettingError, match="the field message and rebuild cannot be combined"):
         Source(fields={"message": "msg.id"}, rebuild="id=msg.id,send=type:s,receive=type:r")
 
 

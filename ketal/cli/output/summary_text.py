@@ -87,13 +87,31 @@ _EXECUTION_SENTENCES = {
 }
 
 
-def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | None) -> Iterator[str]:
-    """Yield the lines of a summary; `rejected` is the first rejection, or None if it was listed."""
+def lines(
+    summary: Mapping[str, Any],
+    program: Program,
+    rejected: Rejected | None,
+    *,
+    held_back_hint: str = "",
+) -> Iterator[str]:
+    """Yield the lines of a summary.
+
+    Parameters
+    ----------
+    summary : mapping
+        The summary, as in JSON.
+    program : Program
+        The program that was run.
+    rejected : Rejected or None
+        The first rejection; None if it was listed.
+    held_back_hint : str
+        How to list the events that are held back; empty if they were listed or cannot be.
+    """
     yield records_equation(summary["events"])
     if rejected is not None:
         yield f"first {rejected}"
     if summary["events"]["held_back"]:
-        yield "held back: waiting for events that did not arrive (--stats lists them)"
+        yield f"held back: waiting for events that did not arrive{held_back_hint}"
     kinds = {compiled.name: compiled.kind for compiled in program.compiled}
     for name, counts in summary["patterns"].items():
         vacuous = counts.get("vacuous", [])

@@ -217,5 +217,6 @@ class VerdictLines:
                 texts.append("held back: nothing")
             # A rejection that was listed is not repeated.
             unlisted = rejected if self._args.count else None
-            texts += summary_text.lines(summary, self._program, unlisted)
+            hint = "" if self._args.stats else " (--stats lists them)"
+            texts += summary_text.lines(summary, self._program, unlisted, held_back_hint=hint)
             yield from map(printable, texts)

@@ -25,6 +25,7 @@ from ketal.logs.restamping import StampedExecution, restamped
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
+from ketal.model.wording import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ class SchemeComparison:
         """Yield it as text: a table."""
         if self.execution:
             yield f"execution {self.execution}"
-        pairs = f"{self.pairs:,} pairs"
+        pairs = counted(self.pairs, "pair")
         if self.pairs != self.of_pairs:
             pairs = f"{self.pairs:,} of {self.of_pairs:,} pairs, sampled at random"
         yield f"{self.events:,} events, {pairs}"

@@ -172,12 +172,12 @@ def _arrow_batches(table: Any) -> Iterator[Any]:
 
 @contextmanager
 def need_pyarrow(what: str) -> Iterator[None]:
-    """Turn an ImportError in a `with` block into a SettingError: `what` needs pyarrow."""
+    """Turn an ImportError in a `with` block into a SettingError: `what` requires pyarrow."""
     try:
         yield
     except ImportError:
         raise SettingError(
-            f"{what} needs pyarrow, which is not installed: pip install 'ketal[parquet]'"
+            f"{what} requires pyarrow, which is not installed: pip install 'ketal[parquet]'"
         ) from None
 
 

@@ -167,8 +167,8 @@ class _ShivizReader:
             try:
                 if last - head > bytes_max:
                     raise EventError(
-                        f"the event's text is longer than line_bytes_max ({bytes_max} bytes) and "
-                        "was skipped"
+                        f"the event's text is longer than {bytes_max} bytes "
+                        "(limit line_bytes_max) and was skipped"
                     )
                 if text.has_invalid_line(head, last):
                     raise EventError("the event's text is not valid UTF-8")

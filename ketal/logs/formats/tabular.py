@@ -147,7 +147,7 @@ class _CsvLines:
         self._size += is_continuation + len(line)  # counts the line end before it
         if self._size > self._max:
             raise EventError(
-                f"the row is longer than line_bytes_max ({self._max} bytes); check for an "
+                f"the row is longer than {self._max} bytes (limit line_bytes_max); check for an "
                 "unclosed quote"
             )
         try:

@@ -86,7 +86,7 @@ class Messages:
             return option
         if not isinstance(option, str | Mapping):
             raise SettingError(
-                "the keys for matching messages must be a text, for example "
+                "the keys for matching messages must be a string, for example "
                 f"{MESSAGES_EXAMPLE}, not {option!r}"
             )
         given = _parse_keys(option) if isinstance(option, str) else dict(option)
@@ -121,7 +121,7 @@ def _parse_keys(text: str) -> dict[str, str]:
         key, *value = split_unescaped(piece, "=", 1)
         if not value:
             raise SettingError(
-                f"{piece!r} is not of the form KEY=VALUE; write, for example, {MESSAGES_EXAMPLE}"
+                f"{piece!r} is not of the form KEY=VALUE, for example {MESSAGES_EXAMPLE}"
             )
         if key.strip() in given:
             raise SettingError(f"{key.strip()} is given twice in {text!r}")

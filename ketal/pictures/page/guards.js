@@ -53,9 +53,9 @@ class GuardReader {
     return true;
   }
 
-  need(token) { if (!this.take(token)) this.fail(token); }
+  need(token) { if (!this.take(token)) this.fail(`\`${token}\``); }
 
-  fail(expected) { throw new GuardError(`expected ${expected} ${this.kind === "end" ? "at the end" : `at \`${this.token}\``}`); }
+  fail(expected) { throw new GuardError(`expected ${expected}, found ${this.kind === "end" ? "the end" : `\`${this.token}\``}`); }
 
   /* --- guards: functions that return true, false or null --- */
 
@@ -103,13 +103,13 @@ class GuardReader {
     if (part.guard) return part.guard;
     if (typeof part.constant === "boolean") return () => part.constant;
     if (part.name && Object.hasOwn(this.declared, part.name)) return this.named(part.name);
-    if (part.name) throw new GuardError(`${part.name} is a value, not a guard: no pattern declares it`);
-    throw new GuardError("expected a guard, not a value");
+    if (part.name) throw new GuardError(`\`${part.name}\` is a value, not a guard: no pattern declares it`);
+    throw new GuardError("expected a guard, found a value");
   }
 
   named(name) {
     const text = this.declared[name];
-    if (text === null) throw new GuardError(`the patterns declare ${name} differently; select a verdict of one of them`);
+    if (text === null) throw new GuardError(`the patterns declare \`${name}\` differently; select a verdict of one of them`);
     return new GuardReader(text, this.declared, this.depth + 1).read();
   }
 
@@ -118,10 +118,10 @@ class GuardReader {
   value(part) {
     if (part.value) return part.value;
     if (part.constant !== undefined) return () => part.constant;
-    if (part.name && Object.hasOwn(this.declared, part.name)) throw new GuardError(`${part.name} is a guard, not a value`);
+    if (part.name && Object.hasOwn(this.declared, part.name)) throw new GuardError(`\`${part.name}\` is a guard, not a value`);
     if (part.name) return (at) => at.attribute([part.name]);
     if (part.path) return this.path(part.path);
-    throw new GuardError("expected a value, not a guard");
+    throw new GuardError("expected a value, found a guard");
   }
 
   path([head, ...path]) {
@@ -160,7 +160,7 @@ class GuardReader {
     if (token === "call") return this.call();
     this.advance();
     if (token === "true" || token === "false") return { constant: token === "true" };
-    if (token === "localhost") throw new GuardError("localhost is the node of a copy of the pattern; a search has no copy");
+    if (token === "localhost") throw new GuardError("`localhost` is the node of a copy of the pattern; a search has no copy");
     if (this.is("(")) return this.functionCall(token);
     if (FIELDS.has(token)) return { value: (at) => at.field(token) };
     const path = [token];
@@ -173,7 +173,7 @@ class GuardReader {
       if (part === "[") this.need("]");
     }
     if (path.length > 1) return { path };
-    if (token === "data") throw new GuardError("data stands for all attributes of an event; write data.name");
+    if (token === "data") throw new GuardError("`data` is not a value: it contains all attributes of the event; write `data.name`");
     return { name: token };
   }
 
@@ -202,7 +202,7 @@ class GuardReader {
       const value = this.value(part);
       return { guard: (at) => value(at) !== null };
     }
-    if (name !== "host" && name !== "origin") throw new GuardError(`${name}(…) is a Python function, which the page cannot call`);
+    if (name !== "host" && name !== "origin") throw new GuardError(`\`${name}(…)\` is a Python function, which the page cannot call`);
     if (this.kind !== "string") this.fail("a string");
     const glob = globOf(stringOf(this.token), { "*": ".*", "?": "." });
     this.advance();
@@ -228,7 +228,7 @@ class GuardReader {
   regex() {
     GUARD_REGEX.lastIndex = this.at;
     const found = GUARD_REGEX.exec(this.text);
-    if (!found) throw new GuardError("expected a regular expression after matches: /…/");
+    if (!found) throw new GuardError("expected a regular expression in slashes after `matches`");
     this.at = GUARD_REGEX.lastIndex;
     this.advance();
     return regexOf(found[1]);
@@ -237,7 +237,7 @@ class GuardReader {
   call() {
     CALL.lastIndex = this.at;
     const found = CALL.exec(this.text);
-    if (!found) throw new GuardError("write a call as call(result Type.method(arguments))");
+    if (!found) throw new GuardError("write a call as `call(result Type.method(arguments))`");
     this.at = CALL.lastIndex;
     this.advance();
     const [, result, target, list] = found, globs = list.trim() ? list.split(",").map((one) => one.trim()) : [];
@@ -295,7 +295,7 @@ function calculated(sign, left, right) {
 /* --- texts --- */
 
 function stringOf(token) {
-  try { return JSON.parse(token.replace(/\t/g, "\\t")); } catch { throw new GuardError(`${token} has an unknown escape`); }
+  try { return JSON.parse(token.replace(/\t/g, "\\t")); } catch { throw new GuardError(`\`${token}\` has an unknown escape`); }
 }
 
 function escaped(text) { return text.replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&"); }
@@ -329,9 +329,9 @@ function regexOf(text) {
       else if (two === "\\A" && !inClass) out += "^";
       else if (two === "\\z" && !inClass) out += "$";
       else if (/^\\[dDwWbBnrtfv]$/.test(two) || /^\\[^A-Za-z0-9]$/.test(two)) out += /^\\[\^$\\.*+?()[\]{}|\/A-Za-z-]$/.test(two) && (inClass || two !== "\\-") ? two : escaped(two[1]);
-      else throw new GuardError(`the search does not support ${two} in a regular expression`);
+      else throw new GuardError(`the search does not support \`${two}\` in a regular expression`);
     } else if (inClass) {
-      if (two === "[:") throw new GuardError("the search does not support [: :] in a regular expression");
+      if (two === "[:") throw new GuardError("the search does not support `[: :]` in a regular expression");
       if (text[i] === "]") inClass = false;
       out += text[i] === "[" ? "\\[" : text[i];
     } else if (text[i] === "[") {
@@ -343,7 +343,7 @@ function regexOf(text) {
     else if (two === "(?") {
       if (text.startsWith("(?:", i)) { out += "(?:"; i += 2; }
       else if (text.startsWith("(?P<", i)) { out += "(?<"; i += 3; }
-      else throw new GuardError(`the search does not support ${text.slice(i, i + 3)} in a regular expression`);
+      else throw new GuardError(`the search does not support \`${text.slice(i, i + 3)}\` in a regular expression`);
     } else out += text[i];
   }
   try { return new RegExp(out, flags); } catch (error) { throw new GuardError(error.message); }
@@ -373,14 +373,14 @@ class Moment {
 
   last(step) {
     const own = this.history.filter(([name]) => name === step);
-    if (!own.length) throw new GuardError(`select a verdict with an event of step ${step}`);
+    if (!own.length) throw new GuardError(`select a verdict with an event of the step \`${step}\``);
     return own[own.length - 1][1];
   }
 
   bound(step, read) { return read(new Moment(this.execution, this.last(step), [])); }
 
   related(name, anchor) {
-    if (!this.history.length) throw new GuardError(`select an event: ${name} is relative to the selection`);
+    if (!this.history.length) throw new GuardError(`select an event: \`${name}\` is relative to the selection`);
     const events = anchor === "all" ? this.history.map(([, e]) => e)
       : anchor === "prior" ? [this.history[this.history.length - 1][1]] : [this.last(anchor)];
     const { node, undecided } = this.execution;

@@ -130,7 +130,7 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
     executions = executions_of(log, run_limits)
     if len(executions) > 1:
         raise SettingError(
-            f"the log has several executions ({execution_names(executions)}); "
+            f"the log has several executions: {execution_names(executions)}; "
             "pass one of log.executions"
         )
     (execution,) = executions.values()

@@ -248,8 +248,8 @@ class _Vacuity:
         if deployment is not None and deployment.receiving and not self._pattern_met.messages:
             message = (
                 "no event of a node with a copy names a received message, so no copy is offered "
-                "events of other nodes; name messages in `receives`, or pass --field message=PATH "
-                "or --rebuild, which match them by id"
+                "events of other nodes; name messages in `receives`, or, for a whole log, pass "
+                "--field message=PATH or --rebuild to match them by id"
             )
             yield self._entry("message", "", deployment.span, message)
 
@@ -259,8 +259,9 @@ class _Vacuity:
         if self._compiled.counted.depends_on_causality and apart > 1 and self._events >= APART_MIN:
             message = (
                 f"no clock of the events of {apart} nodes has an entry for another node, so events "
-                "of different nodes are concurrent; pass --field clock=PATH if clocks are "
-                "elsewhere, or --rebuild to compute them from messages"
+                "of different nodes are concurrent; if clocks are elsewhere, name their field "
+                "(--field clock=PATH, or `fields` in [source]), or, for a whole log, pass "
+                "--rebuild to compute them from messages"
             )
             yield self._entry("clock", "", None, message)
 

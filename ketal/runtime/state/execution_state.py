@@ -239,8 +239,8 @@ class ExecutionState:
         for queue in (queue.hold_back for group in queues for queue in group.queues):
             if len(queue) > queue.options.held_back_max:
                 raise StateError(
-                    f"the state has {len(queue)} held-back events; "
-                    f"limit held_back_max is {queue.options.held_back_max}"
+                    f"the state has {len(queue)} held-back events, more than "
+                    f"{queue.options.held_back_max} (limit held_back_max)"
                 )
         if saved.tracked:
             self._recorder = recorder

@@ -39,7 +39,7 @@ def _checked_lengths(header: int, payload: int) -> tuple[int, int]:
     ):
         if length > length_max:
             raise ValueError(
-                f"the {part} of a frame has {length:,} bytes; at most {length_max:,} are allowed"
+                f"the {part} of a frame has {length:,} bytes, more than {length_max:,}"
             )
     return header, payload
 

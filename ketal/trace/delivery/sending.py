@@ -78,7 +78,7 @@ def end_all(senders: Collection[SenderThread]) -> None:
 def checked_address(host: str, port: int, *, port_min: int = 1) -> tuple[str, int]:
     """Return an address; raise a SettingError if the port is invalid or less than `port_min`."""
     if port.__class__ is not int or not port_min <= port < 1 << 16:
-        raise SettingError(f"port must be an integer from {port_min} to 65,535, not {port!r}")
+        raise SettingError(f"port must be an integer from {port_min} to 65535, not {port!r}")
     return host, port
 
 

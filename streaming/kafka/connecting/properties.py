@@ -120,7 +120,7 @@ def _check_kind(place: str, value: object, kind: type, least: int) -> None:
         what, hint = "a boolean", "write true or false, without quotes"
     elif kind is str:
         is_right = isinstance(value, str) and value != ""
-        what, hint = "non-empty text", "write it in quotes"
+        what, hint = "a non-empty string", "write it in quotes"
     elif is_right := isinstance(value, int) and not isinstance(value, bool):
         is_right, hint = least <= value <= INT_MAX, f"use at most {INT_MAX}"
     if not is_right:

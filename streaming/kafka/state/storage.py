@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ketal.errors import SettingError, StateError
+from ketal.model.wording import counted
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import locked
 from ketal.streaming.kafka.connecting.client_calls import StoppedError
@@ -170,8 +171,8 @@ class _TopicStorage(Storage):
             shared = self._job.is_shared
             wanted = "the input topics have" if shared else "the state of one consumer requires"
             raise SettingError(
-                f"the state topic {topic} has {present} partitions, but {wanted} {parts}: create "
-                f"it with {parts}"
+                f"the state topic {topic} has {counted(present, 'partition')}, but {wanted} "
+                f"{parts}: create it with {parts}"
             )
         policy = topic_setting(self._job, topic, "cleanup.policy")
         if policy != "compact":

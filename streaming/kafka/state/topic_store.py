@@ -31,6 +31,7 @@ import msgspec
 from kafka import TopicPartition
 
 from ketal.errors import StateError
+from ketal.model.wording import counted
 from ketal.runtime.state.records import OTHERS, Changes
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import place_of
@@ -141,8 +142,8 @@ class Changelog:
             raise StateError(f"{where} contains no state, but offsets are committed")
         if parts != self._parts:
             raise StateError(
-                f"{where} is of topics with {parts} partitions, but they have {self._parts}: keys, "
-                "and with them scopes, are in other partitions than before"
+                f"{where} is of topics with {counted(parts, 'partition')}, but they have "
+                f"{self._parts}: keys, and with them scopes, are in other partitions than before"
             )
         if loaded.commit not in commits:
             raise StateError(

@@ -46,23 +46,23 @@ def _is_text_array(kind: T.DataType) -> bool:
 _Types = Mapping[str, tuple[_Fits, str]]
 """Name of a column → the test of its type, and the types that pass it in words."""
 _PLACE_TYPES: _Types = {
-    "partition": (_is_whole, "a whole number"),
-    "offset": (_is_whole, "a whole number"),
+    "partition": (_is_whole, "an integer"),
+    "offset": (_is_whole, "an integer"),
 }
 EVENT_TYPES: _Types = {
-    "node": (_is_name, "text or a whole number"),
-    "type": (_is_text, "text"),
-    "clock": (_is_clock, "a map to whole numbers, a struct of them, or text"),
-    "time": (_or_null(_is_time), "a timestamp, a number or text"),
-    "id": (_or_null(_is_name), "text or a whole number"),
-    "data": (_or_null(_is_data), "a struct, a map, or JSON text"),
-    "receives": (_or_null(_is_text_array), "an array of text"),
+    "node": (_is_name, "a string or an integer"),
+    "type": (_is_text, "a string"),
+    "clock": (_is_clock, "a map to integers, a struct of integers, or a string"),
+    "time": (_or_null(_is_time), "a timestamp, a number or a string"),
+    "id": (_or_null(_is_name), "a string or an integer"),
+    "data": (_or_null(_is_data), "a struct, a map, or a JSON string"),
+    "receives": (_or_null(_is_text_array), "an array of strings"),
     **_PLACE_TYPES,
 }
 KAFKA_TYPES: _Types = {
     "key": (_or_null(_is_bytes), "binary, as from Kafka's connector"),
     "value": (_or_null(_is_bytes), "binary, as from Kafka's connector"),
-    "topic": (_is_text, "text"),
+    "topic": (_is_text, "a string"),
     "timestamp": (_or_null(_one_of(T.TimestampType)), "a timestamp, as from Kafka's connector"),
     **_PLACE_TYPES,
 }

@@ -187,7 +187,7 @@ def test_stop_refuses_options_of_start(start: Start, words: tuple[str, ...]) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--port", "80000"), "the port must be from 1 to 65535, not 80000"),
+        (("--port", "80000"), "port must be an integer from 1 to 65535, not 80000"),
         (
             ("--property", "num.partitions"),
             "--property 'num.partitions' is not of the form NAME=VALUE",

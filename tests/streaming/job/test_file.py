@@ -164,7 +164,7 @@ def test_property_name_with_dots_is_read_quoted_or_bare(tmp_path: Path) -> None:
         assert job.properties == {"security.protocol": "SSL"}
         with pytest.raises(SettingError, match="did you mean security_protocol"):
             check_properties(job.properties)
-    with pytest.raises(SettingError, match=r"properties\] a\.b must be text, a number"):
+    with pytest.raises(SettingError, match=r"properties\] a\.b must be a string, a number"):
         job_of(tmp_path, lines.replace('"security.protocol" = "SSL"', "a.b = {}"))
 
 
@@ -179,7 +179,7 @@ def test_flags_alone_define_a_job() -> None:
 
 def test_output_that_is_not_text_is_refused_even_if_a_flag_overrides_it(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text('pattern = "p"\n[output]\nverdicts = 3\n')
-    with pytest.raises(SettingError, match=r"\[output\] verdicts must be non-empty text"):
+    with pytest.raises(SettingError, match=r"\[output\] verdicts must be a non-empty string"):
         read_job(str(tmp_path / "job.toml"), {"to": "-", "topics": ["t"]})
 
 
@@ -249,7 +249,7 @@ def test_hostile_job_files_are_refused_without_a_crash(tmp_path: Path) -> None:
         (f"pattern = 1{'0' * 5000}", "is not valid TOML: Exceeds the limit"),
         (f"pattern = 0x{'f' * 5000}", "pattern: an integer in TOML has at most 64 bits"),
         (f"pattern = {'[' * 5000}", "is nested too deeply"),
-        (f"[params]\n{'a.' * 5000}b = 1", "params.a.a: is nested too deeply"),
+        (f"[params]\n{'a.' * 5000}b = 1", "params.a.a is nested too deeply"),
     ):
         with pytest.raises(SettingError, match=why) as caught:
             job_of(tmp_path, text)
@@ -440,7 +440,7 @@ def test_verdicts_can_be_written_to_devices_and_fifos(tmp_path: Path) -> None:
 )
 def test_empty_flag_is_refused_instead_of_replaced_by_a_default(name: str, flag: str) -> None:
     flags = {"pattern": "p", "topics": ["t"], "metrics_port": 0, name: ""}
-    with pytest.raises(SettingError, match=f"{flag} must be non-empty text, not ''"):
+    with pytest.raises(SettingError, match=f"{flag} must be a non-empty string, not ''"):
         read_job(None, flags)
 
 
@@ -457,5 +457,7 @@ def test_server_with_an_invalid_port_is_refused(server: str) -> None:
 @pytest.mark.parametrize("port", [-1, 65_536])
 def test_invalid_metrics_port_is_refused(port: int) -> None:
     flags = {"pattern": "p", "topics": ["t"], "metrics_port": port}
-    with pytest.raises(SettingError, match=f"--metrics-port must be from 0 to 65535, not {port}"):
+    with pytest.raises(
+        SettingError, match=f"--metrics-port must be an integer from 0 to 65535, not {port}"
+    ):
         read_job(None, flags)

@@ -64,7 +64,7 @@ POISON: list[tuple[bytes | None, str]] = [
     (event()[:-2], "the message is not JSON: the object is incomplete"),
     (event() + event(), "the message is not JSON: trailing characters"),
     (nested(100_000), "the record is nested too deeply"),
-    (nested(201), "data is nested more than 200 deep"),
+    (nested(201), "data is nested more than 200 levels deep"),
     (b'{"node": "a", "type": "accept"}', "the record has no clock"),
     (event(clock=b'"soon"'), "the clock 'soon' is neither"),
     (event(clock=b'{"b": 1}'), "clock: the node's own entry 'a' is missing"),
@@ -74,7 +74,10 @@ POISON: list[tuple[bytes | None, str]] = [
     (event(clock=b'{"a": 99999999999999999999}'), "clock: the entry for 'a' is too large"),
     (b'{"type": "ketal.none"}', "ketal.none is not a control event"),
     (b'{"type": "ketal.watermark", "time": "soon"}', "time 'soon' is neither RFC 3339"),
-    (event(hash=b"x" * DEFAULT.line_bytes_max), f"line_bytes_max is {DEFAULT.line_bytes_max}"),
+    (
+        event(hash=b"x" * DEFAULT.line_bytes_max),
+        f"more than {DEFAULT.line_bytes_max} (limit line_bytes_max)",
+    ),
 ]
 """(message, part of the reason for its rejection)."""
 
@@ -165,7 +168,7 @@ def test_process_engine_rejects_poison_and_matches_the_rest(
         (
             b'{"node": "a", "type": "t", "clock": {"a": 1}}',
             Source(nodes=("a",)),
-            "itself; `nodes` of the source is only for positional clocks",
+            "itself; `nodes` of the source applies only to positional clocks",
         ),
         (
             b'{"node": "a", "type": "t", "clock": {"a": 1}, "time": "5/27/2013"}',

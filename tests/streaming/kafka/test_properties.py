@@ -43,9 +43,9 @@ def test_properties_have_the_names_of_kafka_python() -> None:
         ("send_buffer_bytes", "secret", "must be an integer of 0 or more"),
         ("check_crcs", "secret", "must be a boolean"),
         ("ssl_check_hostname", 1, "must be a boolean"),
-        ("client_id", 7, "must be non-empty text"),
-        ("sasl_plain_password", 4711, "must be non-empty text"),
-        ("sasl_plain_password", "", "must be non-empty text"),
+        ("client_id", 7, "must be a non-empty string"),
+        ("sasl_plain_password", 4711, "must be a non-empty string"),
+        ("sasl_plain_password", "", "must be a non-empty string"),
         (
             "security_protocol",
             "SASL-SECRET",

@@ -277,7 +277,7 @@ def test_columns_with_the_same_name_are_refused(spark: SparkSession) -> None:
             detect(program, twice, key_groups=4)
 
 
-CLOCK_TYPE = "the column clock must be a map to whole numbers, a struct of them, or text, not "
+CLOCK_TYPE = "the column clock must be a map to integers, a struct of integers, or a string, not "
 
 
 @pytest.mark.parametrize(
@@ -288,15 +288,15 @@ CLOCK_TYPE = "the column clock must be a map to whole numbers, a struct of them,
         ("map('a', '1') AS clock", f"{CLOCK_TYPE}map<string,string>"),
         ("map('a', 1.5D) AS clock", f"{CLOCK_TYPE}map<string,double>"),
         ("struct('1' AS a) AS clock", f"{CLOCK_TYPE}struct<a:string>"),
-        ("true AS node", "the column node must be text or a whole number, not boolean"),
-        ("1 AS type", "the column type must be text, not int"),
-        ("true AS time", "the column time must be a timestamp, a number or text, not boolean"),
-        ("1.5D AS id", "the column id must be text or a whole number, not double"),
+        ("true AS node", "the column node must be a string or an integer, not boolean"),
+        ("1 AS type", "the column type must be a string, not int"),
+        ("true AS time", "the column time must be a timestamp, a number or a string, not boolean"),
+        ("1.5D AS id", "the column id must be a string or an integer, not double"),
         (
             "array(1) AS data",
-            "the column data must be a struct, a map, or JSON text, not array<int>",
+            "the column data must be a struct, a map, or a JSON string, not array<int>",
         ),
-        ("'1' AS offset", "the column offset must be a whole number, not string"),
+        ("'1' AS offset", "the column offset must be an integer, not string"),
     ],
 )
 def test_event_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
@@ -314,8 +314,8 @@ def test_event_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
     [
         ("'{}' AS value", "the column value must be binary, as from Kafka's connector, not string"),
         ("'k' AS key", "the column key must be binary, as from Kafka's connector, not string"),
-        ("1 AS topic", "the column topic must be text, not int"),
-        ("'0' AS offset", "the column offset must be a whole number, not string"),
+        ("1 AS topic", "the column topic must be a string, not int"),
+        ("'0' AS offset", "the column offset must be an integer, not string"),
     ],
 )
 def test_kafka_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
@@ -435,7 +435,7 @@ def test_pattern_with_a_limit_cannot_run_in_several_key_groups(spark: SparkSessi
         program = ketal.compile(text.replace("Second;\n}", "Second; limit 1;\n}"))
         with pytest.raises(
             SettingError,
-            match=r"in 4 key groups: it lists the first 1 matches of all scopes.*remove `limit`",
+            match=r"in 4 key groups: it lists the first 1 match of all scopes.*remove `limit`",
         ):
             detect(program, events, key_groups=4)
         assert len(collected_verdicts(detect(program, events, key_groups=1))) == 1

@@ -96,8 +96,8 @@ def execute(args: argparse.Namespace) -> int:
     source, limits = options.source_and_limits(args)
     if args.live and source.scheme is not None and not source.scheme.states_clocks:
         raise SettingError(
-            f"--live cannot read {source.clock} clocks: a whole log is needed to compute "
-            "vector clocks from them"
+            f"--live cannot read {source.clock} clocks: converting them to vector clocks requires "
+            "a whole log"
         )
     program = options.load_program_beside_logs(args, limits, "run")
     log = open_logs(source, args.logs, limits)

@@ -32,6 +32,7 @@ from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.output.progress import StatusLine
 from ketal.cli.process_state import calm_collector, signals_handled
 from ketal.errors import LostError, SettingError, printable
+from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.programs.program import Program
@@ -266,7 +267,7 @@ class _Stream:
             self._sink.line(as_json({"summary": summary}))
             return
         kafka = summary["kafka"]
-        read = f"{kafka['messages']:,} messages"
+        read = counted(kafka["messages"], "message")
         self._sink.line(
             f"{read} = {summary['events']['read']:,} read + {kafka['control']:,} control"
         )
