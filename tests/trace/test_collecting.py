@@ -419,5 +419,5 @@ def test_monitor_or_port_that_is_invalid_is_an_error() -> None:
     with pytest.raises(TypeError, match=r"monitor must be a ketal\.Monitor or a Collector"):
         Collector(program)  # type: ignore[arg-type]
     for port in ("7007", -1, 99_999):
-        with pytest.raises(SettingError, match="port must be an integer from 0 to 65,535, not"):
+        with pytest.raises(SettingError, match="port must be an integer from 0 to 65535, not"):
             Collector(ketal.Monitor(program), port=port)  # type: ignore[arg-type]
