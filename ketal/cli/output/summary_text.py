@@ -93,7 +93,10 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
     if rejected is not None:
         yield f"first {rejected}"
     if summary["events"]["held_back"]:
-        yield "held back: waiting for events that did not arrive (--stats lists them)"
+        yield (
+            "held back: waiting for events that did not arrive "
+            "(`ketal run --live --stats` lists those of a log)"
+        )
     kinds = {compiled.name: compiled.kind for compiled in program.compiled}
     for name, counts in summary["patterns"].items():
         vacuous = counts.get("vacuous", [])
