@@ -326,6 +326,11 @@ def open_part(
         notice = part.restore(records, on_change)
         part.dirty = bool(notice) or len(names) < len(committed)
         part.metadata = metadata[0]
+        if part.ended:
+            notice = (
+                "the execution is over (ketal.end in every partition), and no more messages are "
+                f"read\n  hint: use {storage.restart_hint}"
+            )
         part.notice = f"part {number}: {notice}" if notice and job.is_shared else notice
     except StateError as fault:
         if on_change != "fresh":
