@@ -328,8 +328,8 @@ def open_part(
         part.metadata = metadata[0]
         if part.ended:
             notice = (
-                "the execution is over (ketal.end in every partition), and no more messages are "
-                f"read\n  hint: use {storage.restart_hint}"
+                "the execution has ended (ketal.end); use another group_id, and another [state] "
+                "store if one is set, to begin a new one"
             )
         part.notice = f"part {number}: {notice}" if notice and job.is_shared else notice
     except StateError as fault:

@@ -334,7 +334,7 @@ def test_start_at_latest_commits_its_first_offsets(
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["b@1", "c@1"]]
 
 
-def test_started_again_after_its_end_reports_that_the_execution_is_over(
+def test_restart_after_the_end_reports_that_the_execution_has_ended(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, program = topic(), ketal.compile(FORKS)
@@ -345,8 +345,7 @@ def test_started_again_after_its_end_reports_that_the_execution_is_over(
     recorder = HookRecorder()
     again = run(job, program, recorder)
     (notice,) = recorder.notices
-    assert notice.startswith("the execution is over (ketal.end in every partition)")
-    assert "another group_id" in notice
+    assert notice.startswith("the execution has ended (ketal.end); use another group_id")
     assert again.summary is not None
     assert again.summary["kafka"] == {"messages": 2, "control": 1}
 
