@@ -66,7 +66,7 @@ KEYS = {
 }
 """Table → its keys; `[source]` and `[limits]` have the same keys as for a log."""
 _FILE_SETTINGS = ("regex", "delimiter", "rebuild")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
 _SERVER = re.compile(r"(?:\w+://)?(?:\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
 """A host and its port, after an optional protocol, which Kafka's own clients ignore."""
 _IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
@@ -260,7 +260,8 @@ def _pattern_file(flag: str | None, document: Mapping[str, Any], base: Path) -> 
     pattern = _text("pattern", document.get("pattern"))
     if pattern is None:
         raise SettingError(
-            'no pattern: set `pattern = "FILE"` in the file, or run `ketal stream PATTERN`'
+            'no pattern: set `pattern = "FILE"` in the job file (--config FILE), or run '
+            "`ketal stream PATTERN`"
         )
     return str(base / pattern)
 
@@ -390,16 +391,23 @@ def _topics(given: object) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise SettingError(f"[source] topics must be a list of names, not {given!r}")
     if not given:
-        raise SettingError('no topics: set `topics = ["NAME"]` in [source], or pass --input NAME')
-    for name in given:
-        if not isinstance(name, str) or not _TOPIC.fullmatch(name):
-            raise SettingError(
-                f"{name!r} is not the name of a topic: use 1 to 249 letters, digits, . _ and -"
-            )
-    for name in given:
+        raise SettingError(
+            'no topics: set `topics = ["NAME"]` in [source] of the job file (--config FILE), or '
+            "pass --input NAME"
+        )
+    for name in map(_topic, given):
         if given.count(name) > 1:
             raise SettingError(f"the topic {name} is given twice")
     return tuple(given)
+
+
+def _topic(name: object) -> str:
+    """Return the name of a topic, or raise a SettingError if Kafka does not allow it."""
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name):
+        raise SettingError(
+            f"{name!r} is not the name of a topic: use 1 to 249 letters, digits, . _ and -"
+        )
+    return name
 
 
 def _servers(text: str) -> str:
@@ -444,8 +452,8 @@ def _target(text: str | None, base: Path, what: str) -> Target | None:
     kind, _, name = text.partition(":")
     if text == "-":
         return Target("stdout")
-    if kind == "kafka" and _TOPIC.fullmatch(name):
-        return Target("kafka", name)
+    if kind == "kafka" and name:
+        return Target("kafka", _topic(name))
     if kind == "file" and name:
         return Target("file", str(base / name))
     raise SettingError(f"the output for {what} must be kafka:TOPIC, file:PATH or -, not {text!r}")
@@ -455,8 +463,8 @@ def _store(text: str | None, base: Path, group_id: str) -> Target:
     if text is None:
         return Target("dir", str(state_folder() / "stream" / _SAFE.sub("_", group_id)))
     kind, _, name = text.partition(":")
-    if kind == "kafka" and _TOPIC.fullmatch(name):
-        return Target("kafka", name)
+    if kind == "kafka" and name:
+        return Target("kafka", _topic(name))
     if kind != "dir" or not name:
         raise SettingError(f"the state store must be dir:PATH or kafka:TOPIC, not {text!r}")
     store = Target("dir", name)

@@ -326,6 +326,11 @@ def open_part(
         notice = part.restore(records, on_change)
         part.dirty = bool(notice) or len(names) < len(committed)
         part.metadata = metadata[0]
+        if part.ended:
+            notice = (
+                "the execution has ended (ketal.end); use another group_id, and another [state] "
+                "store if one is set, to begin a new one"
+            )
         part.notice = f"part {number}: {notice}" if notice and job.is_shared else notice
     except StateError as fault:
         if on_change != "fresh":

@@ -26,6 +26,7 @@ from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import FORMAT
+from ketal.streaming.job.engine_files import ENGINE_FILES, check_engine
 from ketal.streaming.job.file import Job
 from ketal.streaming.spark.families import HASHING, families, placement
 from ketal.streaming.spark.job_folder import HadoopFolder, LocalFolder
@@ -33,7 +34,7 @@ from ketal.streaming.spark.job_folder import HadoopFolder, LocalFolder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_JOB = "job.json"
+_JOB = ENGINE_FILES["spark"]
 _EARLIEST, _LATEST = -2, -1
 """Spark's offsets for the beginning and the end of a partition."""
 HINT = (
@@ -66,7 +67,7 @@ class Checkpoint:
     Raises
     ------
     SettingError
-        If the folder cannot be written, or another process runs the job.
+        If the folder cannot be written or is another engine's, or another process runs the job.
     StateError
         If the state is damaged, or is of another program and `--on-change` is stop.
     """
@@ -116,6 +117,7 @@ class Checkpoint:
             "program": _empty_state(program, job.limits),
         }
         names = self.folder.names()
+        check_engine(self.folder, names, "spark")
         if _JOB not in names:
             if any(name.startswith("checkpoint-") for name in names):
                 raise StateError(f"{self.folder} is missing its {_JOB}: restore it")

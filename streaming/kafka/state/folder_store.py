@@ -39,6 +39,7 @@ from typing import Any
 from ketal.errors import SettingError, StateError, refused_as_setting
 from ketal.files.file_replacement import replace_file
 from ketal.runtime.state.records import Changes, without_removed
+from ketal.streaming.job.engine_files import ENGINE_FILES, check_engine
 from ketal.streaming.kafka.state.segments import chunks, decode, encode
 
 ADDED_BYTES_LEAST = 4_000_000
@@ -58,7 +59,7 @@ _SUFFIX = ".sqlite"
 _DIGEST_BYTES = 12
 _FILE = re.compile(r"(\d+)-[0-9a-f]+\.sqlite")
 _NAME = re.compile(r"(\d{10}-[0-9a-f]{8}\.sqlite)@(\d{10})-([0-9a-f]{24})")
-_CLAIM = "group.json"
+_CLAIM = ENGINE_FILES["process"]
 _MACHINE_FAULTS = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -75,11 +76,13 @@ class Claim:
     Raises
     ------
     SettingError
-        If the folder is another group's, or of a job that reads other topics only; or if the file
-        of the claim cannot be read or made.
+        If the folder is another engine's or group's, or of a job that reads other topics only; or
+        if the file of the claim cannot be read or made.
     """
 
     def __init__(self, folder: Path, group_id: str, topics: Sequence[str]) -> None:
+        names = [name for name in ENGINE_FILES.values() if (folder / name).exists()]
+        check_engine(folder, names, "process")
         self._path = folder / _CLAIM
         self._content = held = self._read()
         before = held.get("topics", [])

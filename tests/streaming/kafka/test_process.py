@@ -334,6 +334,22 @@ def test_start_at_latest_commits_its_first_offsets(
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["b@1", "c@1"]]
 
 
+def test_restart_after_the_end_reports_that_the_execution_has_ended(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, program = topic(), ketal.compile(FORKS)
+    job = job_of(broker, [source], tmp_path)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, END)])
+    run(job, program)
+    produce(broker, [(source, 0, accept("b", 1))])
+    recorder = HookRecorder()
+    again = run(job, program, recorder)
+    (notice,) = recorder.notices
+    assert notice.startswith("the execution has ended (ketal.end); use another group_id")
+    assert again.summary is not None
+    assert again.summary["kafka"] == {"messages": 2, "control": 1}
+
+
 def test_added_partition_is_read_from_its_beginning(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -286,6 +286,14 @@ def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
         FolderStore(tmp_path / "file" / "state")
 
 
+def test_folder_of_the_engine_spark_is_refused(tmp_path: Path) -> None:
+    """This engine would begin at the start of the topics, and write all verdicts again."""
+    (tmp_path / "job.json").write_text("{}")
+    with pytest.raises(SettingError, match="contains the state of a job of the engine spark, but"):
+        Claim(tmp_path, "g", ["a"])
+    assert [one.name for one in tmp_path.iterdir()] == ["job.json"]
+
+
 def test_folder_belongs_to_one_group_and_its_topics(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     assert not Claim(folder, "somebody who never committed", ["z"]).has_commits

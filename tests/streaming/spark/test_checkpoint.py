@@ -59,6 +59,16 @@ def write_committed_batch(folder: Path, offsets: str, batch: int = 0, generation
         (at / str(batch)).write_text(text)
 
 
+def test_folder_of_the_engine_process_is_refused(tmp_path: Path) -> None:
+    """Spark would begin at the start of the topics, and write all verdicts again."""
+    (tmp_path / "group.json").write_text("{}")
+    with pytest.raises(
+        SettingError, match="contains the state of a job of the engine process, but"
+    ):
+        Checkpoint(job(tmp_path), ketal.compile(A))
+    assert not (tmp_path / "job.json").exists()
+
+
 def begin_job(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
     """Return the starting offsets of a job, and the notice if it starts fresh."""
     notices: list[str] = []
