@@ -211,7 +211,11 @@ UNREADABLE: list[tuple[str, bytes, str]] = [
     ("c.jsonl", bytes(range(256)) * 9, "the line is not JSON: it contains NUL bytes"),
     ("b.log", bytes(range(256)) * 9, "this is not text: it contains NUL bytes"),
     ("torn.parquet", b"PAR1" + bytes(99), "the Parquet data is damaged from here on"),
-    ("long.jsonl", b'{"node":"' + b"a" * 2**20, "the line is longer than line_bytes_max"),
+    (
+        "long.jsonl",
+        b'{"node":"' + b"a" * 2**20,
+        "the line is longer than 1048576 bytes (limit line_bytes_max)",
+    ),
     ("long.csv", b'node,type,clock\n"' + b"a" * 999 * 2**10 + b"\n" * 2**17, "the row is longer"),
 ]
 
