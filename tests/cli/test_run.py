@@ -176,6 +176,17 @@ def test_first_stops_after_the_given_number_of_verdicts(ketal: Ketal) -> None:
     assert "stopped after 2 verdicts (--first): the rest of the log was not judged" in first.err
 
 
+def test_zero_counts_of_a_log_that_was_not_judged_to_its_end_are_no_answer(
+    ketal: Ketal, write: Write
+) -> None:
+    event_e = 'event E = type == "write";'
+    write("two.ketal", event_e + "pattern Early { find any E; } pattern Late { check E*; }")
+    result = ketal("run", "two.ketal", "-", "--first", "1", stdin=RUN)
+    assert result.lines[-2:] == ["Early: 1 match", "Late: no violation so far"]
+    whole = ketal("run", "two.ketal", "-", stdin=RUN)
+    assert whole.lines[-1] == "Late: no violation"
+
+
 @pytest.mark.parametrize("option", ["--explain", "--show"])
 def test_first_with_explain_or_show_judges_the_whole_log(ketal: Ketal, option: str) -> None:
     log = RUN + event("c", "write", {"c": 1}, key="x")

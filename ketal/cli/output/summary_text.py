@@ -93,6 +93,7 @@ def lines(
     rejected: Rejected | None,
     *,
     held_back_hint: str = "",
+    is_partial: bool = False,
 ) -> Iterator[str]:
     """Yield the lines of a summary.
 
@@ -106,7 +107,10 @@ def lines(
         The first rejection; None if it was listed.
     held_back_hint : str
         How to list the events that are held back; empty if they were listed or cannot be.
+    is_partial : bool
+        Whether the log was not judged to its end, so that counts of zero are no answer.
     """
+    so_far = " so far" if is_partial else ""
     yield records_equation(summary["events"])
     if rejected is not None:
         yield f"first {rejected}"
@@ -120,7 +124,7 @@ def lines(
         # the reason given for a result without verdicts.
         verdicts = counts.get("violations" if kinds[name] == "check" else "matches")
         reason = f": {vacuous[0]['message']}" if vacuous and not (warnings or verdicts) else ""
-        yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{reason}"
+        yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous, so_far)}{reason}"
         for warning in warnings:
             yield f"{name}: {warning}"
         for warning in unknown_comparisons.warnings(counts.get("unknown", [])):
@@ -128,7 +132,7 @@ def lines(
         for sentence in _count_sentences(_PATTERN_SENTENCES, counts):
             yield f"{name}: {sentence}"
     for name, drained in summary.get("draining", {}).items():
-        verdicts = _verdict_counts("find", drained, ())
+        verdicts = _verdict_counts("find", drained, (), so_far)
         yield f"{name}: draining: {verdicts} of the previous version of the pattern"
     yield from _count_sentences(_EXECUTION_SENTENCES, summary)
 
@@ -149,13 +153,13 @@ def records_equation(events: dict[str, int]) -> str:
 
 
 def _verdict_counts(
-    kind: str, counts: Mapping[str, int], vacuous: Sequence[Mapping[str, Any]]
+    kind: str, counts: Mapping[str, int], vacuous: Sequence[Mapping[str, Any]], so_far: str
 ) -> str:
     parts = {key: counts[key] for key in COUNTED if counts.get(key)}
     main_count = "violations" if kind == "check" else "matches"
     terms = [counted(number, *COUNTED[key]) for key, number in parts.items()]
     if kind == "check" and vacuity.judged_nothing(vacuous):
-        terms.insert(0, "no event judged")
+        terms.insert(0, f"no event judged{so_far}")
     elif main_count not in parts:
-        terms.insert(0, f"no {COUNTED[main_count][0]}")
+        terms.insert(0, f"no {COUNTED[main_count][0]}{so_far}")
     return ", ".join(terms)

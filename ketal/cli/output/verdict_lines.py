@@ -191,11 +191,13 @@ class VerdictLines:
         summary: dict[str, Any],
         held: Sequence[tuple[Event, Dot | None]],
         rejected: Rejected | None,
+        *,
+        is_partial: bool,
     ) -> Iterator[str]:
         """Yield the lines of a summary.
 
         `held` are the held-back events to list under `--stats`, each with a dot that it waits for;
-        `rejected` is the first rejection.
+        `rejected` is the first rejection. `is_partial` is as for `summary_text.lines`.
         """
         if self._json:
             report: dict[str, Any] = {"summary": summary}
@@ -218,5 +220,7 @@ class VerdictLines:
             # A rejection that was listed is not repeated.
             unlisted = rejected if self._args.count else None
             hint = "" if self._args.stats else " (--stats lists them)"
-            texts += summary_text.lines(summary, self._program, unlisted, held_back_hint=hint)
+            texts += summary_text.lines(
+                summary, self._program, unlisted, held_back_hint=hint, is_partial=is_partial
+            )
             yield from map(printable, texts)

@@ -188,6 +188,11 @@ class _RunCommand:
     signals: LineSignals
     first_rejected: Rejected | None = None
 
+    @property
+    def judges_first(self) -> bool:
+        """Whether the whole log is judged before the first verdict is printed."""
+        return bool(self.args.explain or self.args.show)
+
     def judge(self, verdicts: Iterable[Verdict]) -> int:
         """Print the verdicts and the summary; return the exit code."""
         is_whole, no_event = False, ""
@@ -209,7 +214,10 @@ class _RunCommand:
         try:
             # If no event was judged, the zero counts of patterns would look like an answer.
             shown = {**summary, "patterns": {}} if no_event else summary
-            for line in self.lines.summary_lines(shown, held, self.first_rejected):
+            is_partial = not (is_whole or self.judges_first)
+            for line in self.lines.summary_lines(
+                shown, held, self.first_rejected, is_partial=is_partial
+            ):
                 self.sink.line(line)
             self.sink.flush()
         except BrokenPipeError:
@@ -220,7 +228,7 @@ class _RunCommand:
             upto = counted(self.args.first, "verdict")
             others = (
                 "the whole log was judged; the other verdicts are only counted"
-                if self.args.explain or self.args.show
+                if self.judges_first
                 else "the rest of the log was not judged"
             )
             complain(f"stopped after {upto} (--first): {others}")
