@@ -147,7 +147,7 @@ class CheckRun:
     def _failure(self, atom: Atom, on: bool, configuration: Configuration) -> str:
         anchor = atom.payload[0] if atom.shape in RELATIONS else None
         if anchor is None:
-            return "a comparison with an earlier step fails"
+            return "a comparison with an earlier step does not hold"
         unbound = "no event was taken before it"
         if anchor == ALL:
             who = "every earlier event of the run" if configuration.history else ""
