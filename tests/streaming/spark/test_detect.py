@@ -496,7 +496,7 @@ def test_counts_of_a_table_are_observed(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "why"),
     [
-        ({"counts": 3}, TypeError, "counts must be a pyspark Observation, or text for a stream"),
+        ({"counts": 3}, TypeError, "counts must be a pyspark Observation, or a str for a stream"),
         (
             {"lateness_ms": -1},
             SettingError,
