@@ -470,7 +470,7 @@ def test_consumer_stays_in_the_group_while_it_reads_a_large_state(
 ) -> None:
     """Reading takes longer than `max_poll_interval_ms`."""
     program, source = ketal.compile(FORKS), topic(PARTITIONS)
-    patience_ms = 6_000  # A busy machine may not run it for seconds.
+    patience_ms = 12_000  # A busy machine may not run it for seconds.
     job = shared(
         broker, [source], tmp_path, lost_after_ms=0,
         properties={"max_poll_interval_ms": patience_ms},
