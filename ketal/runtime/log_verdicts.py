@@ -27,6 +27,7 @@ from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import COUNTED, Verdict
 from ketal.model.wording import counted
 from ketal.programs.program import Program
+from ketal.runtime.admission.known_counters import impossible_text
 from ketal.runtime.silence.vacuity import judged_nothing
 
 if TYPE_CHECKING:
@@ -346,10 +347,7 @@ class Verdicts:
 def impossible_clocks(summary: Summary) -> Iterator[str]:
     """Yield a message with the number of events whose clocks are impossible, unless it is zero."""
     if impossible := summary.get("impossible"):
-        yield (
-            f"{counted(impossible, 'event')} with an impossible clock; "
-            "ketal.audit(log) names the fault"
-        )
+        yield impossible_text(impossible)
 
 
 def failed_guards(patterns: Mapping[str, PatternCounts]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.predicates import AtomTable, Lowering, registers, variables
@@ -16,7 +17,7 @@ from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 
 _COMPARISON_ATOMS = 10_000
-"""Atoms that lowering a comparison alone may add to those of the pattern."""
+"""Atoms that lowering comparisons alone may add to those of the pattern."""
 _SHAPES = {syntax.Causal: ("before", "own_node"), syntax.Conc: ("concurrent", "other_node")}
 
 
@@ -77,15 +78,20 @@ class PatternPlaces:
                 return self.place(node, self._compiled.automaton.steps[step])
         return self.step(step)
 
-    def _atoms_of(self, node: syntax.Guard) -> frozenset[int]:
-        """Return the numbers of the atoms of a comparison."""
+    @cached_property
+    def _lowering(self) -> Lowering:
+        """Lowers comparisons over the atoms of the pattern, with their numbers, and new ones."""
         atoms = self._compiled.automaton.atoms
         table = AtomTable(Limits(atoms_max=len(atoms) + _COMPARISON_ATOMS))
         for atom in atoms:
             table.variable(atom)
         registered = {guard.name: guard for guard in self._compiled.registered}
-        lowering = Lowering({}, table, registered)
-        return variables(lowering.lower(node)) | variables(lowering.lower(node, positive=False))
+        return Lowering({}, table, registered)
+
+    def _atoms_of(self, node: syntax.Guard) -> frozenset[int]:
+        """Return the numbers of the atoms of a comparison."""
+        lower = self._lowering.lower
+        return variables(lower(node)) | variables(lower(node, positive=False))
 
     def register_read(self, *, beyond_prior: bool) -> TextPlace:
         """Return the first part of a step's guard that reads a register."""

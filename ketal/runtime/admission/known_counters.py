@@ -9,6 +9,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from ketal.model.events.event import Event
+from ketal.model.wording import counted
+
+
+def impossible_text(count: int) -> str:
+    """Return the statement that some events have impossible clocks."""
+    return f"{counted(count, 'event')} with an impossible clock; ketal.audit(log) names the fault"
 
 
 class KnownCounters:

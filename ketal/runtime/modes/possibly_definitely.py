@@ -44,7 +44,7 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import execution_names, executions_of
-from ketal.runtime.admission.known_counters import KnownCounters
+from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
 from ketal.runtime.modes.state_keys import StateKeys
 
 if TYPE_CHECKING:
@@ -141,10 +141,7 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
         )
     known = execution.events()
     if impossible := KnownCounters(known).release(canonical(known)):
-        raise EventError(
-            f"{counted(impossible, 'event')} with an impossible clock; "
-            "ketal.audit(log) names the fault"
-        )
+        raise EventError(impossible_text(impossible))
     nodes = closed_nodes(compiled.pattern.topology)
     events = (event for event in known if takes_part(event.node, nodes))
     return _Lattice(compiled, events, run_limits)

@@ -111,13 +111,12 @@ def execute(args: argparse.Namespace) -> int:
         verdicts = _live_verdicts(run, log, places)
         progress = ProgressLine(log.share_read)
     else:
-        explained = args.explain or args.show
         # With --first the summary covers the records up to that verdict, so each record is a batch
         # of its own. With --explain and --show the whole log is judged first.
-        is_record_by_record = args.first is not None and not explained
+        is_record_by_record = args.first is not None and not _judges_first(args)
         read = Log(log.records, undecided=log.undecided) if is_record_by_record else log
         reading = watched(read, lambda batches: progress.count_records(batches))
-        if explained:
+        if _judges_first(args):
             from ketal.explanation.judged_log import JudgedLog
 
             run = judged = JudgedLog(program, reading, limits)
@@ -174,6 +173,11 @@ def _live_verdicts(monitor: Monitor, log: Log, places: VerdictPlaces) -> Iterato
     yield from monitor.close()
 
 
+def _judges_first(args: argparse.Namespace) -> bool:
+    """Return whether the whole log is judged before the first verdict is printed."""
+    return bool(args.explain or args.show)
+
+
 @dataclass
 class _RunCommand:
     """One run of the command: prints the verdicts, then the summary."""
@@ -187,11 +191,6 @@ class _RunCommand:
     progress: ProgressLine
     signals: LineSignals
     first_rejected: Rejected | None = None
-
-    @property
-    def judges_first(self) -> bool:
-        """Whether the whole log is judged before the first verdict is printed."""
-        return bool(self.args.explain or self.args.show)
 
     def judge(self, verdicts: Iterable[Verdict]) -> int:
         """Print the verdicts and the summary; return the exit code."""
@@ -214,7 +213,7 @@ class _RunCommand:
         try:
             # If no event was judged, the zero counts of patterns would look like an answer.
             shown = {**summary, "patterns": {}} if no_event else summary
-            is_partial = not (is_whole or self.judges_first)
+            is_partial = not (is_whole or _judges_first(self.args))
             for line in self.lines.summary_lines(
                 shown, held, self.first_rejected, is_partial=is_partial
             ):
@@ -228,7 +227,7 @@ class _RunCommand:
             upto = counted(self.args.first, "verdict")
             others = (
                 "the whole log was judged; the other verdicts are only counted"
-                if self.judges_first
+                if _judges_first(self.args)
                 else "the rest of the log was not judged"
             )
             complain(f"stopped after {upto} (--first): {others}")
