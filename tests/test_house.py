@@ -359,6 +359,10 @@ def test_readme_quick_start_prints_the_documented_output(tmp_path: Path) -> None
     assert shell.returncode == 0, shell.stderr
     output = re.sub(r'"id":"[0-9a-f]{32}"', '"id":"…"', shell.stdout)
     assert output == blocks("json")[0]
+    (draw,) = (block for block in blocks("sh") if "ketal view" in block)
+    assert command("bash", "-euc", draw, cwd=tmp_path).returncode == 0
+    drawn = (tmp_path / "conflict.svg").read_text(encoding="utf-8")
+    assert drawn == (ROOT / "docs" / "conflict.svg").read_text(encoding="utf-8")
     (tmp_path / "quick.py").write_text(blocks("python")[0])
     python = command(sys.executable, "quick.py", cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert python.returncode == 0, python.stderr
