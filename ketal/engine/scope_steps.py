@@ -15,12 +15,10 @@ from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings
-from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.losses import ScopeName
 from ketal.engine.scopes import Scope, Scopes
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.event import Event
-from ketal.model.events.event_time import microseconds
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 
@@ -92,8 +90,8 @@ class ScopeSteps:
     def _count_taken(self, scope: Scope, count: int) -> None:
         """Count events that a scope's run took by `take_by_mask`, and set the scope's timer."""
         scope.offered += count
-        if self._window_us is not None and isinstance(scope.run, AnyFind):
-            self.scopes.timers.set(scope, scope.run.waits_from_us())
+        if self._window_us is not None:
+            self.scopes.set_timer(scope)
 
     def _take(self, scope: Scope, event: Event, mask: int) -> list[RunVerdict]:
         """Offer a scope's run an event that `take_by_mask` did not take."""
@@ -103,7 +101,7 @@ class ScopeSteps:
             return self._take_checked(scope, run, event, mask, place)
         findings = run.offer(event, mask, place)
         if self._window_us is not None:
-            self.scopes.timers.set(scope, microseconds(event.time))
+            self.scopes.set_timer(scope)
         return [] if findings is None else self.verdicts.find_verdicts(scope, findings, event)
 
     def _take_checked(

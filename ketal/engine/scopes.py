@@ -296,12 +296,17 @@ class Scopes:
         self.dirty, self._saved = {}, self.created
         return dirty
 
+    def set_timer(self, scope: Scope) -> None:
+        """Set the timer of a scope, whose pattern has a time window, to its earliest start."""
+        run = scope.run
+        assert not isinstance(run, CheckRun), "a check has no window"
+        self.timers.set(scope, run.earliest_us())
+
     def resume(self, node: str) -> None:
         """Re-arm the timers of the suspended scopes of a node's copy."""
         for scope in self.timers.resume(node):
             self.mark_dirty(scope)
-            if not isinstance(scope.run, CheckRun):
-                self.timers.set(scope, scope.run.earliest_us())
+            self.set_timer(scope)
 
     # --- state ---
 

@@ -221,11 +221,6 @@ class AnyFind:
         self.index()
         self.unmatched_starts.end(findings)
 
-    def waits_from_us(self) -> int | None:
-        """Return the time of the first deferred event; None if there is none."""
-        unindexed = self._store.unindexed
-        return unindexed[0][0].time_us if unindexed else None
-
     def earliest_us(self) -> int | None:
         """Return the earliest start of a time window; None if there is none."""
         earliest = self._earliest_start()
