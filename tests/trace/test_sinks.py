@@ -68,6 +68,34 @@ def test_processes_started_before_the_first_event_are_distinct_incarnations(tmp_
     assert len(_clocks(path)) == 2
 
 
+def test_tracers_that_share_a_sink_are_distinct_incarnations(tmp_path: Path) -> None:
+    sink = JsonLines(tmp_path / "n.jsonl")
+    tracers = [Tracer("n", sink) for _ in range(3)]
+    assert [tracer.node for tracer in tracers] == ["n", "n#2", "n#3"]
+    for tracer in tracers:
+        tracer.record("t")
+    assert ketal.audit(ketal.read_log(tmp_path / "n.jsonl")).clean
+
+
+def test_closed_sink_writes_to_no_file_that_the_program_opens_next(tmp_path: Path) -> None:
+    """The system gives the next file the same descriptor."""
+    sink = JsonLines(tmp_path / "n.jsonl")
+    tracer = Tracer("n", sink)
+    sink.close()
+    with open(tmp_path / "other", "w+b") as other:
+        tracer.record("t")
+        sink.close()
+        assert other.read() == b""
+    assert list(tracer.failures) == ["an event was not written: OSError: the sink is closed"]
+
+
+def test_deleted_sink_closes_its_file(tmp_path: Path) -> None:
+    opened = len(os.listdir("/dev/fd"))
+    for _ in range(10):
+        Tracer("n", tmp_path / "n.jsonl").record("t")
+    assert len(os.listdir("/dev/fd")) == opened
+
+
 def test_a_restart_may_be_numbered_if_the_sink_cannot_number_it() -> None:
     """A peer does not mistake events of the second run for those of the first."""
     events = ListSink()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from ketal.errors import checked_text, wrong_type
-from ketal.trace.delivery.run_numbers import claim_run, next_run
+from ketal.trace.delivery.run_numbers import Claims, claim_run, next_run, warn_of_live_run
 from ketal.trace.plain_values import encoded
 
 if TYPE_CHECKING:
@@ -115,6 +116,9 @@ class JsonLines:
         self._is_file = not self._path.exists() or self._path.is_file()
         access = os.O_RDWR if self._is_file else os.O_WRONLY
         self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
+        self._closing = weakref.finalize(self, os.close, self._file)
+        self._closing.atexit = False  # Later functions at exit may record events.
+        self._claimed: dict[str, int] = {}  # Node → the last run that was claimed here.
         self._is_short = False
         self._own_end = 0  # Offset of the end of the last line that was written here.
 
@@ -135,7 +139,7 @@ class JsonLines:
         event_line = re.compile(
             rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE
         )
-        latest = run = 0
+        latest, run = self._claimed.get(node, 0), 0
         rest = b""
         with open(self._path, "rb") as file:
             while True:
@@ -144,6 +148,8 @@ class JsonLines:
                     latest = max([latest, *(int(m[1] or 1) for m in event_line.finditer(block))])
                     rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
                 if latest < run:  # The claimed run had no event before the claim.
+                    self._claimed[node] = run
+                    warn_of_live_run(self._file, node, run)
                     return run
                 run = latest + 1
                 while not claim_run(self._file, node, run):
@@ -160,8 +166,10 @@ class JsonLines:
         Raises
         ------
         OSError
-            If the event was not written completely.
+            If the event was not written completely, or the sink is closed.
         """
+        if not self._closing.alive:
+            raise OSError("the sink is closed")
         line = encoded(event) + b"\n"
         if not self._is_file:
             self._append(b"\n" + line if self._is_short else line)
@@ -194,7 +202,7 @@ class JsonLines:
 
     def close(self) -> None:
         """Close the file; later events are counted as failures."""
-        os.close(self._file)
+        self._closing()
 
 
 class KafkaSink:
@@ -230,6 +238,7 @@ class KafkaSink:
     def __init__(self, producer: Any, topic: str) -> None:
         self._producer = producer
         self._topic = topic
+        self._claims = Claims()
 
     def incarnation(self, node: str) -> int:
         """Return the number, from 1, of this run of a node among the runs that wrote to the topic.
@@ -239,7 +248,7 @@ class KafkaSink:
         node : str
             The node's name, without an incarnation.
         """
-        return next_run(node, self._topic)
+        return next_run(node, self._topic, self._claims)
 
     def write(self, event: Mapping[str, object]) -> None:
         """Pass an event to the producer.
