@@ -421,3 +421,19 @@ def test_monitor_or_port_that_is_invalid_is_an_error() -> None:
     for port in ("7007", -1, 99_999):
         with pytest.raises(SettingError, match="port must be an integer from 0 to 65535, not"):
             Collector(ketal.Monitor(program), port=port)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="consumer must be an object with poll"):
+        TopicCollector("events", ketal.Monitor(program))
+
+
+def test_address_that_cannot_be_used_is_an_error() -> None:
+    monitor = ketal.Monitor(ketal.compile(CONFLICT))
+    with Collector(monitor) as collector:
+        _, port = collector.address
+        taken = f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        with pytest.raises(SettingError, match=taken):
+            Collector(monitor, port=port)
+    for make in (lambda host: Collector(monitor, host=host), lambda host: SocketSink(host, port)):
+        with pytest.raises(SettingError, match=r"'a\.\.b' is not a valid host name: "):
+            make("a..b")
+        with pytest.raises(TypeError, match="host must be a str, not int"):
+            make(5)

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ketal.errors import checked_text, wrong_type
+from ketal.errors import checked_text, write_errors, wrong_type
 from ketal.trace.delivery.run_numbers import Claims, claim_run, next_run, warn_of_live_run
 from ketal.trace.plain_values import encoded
 
@@ -40,7 +40,7 @@ def log_of(node: str) -> str:
 
 
 def default_sink(node: str) -> EventSink:
-    """Return the default sink of a tracer; raise OSError if its file cannot be opened."""
+    """Return the default sink of a tracer; raise a SettingError if its file cannot be written."""
     folder = os.environ.get(FOLDER_VARIABLE)
     return JsonLines(Path(folder) / log_of(node)) if folder else Nowhere()
 
@@ -89,8 +89,8 @@ class JsonLines:
 
     Raises
     ------
-    OSError
-        If the file cannot be opened.
+    SettingError
+        If the file cannot be written.
 
     Examples
     --------
@@ -115,7 +115,8 @@ class JsonLines:
         # The content of a device or a pipe cannot be read again.
         self._is_file = not self._path.exists() or self._path.is_file()
         access = os.O_RDWR if self._is_file else os.O_WRONLY
-        self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
+        with write_errors(str(path)):
+            self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
         self._closing = weakref.finalize(self, os.close, self._file)
         self._closing.atexit = False  # Later functions at exit may record events.
         self._claimed: dict[str, int] = {}  # Node → the last run that was claimed here.
@@ -236,8 +237,10 @@ class KafkaSink:
     """
 
     def __init__(self, producer: Any, topic: str) -> None:
+        if not callable(getattr(producer, "send", None)):
+            raise wrong_type("producer", "an object with send(topic, key=…, value=…)", producer)
         self._producer = producer
-        self._topic = topic
+        self._topic = checked_text("topic", topic)
         self._claims = Claims()
 
     def incarnation(self, node: str) -> int:
