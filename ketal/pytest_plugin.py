@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ketal.trace.activities import Kind
 
 EXPLAINED_MAX = 3
-"""How many verdicts a failure explains; it has the number of all."""
+"""How many verdicts a failure explains; of further ones it has the number."""
 NAME_MAX = 120
 """The length at which the name of a page is cut, since the parameters of a test may be long."""
 
@@ -107,6 +108,9 @@ class KetalRun:
     ) -> list[Verdict]:
         """Assert that patterns find nothing in the recorded events; return all other verdicts.
 
+        A comparison that is probably a mistake, as of a number with a string, is a warning; in a
+        failure, a line of its message.
+
         Parameters
         ----------
         pattern : path or Program
@@ -140,6 +144,7 @@ class KetalRun:
         from ketal.programs.compiling import load
         from ketal.programs.program import Program
         from ketal.runtime.log_verdicts import failed_guards, impossible_clocks
+        from ketal.runtime.silence import unknown_comparisons
         from ketal.runtime.silence.vacuity import obstacles
 
         kinds = {fail_on} if isinstance(fail_on, str) else set(checked_texts("fail_on", fail_on))
@@ -162,6 +167,8 @@ class KetalRun:
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
                 lines += diagram(judged, explanation)
+        if len(faults) > EXPLAINED_MAX:
+            lines.append(f"and {len(faults) - EXPLAINED_MAX} more")
         lines += impossible_clocks(judged.summary)
         lines += failed_guards(judged.summary["patterns"])
         if not vacuous:
@@ -173,6 +180,12 @@ class KetalRun:
                     f"{compiled.name} is vacuous: {one['message']}"
                     for one in obstacles(compiled.kind, entries)
                 )
+        for name, counts in judged.summary["patterns"].items():
+            for doubt in unknown_comparisons.warnings(counts.get("unknown", ())):
+                if lines:
+                    lines.append(f"{name}: {doubt}")
+                else:
+                    warnings.warn(f"{name}: {doubt}", stacklevel=2)
         if lines:
             try:
                 view(self.log(), program, title=self.page.stem).write(self.page)
