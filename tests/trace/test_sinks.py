@@ -77,6 +77,33 @@ def test_tracers_that_share_a_sink_are_distinct_incarnations(tmp_path: Path) -> 
     assert ketal.audit(ketal.read_log(tmp_path / "n.jsonl")).clean
 
 
+SHARING = """
+import os, sys
+from ketal.trace import JsonLines, Tracer
+sink = JsonLines(sys.argv[1])
+named, naming = os.pipe()
+go, going = os.pipe()
+for _ in range(3):
+    if os.fork() == 0:
+        tracer = Tracer("worker", sink)
+        os.write(naming, b".")
+        os.read(go, 1)
+        tracer.record("t")
+        os._exit(0)
+for _ in range(3):
+    os.read(named, 1)
+os.write(going, b"...")
+for _ in range(3):
+    os.wait()
+"""
+
+
+@needs_fork
+def test_children_that_share_a_sink_are_distinct_incarnations(tmp_path: Path) -> None:
+    run_script(SHARING, tmp_path / "n.jsonl")
+    assert sorted(_clocks(tmp_path / "n.jsonl")) == ["worker#2@1", "worker#3@1", "worker@1"]
+
+
 def test_closed_sink_writes_to_no_file_that_the_program_opens_next(tmp_path: Path) -> None:
     """The system gives the next file the same descriptor."""
     sink = JsonLines(tmp_path / "n.jsonl")

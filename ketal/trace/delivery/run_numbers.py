@@ -45,14 +45,18 @@ def runs_folder() -> Path:
 class Claims:
     """The claims of runs by a sink, which end when this object is deleted, or its process ends."""
 
+    def hold(self, file: int) -> int:
+        """Keep a file open, with its locks, as long as this object exists; return it."""
+        weakref.finalize(self, os.close, file).atexit = False
+        return file
+
 
 def next_run(node: str, destination: str, claims: Claims) -> int:
     """Return the number, from 1, of a new run of a node that sends to a destination; claim it."""
     try:
         path = runs_folder() / quote(destination, safe="") / quote(node, safe="")
         path.parent.mkdir(parents=True, exist_ok=True)
-        counter = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        weakref.finalize(claims, os.close, counter).atexit = False
+        counter = claims.hold(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
         # Appends are atomic, so processes that append at the same time get different offsets.
         os.write(counter, b".")
         run = os.lseek(counter, 0, os.SEEK_CUR)

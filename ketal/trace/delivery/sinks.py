@@ -119,7 +119,7 @@ class JsonLines:
             self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
         self._closing = weakref.finalize(self, os.close, self._file)
         self._closing.atexit = False  # Later functions at exit may record events.
-        self._claimed: dict[str, int] = {}  # Node → the last run that was claimed here.
+        self._claims = Claims()
         self._is_short = False
         self._own_end = 0  # Offset of the end of the last line that was written here.
 
@@ -140,20 +140,21 @@ class JsonLines:
         event_line = re.compile(
             rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE
         )
-        latest, run = self._claimed.get(node, 0), 0
+        latest = run = 0
         rest = b""
-        with open(self._path, "rb") as file:
+        # Opened again, since children of a fork share the sink's file, and would share its locks.
+        log = self._claims.hold(os.open(self._path, os.O_RDWR))
+        with open(log, "rb", closefd=False) as file:
             while True:
                 while part := file.read(_READ_BYTES):
                     block = rest + part
                     latest = max([latest, *(int(m[1] or 1) for m in event_line.finditer(block))])
                     rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
                 if latest < run:  # The claimed run had no event before the claim.
-                    self._claimed[node] = run
-                    warn_of_live_run(self._file, node, run)
+                    warn_of_live_run(log, node, run)
                     return run
                 run = latest + 1
-                while not claim_run(self._file, node, run):
+                while not claim_run(log, node, run):
                     run += 1
 
     def write(self, event: Mapping[str, object]) -> None:
@@ -204,6 +205,7 @@ class JsonLines:
     def close(self) -> None:
         """Close the file; later events are counted as failures."""
         self._closing()
+        self._claims = Claims()
 
 
 class KafkaSink:
