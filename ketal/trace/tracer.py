@@ -289,8 +289,11 @@ class Tracer:
         Parameters
         ----------
         function : callable
-            The function; each call of the result runs in its own copy of the context.
+            The function; each call of the result runs in its own copy of the context. A TypeError
+            is raised if it is not callable.
         """
+        if not callable(function):
+            raise wrong_type("function", "callable", function)
         self.hand_over()
         context = contextvars.copy_context()
         return lambda *args, **kwargs: context.copy().run(function, *args, **kwargs)

@@ -296,6 +296,10 @@ def test_carrier_without_a_tracer_is_an_error() -> None:
     for make in makers:
         with pytest.raises(TypeError, match="tracer must be a Tracer, not Queue"):
             make()
+    with pytest.raises(TypeError, match="target must be callable, not None"):
+        TracedThread(tracer, target=None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="function must be callable, not None"):
+        tracer.bind(None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="producer must be an object with send"):
         KafkaSink("events", other)  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ketal.errors import wrong_type
 from ketal.trace.tracer import Tracer, checked_tracer
 
 
@@ -43,6 +44,8 @@ class TracedThread(threading.Thread):
     """
 
     def __init__(self, tracer: Tracer, *, target: Callable[..., Any], **options: Any) -> None:
+        if not callable(target):
+            raise wrong_type("target", "callable", target)
         super().__init__(target=self._run_in_context, **options)
         self._target_function = target
         self._tracer = checked_tracer(tracer)
