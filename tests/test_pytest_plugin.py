@@ -279,6 +279,7 @@ def test_a_number_is_no_string(ketal_run):
     assert ketal_run.check(ketal.compile(BAD)) == []
 
 def test_replies(ketal_run):
+    ketal_run.page.mkdir()
     tracer = ketal_run.tracer("client")
     for _ in range(5):
         tracer.record("reply", code=500)
@@ -299,3 +300,4 @@ def test_unknown_comparison_is_a_warning_or_a_line_of_the_failure(tests: Path) -
     assert 'Bad: line 2: `code == "500"` is unknown: number with string, 5 events' in out
     assert out.count("match Any: ") == 3
     assert "and 2 more" in out
+    assert "the page of this run was not written: cannot write " in out

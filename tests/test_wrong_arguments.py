@@ -142,6 +142,8 @@ def test_file_that_cannot_be_written_is_a_setting_error(tmp_path: Path) -> None:
     ):
         with pytest.raises(SettingError, match=why):
             write()
+    with pytest.raises(SettingError, match=r"cannot write n{300}: File name too long"):
+        Tracer("n", "n" * 300)
     if Path("/dev/full").exists():
         with pytest.raises(SettingError, match="cannot write /dev/full: No space left on device"):
             ketal.write_jsonl([event], "/dev/full")

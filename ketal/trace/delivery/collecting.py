@@ -111,7 +111,8 @@ class Collector(MonitorFeeder):
     TypeError
         If the monitor is not an object with `feed`, or the host is not a str.
     SettingError
-        If the port is not an integer from 0 to 65,535, or it cannot listen on the address.
+        If the host is not a name, the port is not an integer from 0 to 65,535, or it cannot listen
+        on the address.
 
     Examples
     --------

@@ -112,10 +112,10 @@ class JsonLines:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        # The content of a device or a pipe cannot be read again.
-        self._is_file = not self._path.exists() or self._path.is_file()
-        access = os.O_RDWR if self._is_file else os.O_WRONLY
         with write_errors(str(path)):
+            # The content of a device or a pipe cannot be read again.
+            self._is_file = not self._path.exists() or self._path.is_file()
+            access = os.O_RDWR if self._is_file else os.O_WRONLY
             self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
         self._closing = weakref.finalize(self, os.close, self._file)
         self._closing.atexit = False  # Later functions at exit may record events.

@@ -46,7 +46,9 @@ class SocketSink:
     Raises
     ------
     SettingError
-        If the port is not an integer from 1 to 65,535.
+        If the host is not a name, or the port is not an integer from 1 to 65,535.
+    TypeError
+        If the host is not a str.
 
     Examples
     --------
