@@ -17,6 +17,7 @@ import argparse
 import hashlib
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,6 +140,7 @@ class KetalRun:
         from ketal.explanation.explaining import diagram, explanation_of
         from ketal.explanation.judged_log import JudgedLog
         from ketal.explanation.views.viewing import view
+        from ketal.model.verdicts.find_verdicts import Match
         from ketal.model.verdicts.verdict_kinds import KINDS
         from ketal.model.wording import counted
         from ketal.programs.compiling import load
@@ -169,6 +171,12 @@ class KetalRun:
                 lines += diagram(judged, explanation)
         if len(faults) > EXPLAINED_MAX:
             lines.append(f"and {len(faults) - EXPLAINED_MAX} more")
+        listed = Counter(one.pattern for one in verdicts if isinstance(one, Match))
+        for name, counts in judged.summary["patterns"].items():
+            # `return count` and `limit` make fewer verdicts than there are matches.
+            more = counts["matches"] - listed[name]
+            if more and "match" in kinds:
+                lines.append(f"{name}: {counted(more, 'match', 'matches')} not listed")
         lines += impossible_clocks(judged.summary)
         lines += failed_guards(judged.summary["patterns"])
         if not vacuous:

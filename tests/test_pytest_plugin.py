@@ -289,6 +289,26 @@ def test_replies(ketal_run):
 """
 
 
+COUNTED = """
+import ketal
+
+def test_counted(ketal_run):
+    ketal_run.tracer("client").record("reply")
+    program = ketal.compile(
+        'pattern Any { event Reply = type == "reply"; find any Reply; return count; }'
+    )
+    ketal_run.check(program, fail_on="violation")
+    ketal_run.check(program)
+"""
+
+
+def test_match_that_is_only_counted_fails_the_test(tests: Path) -> None:
+    (tests / "test_store.py").write_text(COUNTED)
+    out = _pytest(tests, "test_store.py").stdout
+    assert "test_store.py:10: AssertionError" in out
+    assert "AssertionError: Any: 1 match not listed" in out
+
+
 def test_unknown_comparison_is_a_warning_or_a_line_of_the_failure(tests: Path) -> None:
     (tests / "test_store.py").write_text(UNKNOWN)
     out = _pytest(tests, "test_store.py").stdout
