@@ -285,6 +285,7 @@ def write_error(name: str, fault: OSError) -> Exception:
     """Return the error for a file that cannot be written; for a closed pipe, `fault` itself."""
     if isinstance(fault, BrokenPipeError):
         return fault
+    name = name or "a file without a name"
     return SettingError(f"cannot write {name}: {fault.strerror or fault}")
 
 

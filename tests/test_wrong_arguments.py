@@ -144,6 +144,8 @@ def test_file_that_cannot_be_written_is_a_setting_error(tmp_path: Path) -> None:
             write()
     with pytest.raises(SettingError, match=r"cannot write n{300}: File name too long"):
         Tracer("n", "n" * 300)
+    with pytest.raises(SettingError, match="cannot write a file without a name: Is a directory"):
+        Tracer("n", "")
     if Path("/dev/full").exists():
         with pytest.raises(SettingError, match="cannot write /dev/full: No space left on device"):
             ketal.write_jsonl([event], "/dev/full")

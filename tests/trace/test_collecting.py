@@ -432,6 +432,9 @@ def test_address_that_cannot_be_used_is_an_error() -> None:
         taken = f"cannot listen on 127.0.0.1:{port}: Address already in use"
         with pytest.raises(SettingError, match=taken):
             Collector(monitor, port=port)
+    for unsent_max in ("5", 0):
+        with pytest.raises(SettingError, match="unsent_max must be a positive integer, not"):
+            SocketSink("127.0.0.1", port, unsent_max=unsent_max)  # type: ignore[arg-type]
     for make in (lambda host: Collector(monitor, host=host), lambda host: SocketSink(host, port)):
         with pytest.raises(SettingError, match=r"'a\.\.b' is not a valid host name: "):
             make("a..b")

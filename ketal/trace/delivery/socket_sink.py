@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 
+from ketal.errors import SettingError
 from ketal.trace.delivery.run_numbers import Claims, next_run
 from ketal.trace.delivery.sending import (
     RETRY_S,
@@ -46,7 +47,8 @@ class SocketSink:
     Raises
     ------
     SettingError
-        If the host is not a name, or the port is not an integer from 1 to 65,535.
+        If the host is not a name, the port is not an integer from 1 to 65,535, or the maximum is
+        not a positive integer.
     TypeError
         If the host is not a str.
 
@@ -74,6 +76,8 @@ class SocketSink:
 
     def __init__(self, host: str, port: int, *, unsent_max: int = UNSENT_MAX) -> None:
         self._address = checked_address(host, port)
+        if unsent_max.__class__ is not int or unsent_max < 1:
+            raise SettingError(f"unsent_max must be a positive integer, not {unsent_max!r}")
         self._unsent_max = unsent_max
         self._claims = Claims()
         self._start()
