@@ -425,11 +425,30 @@ def test_monitor_or_port_that_is_invalid_is_an_error() -> None:
         TopicCollector("events", ketal.Monitor(program))
 
 
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="there is no IPv6")
+def test_events_are_received_over_ipv6() -> None:
+    recorder = RecordingMonitor()
+    with Collector(recorder, host="::1") as collector:
+        sink = SocketSink(*collector.address)
+        Tracer("n", sink, incarnation=1).record("t")
+        sink.close()
+        assert collector.wait(timeout_s=10)
+    assert recorder.dots() == ["n@1"]
+
+
 def test_address_that_cannot_be_used_is_an_error() -> None:
     monitor = ketal.Monitor(ketal.compile(CONFLICT))
     with Collector(monitor) as collector:
         _, port = collector.address
-        taken = f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        taken = f"events cannot be received on port {port} of 127.0.0.1: Address already in use"
         with pytest.raises(SettingError, match=taken):
             Collector(monitor, port=port)
     for unsent_max in ("5", 0):

@@ -133,7 +133,7 @@ class Collector(MonitorFeeder):
         super().__init__(monitor)
         self._offsets: dict[str, int] = {}
         address = checked_address(host, port, port_min=0)
-        with refused_as_setting(f"cannot listen on {host}:{port}"):
+        with refused_as_setting(f"events cannot be received on port {port} of {host}"):
             self._server = _Server(address, self._process_connection)
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -222,6 +222,8 @@ class _Server(socketserver.ThreadingTCPServer):
         self._open = 0
         self._refused = False
         self._process = os.getpid()
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
         super().__init__(address, socketserver.BaseRequestHandler)
         close_in_child(self.socket)
 
