@@ -109,8 +109,8 @@ class KetalRun:
     ) -> list[Verdict]:
         """Assert that patterns find nothing in the recorded events; return all other verdicts.
 
-        A comparison that is probably a mistake, as of a number with a string, is a warning; in a
-        failure, a line of its message.
+        A comparison that is probably a mistake, as of a number with a string, and events that were
+        not recorded, are a warning; in a failure, lines of its message.
 
         Parameters
         ----------
@@ -188,12 +188,21 @@ class KetalRun:
                     f"{compiled.name} is vacuous: {one['message']}"
                     for one in obstacles(compiled.kind, entries)
                 )
-        for name, counts in judged.summary["patterns"].items():
-            for doubt in unknown_comparisons.warnings(counts.get("unknown", ())):
-                if lines:
-                    lines.append(f"{name}: {doubt}")
-                else:
-                    warnings.warn(f"{name}: {doubt}", stacklevel=2)
+        doubts = [
+            f"{name}: {doubt}"
+            for name, counts in judged.summary["patterns"].items()
+            for doubt in unknown_comparisons.warnings(counts.get("unknown", ()))
+        ]
+        if holes := judged.summary["holes"]:
+            doubts.append(
+                f"{counted(holes, 'hole')}: events that clocks know of and the log lacks; start "
+                "each process with env=ketal_run.env"
+            )
+        if lines:
+            lines += doubts
+        else:
+            for doubt in doubts:
+                warnings.warn(doubt, stacklevel=2)
         if lines:
             try:
                 view(self.log(), program, title=self.page.stem).write(self.page)

@@ -289,6 +289,27 @@ def test_replies(ketal_run):
 """
 
 
+UNRECORDED = """
+import ketal
+
+def test_one_process_is_not_recorded(ketal_run):
+    from ketal.trace import Tracer
+    elsewhere = Tracer("server", "server.jsonl")
+    ketal_run.tracer("client").receive(elsewhere.send("reply"), "replied")
+    ketal_run.check(ketal.compile('''
+        pattern Twice { order CausalOrder; event Reply = type == "replied"; First = Reply;
+            Second = Conc(Reply); find any First Second; }
+    '''))
+"""
+
+
+def test_process_that_is_not_recorded_is_a_warning(tests: Path) -> None:
+    (tests / "test_store.py").write_text(UNRECORDED)
+    out = _pytest(tests, "test_store.py").stdout
+    assert "1 passed, 1 warning" in out
+    assert "UserWarning: 1 hole: events that clocks know of and the log lacks; start each" in out
+
+
 COUNTED = """
 import ketal
 
