@@ -357,12 +357,27 @@ def test_events_of_a_node_have_the_same_kafka_key() -> None:
     assert sent == [("events", b"n", "t")]
 
 
-def test_write_to_a_closed_file_is_counted(tmp_path: Path) -> None:
-    sink = JsonLines(tmp_path / "n.jsonl")
-    tracer = Tracer("n", sink)
-    sink.close()
-    tracer.record("t")
-    assert sum(tracer.failures.values()) == 1
+def test_events_that_a_producer_cannot_deliver_are_counted() -> None:
+    """Once each, by a later event if the producer gives up later."""
+    errbacks: list[Any] = []
+
+    class Sent:
+        def add_errback(self, errback: Any) -> None:
+            errbacks.append(errback)
+
+    class Producer:
+        def send(self, topic: str, **message: bytes) -> Sent:
+            return Sent()
+
+    tracer = Tracer("n", KafkaSink(Producer(), "events"), incarnation=1)
+    for _ in range(4):
+        tracer.record("t")
+    assert not tracer.failures
+    for errback in errbacks[:2]:
+        errback(OSError("no broker"))
+    for _ in range(3):
+        tracer.record("t")
+    assert dict(tracer.failures) == {"an event was not written: OSError: no broker": 2}
 
 
 def test_event_time_is_the_time_of_recording(tmp_path: Path) -> None:

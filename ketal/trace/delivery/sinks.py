@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -244,6 +245,7 @@ class KafkaSink:
         self._producer = producer
         self._topic = checked_text("topic", topic)
         self._claims = Claims()
+        self._undelivered: deque[BaseException] = deque()
 
     def incarnation(self, node: str) -> int:
         """Return the number, from 1, of this run of a node among the runs that wrote to the topic.
@@ -258,10 +260,16 @@ class KafkaSink:
     def write(self, event: Mapping[str, object]) -> None:
         """Pass an event to the producer.
 
+        Raises also if the producer could not deliver an earlier event, once for each.
+
         Parameters
         ----------
         event : mapping
             The event, as in a ketal log.
         """
         key = str(event["node"]).encode()
-        self._producer.send(self._topic, key=key, value=encoded(event))
+        sent = self._producer.send(self._topic, key=key, value=encoded(event))
+        if hasattr(sent, "add_errback"):
+            sent.add_errback(self._undelivered.append)
+        if self._undelivered:
+            raise self._undelivered.popleft()
