@@ -116,6 +116,17 @@ def test_closed_sink_writes_to_no_file_that_the_program_opens_next(tmp_path: Pat
     assert list(tracer.failures) == ["an event was not written: OSError: the sink is closed"]
 
 
+def test_program_may_change_its_folder_before_it_makes_a_tracer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    sink = JsonLines("n.jsonl")
+    monkeypatch.chdir("other")
+    Tracer("n", sink).record("t")
+    assert list(_clocks(tmp_path / "n.jsonl")) == ["n@1"]
+
+
 def test_deleted_sink_closes_its_file(tmp_path: Path) -> None:
     opened = len(os.listdir("/dev/fd"))
     for _ in range(10):

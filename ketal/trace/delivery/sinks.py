@@ -112,8 +112,8 @@ class JsonLines:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
         with write_errors(str(path)):
+            self._path = Path(path).absolute()
             # The content of a device or a pipe cannot be read again.
             self._is_file = not self._path.exists() or self._path.is_file()
             access = os.O_RDWR if self._is_file else os.O_WRONLY
