@@ -34,6 +34,7 @@ _FOUND = re.compile(
     r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|&&|\|\||==|!=|<=|>=|->|\.\.|[=!]?~|.",
     re.DOTALL,
 )
+_FILE_NAME = re.compile(r"[^\n{;]*\.ketal")
 _OPERATORS = frozenset({"AND", "OR", "COMPARE", "STAR", "SLASH", "PERCENT", "PLUS", "MINUS"})
 _REPLACEMENTS = {
     **dict.fromkeys(("and", "AND", "And", "&"), "&&"),
@@ -308,6 +309,11 @@ RULES: tuple[Rule, ...] = (
         code="K002",
     ),
     # --- files of another kind ---
+    Rule(
+        lambda s: _FILE_NAME.fullmatch(s.text.strip()) is not None,
+        "this is the name of a file, not the text of a pattern",
+        "pass the name to `ketal.load`, which reads the file",
+    ),
     Rule(
         lambda s: s.found in ("{", "[") and not s.before,
         "a pattern file cannot begin with `{found}`",

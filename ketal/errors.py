@@ -272,6 +272,23 @@ def refused_as_setting(what: object) -> Iterator[None]:
         raise SettingError(f"{what}: {fault.strerror or fault}") from None
 
 
+@contextmanager
+def write_errors(name: str) -> Iterator[None]:
+    """Convert an OSError of writing to the file `name` to a SettingError, see `write_error`."""
+    try:
+        yield
+    except OSError as fault:
+        raise write_error(name, fault) from None
+
+
+def write_error(name: str, fault: OSError) -> Exception:
+    """Return the error for a file that cannot be written; for a closed pipe, `fault` itself."""
+    if isinstance(fault, BrokenPipeError):
+        return fault
+    name = name or "a file without a name"
+    return SettingError(f"cannot write {name}: {fault.strerror or fault}")
+
+
 class LostError(KetalError):
     """Kafka or Spark is lost for good, or another process has taken over the job."""
 

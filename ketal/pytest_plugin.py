@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import warnings
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from ketal.trace.activities import Kind
 
 EXPLAINED_MAX = 3
-"""How many verdicts a failure explains; it has the number of all."""
+"""How many verdicts a failure explains; of further ones it has the number."""
 NAME_MAX = 120
 """The length at which the name of a page is cut, since the parameters of a test may be long."""
 
@@ -107,6 +109,9 @@ class KetalRun:
     ) -> list[Verdict]:
         """Assert that patterns find nothing in the recorded events; return all other verdicts.
 
+        A comparison that is probably a mistake, as of a number with a string, and events that were
+        not recorded, are a warning; in a failure, lines of its message.
+
         Parameters
         ----------
         pattern : path or Program
@@ -135,11 +140,13 @@ class KetalRun:
         from ketal.explanation.explaining import diagram, explanation_of
         from ketal.explanation.judged_log import JudgedLog
         from ketal.explanation.views.viewing import view
+        from ketal.model.verdicts.find_verdicts import Match
         from ketal.model.verdicts.verdict_kinds import KINDS
         from ketal.model.wording import counted
         from ketal.programs.compiling import load
         from ketal.programs.program import Program
         from ketal.runtime.log_verdicts import failed_guards, impossible_clocks
+        from ketal.runtime.silence import unknown_comparisons
         from ketal.runtime.silence.vacuity import obstacles
 
         kinds = {fail_on} if isinstance(fail_on, str) else set(checked_texts("fail_on", fail_on))
@@ -162,6 +169,14 @@ class KetalRun:
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
                 lines += diagram(judged, explanation)
+        if len(faults) > EXPLAINED_MAX:
+            lines.append(f"and {len(faults) - EXPLAINED_MAX} more")
+        listed = Counter(one.pattern for one in verdicts if isinstance(one, Match))
+        for name, counts in judged.summary["patterns"].items():
+            # `return count` and `limit` make fewer verdicts than there are matches.
+            more = counts["matches"] - listed[name]
+            if more and "match" in kinds:
+                lines.append(f"{name}: {counted(more, 'match', 'matches')} not listed")
         lines += impossible_clocks(judged.summary)
         lines += failed_guards(judged.summary["patterns"])
         if not vacuous:
@@ -173,6 +188,21 @@ class KetalRun:
                     f"{compiled.name} is vacuous: {one['message']}"
                     for one in obstacles(compiled.kind, entries)
                 )
+        doubts = [
+            f"{name}: {doubt}"
+            for name, counts in judged.summary["patterns"].items()
+            for doubt in unknown_comparisons.warnings(counts.get("unknown", ()))
+        ]
+        if holes := judged.summary["holes"]:
+            doubts.append(
+                f"{counted(holes, 'hole')}: events that clocks know of and the log lacks; start "
+                "each process with env=ketal_run.env"
+            )
+        if lines:
+            lines += doubts
+        else:
+            for doubt in doubts:
+                warnings.warn(doubt, stacklevel=2)
         if lines:
             try:
                 view(self.log(), program, title=self.page.stem).write(self.page)

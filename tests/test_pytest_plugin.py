@@ -265,3 +265,80 @@ def test_unjudged_run_does_not_pass(tests: Path) -> None:
     assert "AssertionError: no event was recorded" in done.stdout
     assert "overflow limit events_max reached at client@2: the event" in done.stdout
     assert "the page of this run was not written: the log has more than 1 events" in done.stdout
+
+
+UNKNOWN = """
+import ketal
+
+BAD = '''
+    pattern Bad { event Reply = type == "reply"; Wrong = Reply && code == "500"; find any Wrong; }
+'''
+
+def test_a_number_is_no_string(ketal_run):
+    ketal_run.tracer("client").record("reply", code=500)
+    assert ketal_run.check(ketal.compile(BAD)) == []
+
+def test_replies(ketal_run):
+    ketal_run.page.mkdir()
+    tracer = ketal_run.tracer("client")
+    for _ in range(5):
+        tracer.record("reply", code=500)
+    ketal_run.check(ketal.compile(BAD + '''
+        pattern Any { event Reply = type == "reply"; find any Reply; }
+    '''))
+"""
+
+
+UNRECORDED = """
+import ketal
+
+def test_one_process_is_not_recorded(ketal_run):
+    from ketal.trace import Tracer
+    elsewhere = Tracer("server", "server.jsonl")
+    ketal_run.tracer("client").receive(elsewhere.send("reply"), "replied")
+    ketal_run.check(ketal.compile('''
+        pattern Twice { order CausalOrder; event Reply = type == "replied"; First = Reply;
+            Second = Conc(Reply); find any First Second; }
+    '''))
+"""
+
+
+def test_process_that_is_not_recorded_is_a_warning(tests: Path) -> None:
+    (tests / "test_store.py").write_text(UNRECORDED)
+    out = _pytest(tests, "test_store.py").stdout
+    assert "1 passed, 1 warning" in out
+    assert "UserWarning: 1 hole: events that clocks know of and the log lacks; start each" in out
+
+
+COUNTED = """
+import ketal
+
+def test_counted(ketal_run):
+    ketal_run.tracer("client").record("reply")
+    program = ketal.compile(
+        'pattern Any { event Reply = type == "reply"; find any Reply; return count; }'
+    )
+    ketal_run.check(program, fail_on="violation")
+    ketal_run.check(program)
+"""
+
+
+def test_match_that_is_only_counted_fails_the_test(tests: Path) -> None:
+    (tests / "test_store.py").write_text(COUNTED)
+    out = _pytest(tests, "test_store.py").stdout
+    assert "test_store.py:10: AssertionError" in out
+    assert "AssertionError: Any: 1 match not listed" in out
+
+
+def test_unknown_comparison_is_a_warning_or_a_line_of_the_failure(tests: Path) -> None:
+    (tests / "test_store.py").write_text(UNKNOWN)
+    out = _pytest(tests, "test_store.py").stdout
+    assert "1 failed, 1 passed, 1 warning" in out
+    assert (
+        'test_store.py:10: UserWarning: Bad: line 2: `code == "500"` is unknown: '
+        "number with string, 1 event" in out
+    )
+    assert 'Bad: line 2: `code == "500"` is unknown: number with string, 5 events' in out
+    assert out.count("match Any: ") == 3
+    assert "and 2 more" in out
+    assert "the page of this run was not written: cannot write " in out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal import Control, Dot, Event, KetalError, Limits, Log, Monitor, Program
+from ketal import Control, Dot, Event, KetalError, Limits, Log, Monitor, Program, SettingError
+from ketal.trace import Tracer
 from tests.cases import p
 
 WRONG: tuple[Any, ...] = (
@@ -110,7 +112,7 @@ def test_wrong_argument_is_named_in_the_error(
     for wrong in WRONG:
         try:
             call(**{**given, parameter: wrong})
-        except (KetalError, KeyError, OSError):
+        except (KetalError, KeyError):
             pass
         except TypeError as error:
             if " must be " not in str(error):
@@ -127,6 +129,26 @@ def test_write_jsonl_of_a_non_log_leaves_the_file_unchanged(tmp_path: Path) -> N
     with pytest.raises(TypeError, match="events must be a ketal"):
         ketal.write_jsonl(5, tmp_path / "run.jsonl")  # type: ignore[arg-type]
     assert (tmp_path / "run.jsonl").read_text() == "here\n"
+
+
+def test_file_that_cannot_be_written_is_a_setting_error(tmp_path: Path) -> None:
+    path = tmp_path / "no" / "run.jsonl"
+    why = re.escape(f"cannot write {path}: No such file or directory")
+    event = Event("n", "a", {"n": 1})
+    for write in (
+        lambda: ketal.write_jsonl([event], path),
+        lambda: ketal.view([event]).write(path),
+        lambda: Tracer("n", path),
+    ):
+        with pytest.raises(SettingError, match=why):
+            write()
+    with pytest.raises(SettingError, match=r"cannot write n{300}: File name too long"):
+        Tracer("n", "n" * 300)
+    with pytest.raises(SettingError, match="cannot write a file without a name: Is a directory"):
+        Tracer("n", "")
+    if Path("/dev/full").exists():
+        with pytest.raises(SettingError, match="cannot write /dev/full: No space left on device"):
+            ketal.write_jsonl([event], "/dev/full")
 
 
 def test_negative_first_and_unknown_pattern_names_are_refused() -> None:

@@ -98,7 +98,7 @@ class _Parser(argparse.ArgumentParser):
         try:
             stream.write(message or "")
         except OSError as fault:
-            from ketal.cli.output.output_lines import write_error
+            from ketal.errors import write_error
 
             raise write_error(stream.name, fault) from None
 

@@ -75,8 +75,8 @@ def explain(
     ------
     SettingError
         If no verdict or event is the one given, or several are.
-        TypeError
-            If an argument has the wrong type.
+    TypeError
+        If an argument has the wrong type.
 
     Examples
     --------

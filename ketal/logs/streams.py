@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.decompression import BLOCK_BYTES, TornError, read_head, unpacked
+from ketal.model.wording import shortened
 
 _FIRST_LINE_BYTES = 65_536
 SEPARATORS = ",\t;|"
@@ -92,6 +93,12 @@ class LogOrigin:
         try:
             mode = os.stat(self.name).st_mode
         except (OSError, ValueError) as fault:
+            if "{" in self.name or "\n" in self.name:
+                text = shortened(" ".join(self.name.split()))
+                raise SettingError(
+                    f"{text!r} is not a file; pass the text of a log as a binary file "
+                    "(io.BytesIO), or on standard input"
+                ) from None
             raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
         if stat.S_ISDIR(mode):
             raise SettingError(f"{self.name} is a folder; name the log files in it")

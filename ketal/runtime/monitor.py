@@ -295,7 +295,8 @@ class Monitor:
         blob : bytes
             The bytes that `snapshot` returned.
         limits, listing, trace, on
-            As for `Monitor`.
+            As for `Monitor`. Handlers are not part of the state: they are passed again, and the
+            count `handler_failures` of the summary begins again.
         execution : str, optional
             A new name for the execution, in place of the one in the snapshot.
 

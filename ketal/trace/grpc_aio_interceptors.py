@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpc import aio
 
 from ketal.trace.grpc_interceptors import ServedCall, begin_call, end_call, traced_handler
-
-if TYPE_CHECKING:
-    from ketal.trace.tracer import Tracer
+from ketal.trace.tracer import Tracer, checked_tracer
 
 
 class _TracedCall:
@@ -80,7 +78,7 @@ for _kind in (aio.UnaryUnaryCall, aio.UnaryStreamCall, aio.StreamUnaryCall, aio.
 
 class _Interceptor:
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
 
     async def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
         call = await continuation(_aio_details(begin_call(self._tracer, details)), request)
@@ -125,7 +123,7 @@ class AioServerInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
     """
 
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: Any

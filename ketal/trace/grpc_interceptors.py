@@ -12,14 +12,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
 from ketal.trace.message_header import SHORT_MAX
-
-if TYPE_CHECKING:
-    from ketal.trace.tracer import Tracer
+from ketal.trace.tracer import Tracer, checked_tracer
 
 _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
@@ -76,7 +74,7 @@ class ClientInterceptor(
     """
 
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
 
     def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
         call = continuation(begin_call(self._tracer, details), request)
@@ -202,7 +200,7 @@ class ServerInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
     """
 
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         """Return the traced handler of a call."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ketal.trace.recording import is_writing
-
-if TYPE_CHECKING:
-    from ketal.trace.tracer import Tracer
+from ketal.trace.tracer import Tracer, checked_tracer
 
 
 class LogHandler(logging.Handler):
@@ -48,7 +46,7 @@ class LogHandler(logging.Handler):
 
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
         self._thread = threading.local()
 
     def handle(self, record: logging.LogRecord) -> bool:

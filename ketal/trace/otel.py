@@ -32,7 +32,7 @@ from opentelemetry.propagators.textmap import (
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from ketal.trace import message_header
-from ketal.trace.tracer import Tracer
+from ketal.trace.tracer import Tracer, checked_tracer
 
 ENTRY = "ketal.clock"
 """The name of the clock's entry in the baggage, and of its span attribute."""
@@ -52,7 +52,7 @@ class ClockSpanProcessor(SpanProcessor):
     """
 
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Record the beginning of a span, and set the clock in its attributes."""
@@ -90,7 +90,7 @@ class ClockPropagator(TextMapPropagator):
     """
 
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
         self._baggage = W3CBaggagePropagator()
 
     def inject(

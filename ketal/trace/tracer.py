@@ -21,6 +21,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
+from ketal.errors import wrong_type
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
@@ -68,12 +69,10 @@ class Tracer:
     ------
     SettingError
         If the node's name is empty or ends like that of a later incarnation, the activity is
-        unknown, or the incarnation is not a positive integer.
+        unknown, the incarnation is not a positive integer, or the file cannot be written.
     TypeError
         If the node's name is not a str, the sink is neither a path nor an object with `write`, or
         the monitor is not an object with `feed`.
-    OSError
-        If the file cannot be opened.
 
     Examples
     --------
@@ -290,8 +289,11 @@ class Tracer:
         Parameters
         ----------
         function : callable
-            The function; each call of the result runs in its own copy of the context.
+            The function; each call of the result runs in its own copy of the context. A TypeError
+            is raised if it is not callable.
         """
+        if not callable(function):
+            raise wrong_type("function", "callable", function)
         self.hand_over()
         context = contextvars.copy_context()
         return lambda *args, **kwargs: context.copy().run(function, *args, **kwargs)
@@ -331,3 +333,10 @@ class Tracer:
 
     def __repr__(self) -> str:
         return f"<ketal.trace.Tracer {self.node}>"
+
+
+def checked_tracer(tracer: Tracer) -> Tracer:
+    """Return an argument that must be a tracer; raise a TypeError otherwise."""
+    if not isinstance(tracer, Tracer):
+        raise wrong_type("tracer", "a Tracer", tracer)
+    return tracer

@@ -51,6 +51,12 @@ def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
         read_log(missing)
     with pytest.raises(SettingError, match="is a folder"):
         read_log(tmp_path)
+    text = '{"node": "n",\n "type": "a"}\n' * 1_000
+    with pytest.raises(SettingError) as caught:
+        read_log(text)
+    reason = "is not a file; pass the text of a log as a binary file (io.BytesIO), or on standard"
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 200
     with pytest.raises(SettingError, match="no log is given"):
         read_log()
     with pytest.raises(SettingError, match="standard input is given twice as a log"):

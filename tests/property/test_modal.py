@@ -84,14 +84,20 @@ def test_cuts_max_counts_cuts_and_not_steps() -> None:
 # --- `mode` in a pattern -----------------------------------------------------------------------
 
 
-def test_log_without_events_or_with_impossible_clocks_has_no_answer() -> None:
+def test_log_without_events_or_with_impossible_clocks_has_no_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     program = ketal.compile('pattern P { event E = type == "e"; find next E E; }')
     ordered = [ketal.Event(node="n", type="e", clock={"n": n}) for n in (1, 2)]
     rejected: Any = ketal.Rejected(place="run.jsonl:3", reason="the line is not JSON")
     cycle = [ketal.Event(node=node, type="e", clock={"a": 1, "b": 1}) for node in ("a", "b")]
     for ask in (ketal.possibly, ketal.definitely):
+        caplog.clear()
         assert ask(program, ordered)
+        assert not caplog.messages
         assert ask(program, [*ordered, rejected])
+        warning = "1 record rejected; the first: run.jsonl:3: the line is not JSON"
+        assert caplog.messages == [warning]
         with pytest.raises(ketal.EventError, match="no event was read: 1 record rejected; the fir"):
             ask(program, [rejected])
         with pytest.raises(ketal.EventError, match="1 event with an impossible clock"):

@@ -421,3 +421,41 @@ def test_monitor_or_port_that_is_invalid_is_an_error() -> None:
     for port in ("7007", -1, 99_999):
         with pytest.raises(SettingError, match="port must be an integer from 0 to 65535, not"):
             Collector(ketal.Monitor(program), port=port)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="consumer must be an object with poll"):
+        TopicCollector("events", ketal.Monitor(program))
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="there is no IPv6")
+def test_events_are_received_over_ipv6() -> None:
+    recorder = RecordingMonitor()
+    with Collector(recorder, host="::1") as collector:
+        sink = SocketSink(*collector.address)
+        Tracer("n", sink, incarnation=1).record("t")
+        sink.close()
+        assert collector.wait(timeout_s=10)
+    assert recorder.dots() == ["n@1"]
+
+
+def test_address_that_cannot_be_used_is_an_error() -> None:
+    monitor = ketal.Monitor(ketal.compile(CONFLICT))
+    with Collector(monitor) as collector:
+        _, port = collector.address
+        taken = f"events cannot be received on port {port} of 127.0.0.1: Address already in use"
+        with pytest.raises(SettingError, match=taken):
+            Collector(monitor, port=port)
+    for unsent_max in ("5", 0):
+        with pytest.raises(SettingError, match="unsent_max must be a positive integer, not"):
+            SocketSink("127.0.0.1", port, unsent_max=unsent_max)  # type: ignore[arg-type]
+    for make in (lambda host: Collector(monitor, host=host), lambda host: SocketSink(host, port)):
+        with pytest.raises(SettingError, match=r"'a\.\.b' is not a valid host name: "):
+            make("a..b")
+        with pytest.raises(TypeError, match="host must be a str, not int"):
+            make(5)

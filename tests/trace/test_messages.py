@@ -174,6 +174,36 @@ def test_queue_messages_carry_the_clock() -> None:
     ]  # fmt: skip
 
 
+def test_full_queue_that_refuses_an_item_records_no_send() -> None:
+    events, one, _ = _traced_pair()
+    queues: list[Any] = [queue.Queue(1), multiprocessing.get_context("spawn").Queue(1)]
+    for jobs in queues:
+        putting = TracedQueue(jobs, one)
+        putting.put("job", False)
+        with pytest.raises(queue.Full):
+            putting.put_nowait("another")
+        with pytest.raises(queue.Full):
+            putting.put("another", block=False)
+    tasks = TracedQueue(asyncio.Queue(1), one)
+    tasks.put_nowait("job")
+    with pytest.raises(asyncio.QueueFull):
+        tasks.put_nowait("another")
+    simple: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    TracedQueue(simple, one).put_nowait("job")
+    assert [event["type"] for event in events] == ["first", *["put"] * 4]
+
+
+def test_payload_that_cannot_be_sent_records_no_send(
+    sockets: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, one, _ = _traced_pair()
+    monkeypatch.setattr("ketal.trace.carriers.sockets.PAYLOAD_MAX", 5)
+    for payload, error in ((b"longer", ValueError), ("text", TypeError)):
+        with pytest.raises(error):
+            TracedSocket(sockets[0], one).send(payload)  # type: ignore[arg-type]
+    assert len(events) == 1
+
+
 def test_traced_priority_queue_keeps_its_order() -> None:
     events, one, other = _traced_pair()
     jobs: queue.Queue[Any] = queue.PriorityQueue()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
-from ketal.trace import Collector, KafkaSink, SocketSink, Tracer
-from ketal.trace.delivery.run_numbers import next_run, runs_folder
+from ketal.trace import Collector, JsonLines, KafkaSink, SocketSink, Tracer
+from ketal.trace.delivery.run_numbers import Claims, next_run, runs_folder
 from tests.trace.scripts import run_script
 from tests.trace.test_log_sender import RecordingMonitor
 
@@ -51,8 +54,48 @@ def test_runs_are_counted_per_destination_and_node() -> None:
 
 def test_simultaneous_runs_have_distinct_numbers() -> None:
     with ThreadPoolExecutor(8) as pool:
-        numbers = list(pool.map(lambda _: next_run("n", "events"), range(400)))
+        numbers = list(pool.map(lambda _: next_run("n", "events", Claims()), range(400)))
     assert sorted(numbers) == list(range(1, 401))
+
+
+LIVING = """
+import sys
+from ketal.trace import SocketSink, Tracer
+path, port = sys.argv[1:]
+tracers = [Tracer("worker", path), Tracer("worker", SocketSink("127.0.0.1", int(port)))]
+print(*(tracer.node for tracer in tracers), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_run_that_begins_before_an_earlier_one_ended_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be a worker of a pool, or a rolling restart: its number is the same either way."""
+    path = tmp_path / "workers.jsonl"
+
+    def begin() -> list[str]:
+        caplog.clear()
+        sinks = JsonLines(path), SocketSink("127.0.0.1", 9)
+        nodes = [Tracer("worker", sink).node for sink in sinks]
+        Tracer("other", sinks[0]), Tracer("other", sinks[1])
+        for sink in sinks:
+            sink.close()
+        return nodes
+
+    words = [sys.executable, "-c", LIVING, str(path), "9"]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True) as earlier:
+        assert earlier.stdout is not None
+        assert earlier.stdout.readline() == "worker worker\n"
+        assert begin() == ["worker#2", "worker#2"]
+        warning, again = (record.getMessage() for record in caplog.records)
+        assert warning == again
+        assert warning.startswith("worker#2 begins while an earlier run of worker is still alive;")
+        assert warning.endswith('such as Tracer(f"worker-{os.getpid()}")')
+        earlier.kill()
+    Tracer("worker", path).record("t")
+    assert begin() == ["worker#2", "worker#3"]
+    assert not caplog.records
 
 
 def test_a_run_is_numbered_by_the_time_if_no_number_can_be_stored(
@@ -60,12 +103,12 @@ def test_a_run_is_numbered_by_the_time_if_no_number_can_be_stored(
 ) -> None:
     folder.write_text("no folder")
     before = time.time_ns() // 1_000_000
-    numbers = [next_run("n", "events"), next_run("n", "events")]
+    numbers = [next_run("n", "events", Claims()), next_run("n", "events", Claims())]
     assert before <= numbers[0] <= numbers[1] <= time.time_ns() // 1_000_000
     assert all("numbered by the time" in record.getMessage() for record in caplog.records)
     folder.unlink()
     (folder / "events" / "n").mkdir(parents=True)
-    assert next_run("n", "events") >= before
+    assert next_run("n", "events", Claims()) >= before
 
 
 def test_folder_of_run_numbers_is_in_the_users_state_folder(

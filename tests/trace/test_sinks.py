@@ -68,6 +68,72 @@ def test_processes_started_before_the_first_event_are_distinct_incarnations(tmp_
     assert len(_clocks(path)) == 2
 
 
+def test_tracers_that_share_a_sink_are_distinct_incarnations(tmp_path: Path) -> None:
+    sink = JsonLines(tmp_path / "n.jsonl")
+    tracers = [Tracer("n", sink) for _ in range(3)]
+    assert [tracer.node for tracer in tracers] == ["n", "n#2", "n#3"]
+    for tracer in tracers:
+        tracer.record("t")
+    assert ketal.audit(ketal.read_log(tmp_path / "n.jsonl")).clean
+
+
+SHARING = """
+import os, sys
+from ketal.trace import JsonLines, Tracer
+sink = JsonLines(sys.argv[1])
+named, naming = os.pipe()
+go, going = os.pipe()
+for _ in range(3):
+    if os.fork() == 0:
+        tracer = Tracer("worker", sink)
+        os.write(naming, b".")
+        os.read(go, 1)
+        tracer.record("t")
+        os._exit(0)
+for _ in range(3):
+    os.read(named, 1)
+os.write(going, b"...")
+for _ in range(3):
+    os.wait()
+"""
+
+
+@needs_fork
+def test_children_that_share_a_sink_are_distinct_incarnations(tmp_path: Path) -> None:
+    run_script(SHARING, tmp_path / "n.jsonl")
+    assert sorted(_clocks(tmp_path / "n.jsonl")) == ["worker#2@1", "worker#3@1", "worker@1"]
+
+
+def test_closed_sink_writes_to_no_file_that_the_program_opens_next(tmp_path: Path) -> None:
+    """The system gives the next file the same descriptor."""
+    sink = JsonLines(tmp_path / "n.jsonl")
+    tracer = Tracer("n", sink)
+    sink.close()
+    with open(tmp_path / "other", "w+b") as other:
+        tracer.record("t")
+        sink.close()
+        assert other.read() == b""
+    assert list(tracer.failures) == ["an event was not written: OSError: the sink is closed"]
+
+
+def test_program_may_change_its_folder_before_it_makes_a_tracer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    sink = JsonLines("n.jsonl")
+    monkeypatch.chdir("other")
+    Tracer("n", sink).record("t")
+    assert list(_clocks(tmp_path / "n.jsonl")) == ["n@1"]
+
+
+def test_deleted_sink_closes_its_file(tmp_path: Path) -> None:
+    opened = len(os.listdir("/dev/fd"))
+    for _ in range(10):
+        Tracer("n", tmp_path / "n.jsonl").record("t")
+    assert len(os.listdir("/dev/fd")) == opened
+
+
 def test_a_restart_may_be_numbered_if_the_sink_cannot_number_it() -> None:
     """A peer does not mistake events of the second run for those of the first."""
     events = ListSink()
@@ -302,12 +368,27 @@ def test_events_of_a_node_have_the_same_kafka_key() -> None:
     assert sent == [("events", b"n", "t")]
 
 
-def test_write_to_a_closed_file_is_counted(tmp_path: Path) -> None:
-    sink = JsonLines(tmp_path / "n.jsonl")
-    tracer = Tracer("n", sink)
-    sink.close()
-    tracer.record("t")
-    assert sum(tracer.failures.values()) == 1
+def test_events_that_a_producer_cannot_deliver_are_counted() -> None:
+    """Once each, by a later event if the producer gives up later."""
+    errbacks: list[Any] = []
+
+    class Sent:
+        def add_errback(self, errback: Any) -> None:
+            errbacks.append(errback)
+
+    class Producer:
+        def send(self, topic: str, **message: bytes) -> Sent:
+            return Sent()
+
+    tracer = Tracer("n", KafkaSink(Producer(), "events"), incarnation=1)
+    for _ in range(4):
+        tracer.record("t")
+    assert not tracer.failures
+    for errback in errbacks[:2]:
+        errback(OSError("no broker"))
+    for _ in range(3):
+        tracer.record("t")
+    assert dict(tracer.failures) == {"an event was not written: OSError: no broker": 2}
 
 
 def test_event_time_is_the_time_of_recording(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import logging
 import pickle
 import threading
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -20,7 +21,17 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal.errors import SettingError
-from ketal.trace import Collector, LogHandler, TracedQueue, Tracer
+from ketal.trace import (
+    AsgiMiddleware,
+    Collector,
+    KafkaSink,
+    LogHandler,
+    TracedQueue,
+    TracedSocket,
+    TracedStreams,
+    TracedThread,
+    Tracer,
+)  # fmt: skip
 from ketal.trace import message_header as header
 from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, plain
 from ketal.trace.recording import FAILURES_MAX
@@ -269,6 +280,28 @@ def test_future_without_a_clock_that_is_joined_is_a_failure() -> None:
     whole = Tracer("n", ListSink())  # whose events are all in one order
     whole.joined(Future())  # type: ignore[arg-type]
     assert not whole.failures
+
+
+def test_carrier_without_a_tracer_is_an_error() -> None:
+    tracer = Tracer("n", ListSink())
+    other: Queue[int] = Queue()
+    makers: list[Callable[[], object]] = [
+        lambda: TracedQueue(tracer, other),  # type: ignore[arg-type]
+        lambda: TracedSocket(tracer, other),  # type: ignore[arg-type]
+        lambda: TracedStreams(tracer, other, other),  # type: ignore[arg-type]
+        lambda: AsgiMiddleware(tracer, other),  # type: ignore[arg-type]
+        lambda: TracedThread(other, target=print),  # type: ignore[arg-type]
+        lambda: LogHandler(other),  # type: ignore[arg-type]
+    ]
+    for make in makers:
+        with pytest.raises(TypeError, match="tracer must be a Tracer, not Queue"):
+            make()
+    with pytest.raises(TypeError, match="target must be callable, not None"):
+        TracedThread(tracer, target=None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="function must be callable, not None"):
+        tracer.bind(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="producer must be an object with send"):
+        KafkaSink("events", other)  # type: ignore[arg-type]
 
 
 def test_tracer_cannot_be_pickled() -> None:

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 import msgspec
 
 from ketal.cli import STDOUT_NAME
-from ketal.errors import SettingError, printable
+from ketal.errors import SettingError, printable, write_error, write_errors
 from ketal.explanation.views.forms import refuse_other_pictures
 
 STYLES = {
@@ -102,7 +102,7 @@ class OutputLines:
             styled.stylize(STYLES[severity[1]], *severity.span(1))
         if _CARETS.fullmatch(text):
             styled.stylize(STYLES["caret"])
-        with self._write_errors():
+        with write_errors(self._name):
             self._console.print(styled)
 
     def lines(self, texts: Iterable[str]) -> None:
@@ -112,7 +112,7 @@ class OutputLines:
 
     def text(self, text: str) -> None:
         """Write text as it is."""
-        # This is called for each verdict; entering `_write_errors` would cost more than the write.
+        # This is called for each verdict; entering `write_errors` would cost more than the write.
         try:
             self._stream.write(text)
         except OSError as fault:
@@ -120,27 +120,13 @@ class OutputLines:
 
     def flush(self) -> None:
         """Flush the stream."""
-        with self._write_errors():
+        with write_errors(self._name):
             self._stream.flush()
 
     def close(self) -> None:
         """Flush the stream, and close the file."""
-        with self._write_errors():
+        with write_errors(self._name):
             self._stream.close()
-
-    @contextmanager
-    def _write_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as fault:
-            raise write_error(self._name, fault) from None
-
-
-def write_error(name: str, fault: OSError) -> Exception:
-    """Return the error for a file that cannot be written; for a closed pipe, `fault` itself."""
-    if isinstance(fault, BrokenPipeError):
-        return fault
-    return SettingError(f"cannot write {name}: {fault.strerror or fault}")
 
 
 def picture_form(
@@ -199,10 +185,8 @@ def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[Out
     for name in inputs:
         if os.path.exists(path) and os.path.exists(name) and os.path.samefile(path, name):
             raise SettingError(f"--write {path} would overwrite an input file")
-    try:
+    with write_errors(path):
         file = open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
-    except OSError as fault:
-        raise write_error(path, fault) from None
     sink = OutputLines(file, path)
     try:
         yield sink

@@ -11,7 +11,7 @@ from html import escape
 
 import msgspec
 
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import SettingError, write_errors, wrong_type
 from ketal.explanation.views.forms import PAGE, form_for_path
 from ketal.explanation.views.perfetto import trace_events
 from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
@@ -239,18 +239,19 @@ class View:
 
         Raises
         ------
-        OSError
-            If the file cannot be written.
         SettingError
-            If the picture would have too many events, a ShiViz log cannot represent the events, or
-            the suffix is that of another picture format.
+            If the file cannot be written, the picture would have too many events, a ShiViz log
+            cannot represent the events, or the suffix is that of another picture format.
         TypeError
             If `path` is not a path.
         """
         if not isinstance(path, str | os.PathLike):
             raise wrong_type("path", "a path", path)
         text = view_text(self, form_for_path(os.fspath(path)))
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
+        with (
+            write_errors(os.fsdecode(path)),
+            open(path, "w", encoding="utf-8", newline="\n") as file,
+        ):
             file.write(text)
 
     def _repr_html_(self) -> str:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from ketal.errors import EventError, SettingError, wrong_type
+from ketal.errors import EventError, SettingError, write_errors, wrong_type
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import rejected_item
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
@@ -162,7 +162,7 @@ def write_jsonl(
     Raises
     ------
     SettingError
-        If the name of the file ends in `.gz` or `.zst`.
+        If the file cannot be written, or its name ends in `.gz` or `.zst`.
     TypeError
         If an argument has the wrong type.
 
@@ -185,7 +185,7 @@ def write_jsonl(
         with tempfile.TemporaryFile() as buffer:
             event_count = write_jsonl(events, buffer)
             buffer.seek(0)
-            with open(name, "wb") as target:
+            with write_errors(name), open(name, "wb") as target:
                 shutil.copyfileobj(buffer, target)
         return event_count
     if not hasattr(file, "write") or isinstance(file, io.TextIOBase):

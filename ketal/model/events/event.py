@@ -139,7 +139,7 @@ class Event(EventFields, frozen=True):
         if self.type.startswith(CONTROL_PREFIX):
             raise EventError(
                 f"type {self.type!r} is reserved: types that begin with `{CONTROL_PREFIX}` are "
-                "control events; use ketal.Control"
+                "those of control events (ketal.Control)"
             )
         if _STR.issuperset(map(type, clock)) and _INT.issuperset(map(type, clock.values())):
             clock = clock.copy()

@@ -18,6 +18,7 @@ The one rule: the answer is exact, or `cuts_max` is named.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,7 @@ from ketal.runtime.modes.state_keys import StateKeys
 if TYPE_CHECKING:
     from ketal.logs import Log
 
+_LOGGER = logging.getLogger("ketal")
 Cut = tuple[int, ...]
 _Path = tuple["_Path", int, int] | None
 """A path to a cut: the path before its last event, and that event by its place and number."""
@@ -73,7 +75,8 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
         If the program holds several patterns, or the log several executions, a limit is
         reached, or the log cannot be read.
     EventError
-        If every record was rejected, or a clock is impossible. Some rejected records are skipped.
+        If every record was rejected, or a clock is impossible. If only some were rejected, these
+        are skipped, and a warning with their number is logged (logger `ketal`).
     TypeError
         If an argument has the wrong type.
 
@@ -134,11 +137,12 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
             "pass one of log.executions"
         )
     (execution,) = executions.values()
-    if execution.rejected and not len(execution):
-        raise EventError(
-            f"no event was read: {counted(execution.rejected, 'record')} rejected; "
-            f"the first: {execution.first_rejected}"
-        )
+    if execution.rejected:
+        rejected = counted(execution.rejected, "record")
+        reason = f"{rejected} rejected; the first: {execution.first_rejected}"
+        if not len(execution):
+            raise EventError(f"no event was read: {reason}")
+        _LOGGER.warning("%s", reason)
     known = execution.events()
     if impossible := KnownCounters(known).release(canonical(known)):
         raise EventError(impossible_text(impossible))

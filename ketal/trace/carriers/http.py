@@ -16,12 +16,10 @@ The one rule: a request without a clock is served like any other.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ketal.trace import message_header
-
-if TYPE_CHECKING:
-    from ketal.trace.tracer import Tracer
+from ketal.trace.tracer import Tracer, checked_tracer
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -55,7 +53,7 @@ class AsgiMiddleware:
 
     def __init__(self, application: Application, tracer: Tracer) -> None:
         self._application = application
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""

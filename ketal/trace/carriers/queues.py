@@ -1,17 +1,21 @@
 """Queues as channels of messages: `put` is a send, `get` is a receive.
 
+A send is recorded before its item is put, since the clock travels with the item. So a `put` that
+waits in vain leaves the send of a message that was lost.
+
 The one rule: an item is put with its headers. An item that was put by other means is returned
 unchanged, and counted as a message without a clock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import queue as queues
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ketal.trace.tracer import Tracer
+from ketal.trace.tracer import Tracer, checked_tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class TracedQueue:
 
     def __init__(self, queue: Any, tracer: Tracer, name: str = "queue") -> None:
         self._queue = queue
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
         self._name = name
 
     def put(self, item: Any, *args: Any, **kwargs: Any) -> Any:
@@ -72,18 +76,29 @@ class TracedQueue:
         item : object
             The item.
         *args, **kwargs
-            As for the queue's own `put`.
+            As for the queue's own `put`; without `block`, this is `put_nowait`.
         """
+        if not (args[0] if args else kwargs.get("block", True)):
+            return self.put_nowait(item)
         return self._queue.put(TracedItem(self._record_send(), item), *args, **kwargs)
 
     def put_nowait(self, item: Any) -> None:
-        """Record a send, and put an item; raises the queue's own exception if it is full.
+        """Record a send, and put an item; record nothing if the queue is full.
 
         Parameters
         ----------
         item : object
             The item.
+
+        Raises
+        ------
+        queue.Full, asyncio.QueueFull
+            If the queue is full.
         """
+        is_full = getattr(self._queue, "full", None)  # A SimpleQueue is never full.
+        if is_full is not None and is_full():
+            is_awaited = inspect.iscoroutinefunction(self._queue.put)
+            raise asyncio.QueueFull if is_awaited else queues.Full
         self._queue.put_nowait(TracedItem(self._record_send(), item))
 
     def get(self, *args: Any, **kwargs: Any) -> Any:

@@ -13,22 +13,20 @@ import asyncio
 import socket
 import struct
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ketal.trace import message_header
-
-if TYPE_CHECKING:
-    from ketal.trace.tracer import Tracer
+from ketal.trace.tracer import Tracer, checked_tracer
 
 PREFIX = struct.Struct("!II")
 PAYLOAD_MAX = 64 * 1024 * 1024
 """Maximum bytes of a payload."""
 
 
-def _frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """Return the frame of a payload with the headers that `Tracer.send` returned."""
-    header = headers.get(message_header.NAME, "").encode("ascii")
-    return PREFIX.pack(*_checked_lengths(len(header), len(payload))) + header + payload
+def _frame(tracer: Tracer, payload: bytes, type: str, data: Mapping[str, object]) -> bytes:
+    """Record the send of a payload, unless it is not valid; return its frame."""
+    _, length = _checked_lengths(0, memoryview(payload).nbytes)
+    header = tracer.send(type, **data).get(message_header.NAME, "").encode("ascii")
+    return PREFIX.pack(len(header), length) + header + payload
 
 
 def _checked_lengths(header: int, payload: int) -> tuple[int, int]:
@@ -68,7 +66,7 @@ class TracedSocket:
 
     def __init__(self, connected: socket.socket, tracer: Tracer) -> None:
         self._socket = connected
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
 
     def send(self, payload: bytes, type: str = "send", **data: object) -> None:
         """Record a send, and send a message.
@@ -86,10 +84,10 @@ class TracedSocket:
         ------
         OSError
             As the socket's own `sendall`.
-        ValueError
-            If the message is too long.
+        TypeError, ValueError
+            If the message is not bytes, or too long; no send is recorded.
         """
-        self._socket.sendall(_frame(self._tracer.send(type, **data), payload))
+        self._socket.sendall(_frame(self._tracer, payload, type, data))
 
     def receive(self, type: str = "receive", **data: object) -> bytes:
         """Wait for a message, record its receive, and return it.
@@ -163,7 +161,7 @@ class TracedStreams:
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
 
     async def send(self, payload: bytes, type: str = "send", **data: object) -> None:
         """Record a send, send a message, and wait until the writer's buffer has drained.
@@ -181,10 +179,10 @@ class TracedStreams:
         ------
         OSError
             As the writer's own `drain`.
-        ValueError
-            If the message is too long.
+        TypeError, ValueError
+            If the message is not bytes, or too long; no send is recorded.
         """
-        self._writer.write(_frame(self._tracer.send(type, **data), payload))
+        self._writer.write(_frame(self._tracer, payload, type, data))
         await self._writer.drain()
 
     async def receive(self, type: str = "receive", **data: object) -> bytes:

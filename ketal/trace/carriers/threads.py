@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ketal.trace.tracer import Tracer
+from ketal.errors import wrong_type
+from ketal.trace.tracer import Tracer, checked_tracer
 
 
 class TracedThread(threading.Thread):
@@ -44,9 +44,11 @@ class TracedThread(threading.Thread):
     """
 
     def __init__(self, tracer: Tracer, *, target: Callable[..., Any], **options: Any) -> None:
+        if not callable(target):
+            raise wrong_type("target", "callable", target)
         super().__init__(target=self._run_in_context, **options)
         self._target_function = target
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
         self._inherited_context = contextvars.Context()
 
     def start(self) -> None:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Self
 
+from ketal.errors import refused_as_setting, wrong_type
 from ketal.logs.formats.jsonl import read_lines
 from ketal.logs.source import Source
 from ketal.model.events.control import Control
@@ -108,11 +109,10 @@ class Collector(MonitorFeeder):
     Raises
     ------
     TypeError
-        If the monitor is not an object with `feed`.
+        If the monitor is not an object with `feed`, or the host is not a str.
     SettingError
-        If the port is not an integer from 0 to 65,535.
-    OSError
-        If it cannot listen on the address.
+        If the host is not a name, the port is not an integer from 0 to 65,535, or it cannot listen
+        on the address.
 
     Examples
     --------
@@ -132,7 +132,9 @@ class Collector(MonitorFeeder):
     def __init__(self, monitor: Feedable, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(monitor)
         self._offsets: dict[str, int] = {}
-        self._server = _Server(checked_address(host, port, port_min=0), self._process_connection)
+        address = checked_address(host, port, port_min=0)
+        with refused_as_setting(f"events cannot be received on port {port} of {host}"):
+            self._server = _Server(address, self._process_connection)
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -220,6 +222,8 @@ class _Server(socketserver.ThreadingTCPServer):
         self._open = 0
         self._refused = False
         self._process = os.getpid()
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
         super().__init__(address, socketserver.BaseRequestHandler)
         close_in_child(self.socket)
 
@@ -357,6 +361,8 @@ class TopicCollector(MonitorFeeder):
 
     def __init__(self, consumer: Any, monitor: Feedable) -> None:
         super().__init__(monitor)
+        if not callable(getattr(consumer, "poll", None)):
+            raise wrong_type("consumer", "an object with poll(timeout_ms=…)", consumer)
         self.taken = 0
         self._consumer = consumer
         self._closed = threading.Event()

@@ -80,7 +80,9 @@ class LogSender:
     Raises
     ------
     SettingError
-        If the port is not an integer from 1 to 65,535.
+        If the host is not a name, or the port is not an integer from 1 to 65,535.
+    TypeError
+        If the host is not a str.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from multiprocessing.util import Finalize
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, checked_text
 from ketal.trace.forks import close_in_child
 
 RETRY_S = 0.2
@@ -76,7 +76,19 @@ def end_all(senders: Collection[SenderThread]) -> None:
 
 
 def checked_address(host: str, port: int, *, port_min: int = 1) -> tuple[str, int]:
-    """Return an address; raise a SettingError if the port is invalid or less than `port_min`."""
+    """Return an address.
+
+    Raises
+    ------
+    SettingError
+        If the host is not a name, or the port is not an integer from `port_min` to 65,535.
+    TypeError
+        If the host is not a str.
+    """
+    try:
+        checked_text("host", host).encode("idna")
+    except UnicodeError as error:
+        raise SettingError(f"{host!r} is not a valid host name: {error}") from None
     if port.__class__ is not int or not port_min <= port < 1 << 16:
         raise SettingError(f"port must be an integer from {port_min} to 65535, not {port!r}")
     return host, port
@@ -85,10 +97,7 @@ def checked_address(host: str, port: int, *, port_min: int = 1) -> tuple[str, in
 @contextmanager
 def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
     """Connect to an address, as a context manager; raise an OSError on failure or timeout."""
-    try:
-        connection = socket.create_connection(address, timeout=TIMEOUT_S)
-    except UnicodeError as error:
-        raise OSError(f"{address[0]!r} is not a valid host name: {error}") from None
+    connection = socket.create_connection(address, timeout=TIMEOUT_S)
     with connection:
         refuse_self_connection(connection)
         yield close_in_child(connection)

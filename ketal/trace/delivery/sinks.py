@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,8 +20,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from ketal.errors import checked_text, wrong_type
-from ketal.trace.delivery.run_numbers import claim_run, next_run
+from ketal.errors import checked_text, write_errors, wrong_type
+from ketal.trace.delivery.run_numbers import Claims, claim_run, next_run, warn_of_live_run
 from ketal.trace.plain_values import encoded
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def log_of(node: str) -> str:
 
 
 def default_sink(node: str) -> EventSink:
-    """Return the default sink of a tracer; raise OSError if its file cannot be opened."""
+    """Return the default sink of a tracer; raise a SettingError if its file cannot be written."""
     folder = os.environ.get(FOLDER_VARIABLE)
     return JsonLines(Path(folder) / log_of(node)) if folder else Nowhere()
 
@@ -88,8 +90,8 @@ class JsonLines:
 
     Raises
     ------
-    OSError
-        If the file cannot be opened.
+    SettingError
+        If the file cannot be written.
 
     Examples
     --------
@@ -110,11 +112,15 @@ class JsonLines:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
-        # The content of a device or a pipe cannot be read again.
-        self._is_file = not self._path.exists() or self._path.is_file()
-        access = os.O_RDWR if self._is_file else os.O_WRONLY
-        self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
+        with write_errors(str(path)):
+            self._path = Path(path).absolute()
+            # The content of a device or a pipe cannot be read again.
+            self._is_file = not self._path.exists() or self._path.is_file()
+            access = os.O_RDWR if self._is_file else os.O_WRONLY
+            self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
+        self._closing = weakref.finalize(self, os.close, self._file)
+        self._closing.atexit = False  # Later functions at exit may record events.
+        self._claims = Claims()
         self._is_short = False
         self._own_end = 0  # Offset of the end of the last line that was written here.
 
@@ -137,16 +143,19 @@ class JsonLines:
         )
         latest = run = 0
         rest = b""
-        with open(self._path, "rb") as file:
+        # Opened again, since children of a fork share the sink's file, and would share its locks.
+        log = self._claims.hold(os.open(self._path, os.O_RDWR))
+        with open(log, "rb", closefd=False) as file:
             while True:
                 while part := file.read(_READ_BYTES):
                     block = rest + part
                     latest = max([latest, *(int(m[1] or 1) for m in event_line.finditer(block))])
                     rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
                 if latest < run:  # The claimed run had no event before the claim.
+                    warn_of_live_run(log, node, run)
                     return run
                 run = latest + 1
-                while not claim_run(self._file, node, run):
+                while not claim_run(log, node, run):
                     run += 1
 
     def write(self, event: Mapping[str, object]) -> None:
@@ -160,8 +169,10 @@ class JsonLines:
         Raises
         ------
         OSError
-            If the event was not written completely.
+            If the event was not written completely, or the sink is closed.
         """
+        if not self._closing.alive:
+            raise OSError("the sink is closed")
         line = encoded(event) + b"\n"
         if not self._is_file:
             self._append(b"\n" + line if self._is_short else line)
@@ -194,7 +205,8 @@ class JsonLines:
 
     def close(self) -> None:
         """Close the file; later events are counted as failures."""
-        os.close(self._file)
+        self._closing()
+        self._claims = Claims()
 
 
 class KafkaSink:
@@ -228,8 +240,12 @@ class KafkaSink:
     """
 
     def __init__(self, producer: Any, topic: str) -> None:
+        if not callable(getattr(producer, "send", None)):
+            raise wrong_type("producer", "an object with send(topic, key=…, value=…)", producer)
         self._producer = producer
-        self._topic = topic
+        self._topic = checked_text("topic", topic)
+        self._claims = Claims()
+        self._undelivered: deque[BaseException] = deque()
 
     def incarnation(self, node: str) -> int:
         """Return the number, from 1, of this run of a node among the runs that wrote to the topic.
@@ -239,10 +255,12 @@ class KafkaSink:
         node : str
             The node's name, without an incarnation.
         """
-        return next_run(node, self._topic)
+        return next_run(node, self._topic, self._claims)
 
     def write(self, event: Mapping[str, object]) -> None:
         """Pass an event to the producer.
+
+        Raises also if the producer could not deliver an earlier event, once for each.
 
         Parameters
         ----------
@@ -250,4 +268,8 @@ class KafkaSink:
             The event, as in a ketal log.
         """
         key = str(event["node"]).encode()
-        self._producer.send(self._topic, key=key, value=encoded(event))
+        sent = self._producer.send(self._topic, key=key, value=encoded(event))
+        if hasattr(sent, "add_errback"):
+            sent.add_errback(self._undelivered.append)
+        if self._undelivered:
+            raise self._undelivered.popleft()

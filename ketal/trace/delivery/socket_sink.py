@@ -16,7 +16,8 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 
-from ketal.trace.delivery.run_numbers import next_run
+from ketal.errors import SettingError
+from ketal.trace.delivery.run_numbers import Claims, next_run
 from ketal.trace.delivery.sending import (
     RETRY_S,
     SenderThread,
@@ -46,7 +47,10 @@ class SocketSink:
     Raises
     ------
     SettingError
-        If the port is not an integer from 1 to 65,535.
+        If the host is not a name, the port is not an integer from 1 to 65,535, or the maximum is
+        not a positive integer.
+    TypeError
+        If the host is not a str.
 
     Examples
     --------
@@ -72,7 +76,10 @@ class SocketSink:
 
     def __init__(self, host: str, port: int, *, unsent_max: int = UNSENT_MAX) -> None:
         self._address = checked_address(host, port)
+        if unsent_max.__class__ is not int or unsent_max < 1:
+            raise SettingError(f"unsent_max must be a positive integer, not {unsent_max!r}")
         self._unsent_max = unsent_max
+        self._claims = Claims()
         self._start()
 
     def _start(self) -> None:
@@ -91,7 +98,7 @@ class SocketSink:
             The node's name, without an incarnation.
         """
         host, port = self._address
-        return next_run(node, f"{host}:{port}")
+        return next_run(node, f"{host}:{port}", self._claims)
 
     def write(self, event: Mapping[str, object]) -> None:
         """Queue an event for sending.
@@ -120,6 +127,7 @@ class SocketSink:
         """Send the queued events, for a few seconds at most, and stop the thread."""
         if not self._closed and self._sender.process == os.getpid():
             end_all([self._sender])
+            self._claims = Claims()
 
     def _finish(self) -> None:
         self._closed = True

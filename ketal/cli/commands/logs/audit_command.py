@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, FOUND, complain, interruption_named, options
-from ketal.cli.output.output_lines import add_output, as_json, open_output, write_error
+from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.whole_logs import read_with_progress, require_events
 from ketal.errors import SettingError
 from ketal.model.wording import counted
@@ -140,10 +140,7 @@ def _write_repairs(
         with open_output(path, inputs=args.logs):
             pass
         with interruption_named(f"{path} was not written to the end"):
-            try:
-                write_jsonl(repair.items, path)
-            except OSError as fault:
-                raise write_error(path, fault) from None
+            write_jsonl(repair.items, path)
         written.append(_WrittenRepair(part.name, path, repair))
     return written
 
