@@ -98,7 +98,7 @@ class EventRecorder:
         if type.startswith(CONTROL_PREFIX):
             raise ValueError(f"the type {type!r} is reserved for control events")
         failure = ""
-        with self.activities.current() as line:
+        with self.activities.current(message.clock) as line:
             line.merge(message.clock)
             clock = line.tick()
             self.activities.hand_over(clock)
@@ -144,7 +144,7 @@ class EventRecorder:
                 "over from it"
             )
             return
-        with self.activities.current() as line:
+        with self.activities.current(clock) as line:
             line.merge(clock)
             self.activities.hand_over(line.copy_clock())
 
