@@ -95,7 +95,7 @@ class Activities:
         self._initial_clock: Clock = clock
         self._lines: dict[ref[Any], Line] = {}
         self._ended_clocks: WeakKeyDictionary[Any, Clock] = WeakKeyDictionary()
-        self._free_lines: deque[tuple[str, int]] = deque(maxlen=LINES_FREE_MAX)
+        self._free_lines: dict[str, int] = {}  # Name → number of its events.
         self._ownerless_lines: deque[Line] = deque(maxlen=LINES_FREE_MAX)
         self._count = 0
         # The clock of the last event in this context; None before the first event.
@@ -172,7 +172,11 @@ class Activities:
             self._ownerless_lines.append(line)
 
     def _free(self, line: Line) -> None:
-        self._free_lines.append((line.node, line.copy_clock().get(line.node, 0)))
+        """Let the line of an activity that has ended be reused, if it has events."""
+        if events := line.copy_clock().get(line.node, 0):
+            self._free_lines[line.node] = events
+        if len(self._free_lines) > LINES_FREE_MAX:
+            del self._free_lines[next(iter(self._free_lines))]
 
     def _claim_name(self, known: tuple[Clock, ...]) -> tuple[str, int]:
         """Return the name of a line, and the number of its events so far.
@@ -181,10 +185,11 @@ class Activities:
         """
         while self._ownerless_lines:
             self._free(self._ownerless_lines.popleft())
-        for name, events in reversed(self._free_lines):
-            if any(clock.get(name, 0) >= events for clock in known):
-                self._free_lines.remove((name, events))
-                return name, events
+        free_lines = self._free_lines
+        for clock in known:
+            for name in min(clock, free_lines, key=len):
+                if name in free_lines and clock.get(name, 0) >= free_lines[name]:
+                    return name, free_lines.pop(name)
         name = f"{self._node}/{self._count}" if self._count else self._node
         self._count += 1
         return name + self._suffix, 0
