@@ -120,26 +120,23 @@ class Activities:
         if self.kind != "process":
             self._context.set(clock)
 
-    def activity_clock(self, owner: object) -> Clock | None:
-        """Return the clock of a thread or a task; free its line if it has ended.
+    def ended_clock(self, owner: object) -> Clock | None:
+        """Return the clock of a thread or a task that has ended, and free its line.
 
-        None if the owner is neither, but the future of a `gather` or of a pool, for example. If
-        the activity is the process, there is no clock to hand over, whatever the owner is.
+        None if it has not ended, or is neither of the two, but the future of a `gather` or of a
+        pool, for example. If the activity is the process, there is no clock to hand over, whatever
+        the owner is.
         """
         if self.kind == "process":
             return {}
-        if not isinstance(owner, threading.Thread | asyncio.Task):
+        if not (isinstance(owner, threading.Thread | asyncio.Task) and _has_ended(owner)):
             return None
         with self._lock:
-            clock = self._ended_clocks.get(owner)
-            line = self._lines.get(ref(owner))
-            if clock is None and line is not None:
-                clock = line.copy_clock()
-                if _has_ended(owner):
-                    self._ended_clocks[owner] = clock
-                    del self._lines[ref(owner)]
-                    self._free(line)
-        return clock or {}
+            line = self._lines.pop(ref(owner), None)
+            if line is not None:
+                self._ended_clocks[owner] = line.copy_clock()
+                self._free(line)
+            return self._ended_clocks.get(owner, _NOTHING)
 
     def _owner(self) -> Any:
         if self.kind == "process":

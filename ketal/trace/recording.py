@@ -5,6 +5,7 @@ The one rule: failures are counted and logged once per reason, and never raised.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -137,11 +138,12 @@ class EventRecorder:
 
     def merge_ended(self, ended: object) -> None:
         """Merge the clock of an ended thread or task into that of the running activity."""
-        clock = self.activities.activity_clock(ended)
+        clock = self.activities.ended_clock(ended)
         if clock is None:
+            is_running = isinstance(ended, threading.Thread | asyncio.Task)
+            reason = "has not ended" if is_running else "is neither a thread nor a task"
             self.count_failure(
-                f"a {class_name(ended)} is neither a thread nor a task, and no clock was handed "
-                "over from it"
+                f"a {class_name(ended)} {reason}, and no clock was handed over from it"
             )
             return
         with self.activities.current(clock) as line:

@@ -317,9 +317,9 @@ class Tracer:
         Parameters
         ----------
         ended : Thread or Task
-            The thread or the task that has ended. Any other future, of `asyncio.gather` or of a
-            pool, for example, has no clock: nothing is merged, and a failure is counted in
-            `failures`.
+            The thread or the task that has ended. If it has not, or is another future, of
+            `asyncio.gather` or of a pool, for example, nothing is merged, and a failure is counted
+            in `failures`.
         """
         with self._recorder:
             self._recorder.merge_ended(ended)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal.errors import SettingError
-from ketal.trace import Collector, LogHandler, TracedQueue, Tracer
+from ketal.trace import Collector, LogHandler, TracedQueue, TracedThread, Tracer
 from ketal.trace import message_header as header
 from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, plain
 from ketal.trace.recording import FAILURES_MAX
@@ -269,6 +269,41 @@ def test_future_without_a_clock_that_is_joined_is_a_failure() -> None:
     whole = Tracer("n", ListSink())  # whose events are all in one order
     whole.joined(Future())  # type: ignore[arg-type]
     assert not whole.failures
+
+
+def test_activity_that_is_joined_before_its_end_is_a_failure() -> None:
+    events = ListSink()
+    tracer = Tracer("n", events, activity="task")
+    end = threading.Event()
+
+    async def work() -> None:
+        tracer.record("work")
+        await asyncio.sleep(30)
+
+    async def main() -> None:
+        tracer.record("begin")
+        task = asyncio.create_task(work())
+        thread = TracedThread(tracer, target=end.wait)
+        thread.start()
+        await asyncio.wait([task], timeout=0.01)
+        tracer.joined(task)
+        tracer.joined(thread)
+        tracer.record("apart")
+        task.cancel()
+        await asyncio.wait([task])
+        tracer.joined(task)
+        tracer.record("joined")
+        end.set()
+        thread.join()
+
+    asyncio.run(main())
+    assert dict(tracer.failures) == {
+        "a Task has not ended, and no clock was handed over from it": 1,
+        "a TracedThread has not ended, and no clock was handed over from it": 1,
+    }
+    assert [event["clock"] for event in events if event["node"] == "n"] == [
+        {"n": 1}, {"n": 2}, {"n": 3, "n/1": 1},
+    ]  # fmt: skip
 
 
 def test_tracer_cannot_be_pickled() -> None:
