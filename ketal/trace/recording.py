@@ -17,13 +17,8 @@ from typing import Any, NoReturn
 from ketal.errors import SettingError, class_name, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
-from ketal.trace.delivery.sinks import (
-    EventSink,
-    Feedable,
-    JsonLines,
-    checked_feedable,
-    default_sink,
-)
+from ketal.trace.delivery.feeding import Feedable, locked_monitor
+from ketal.trace.delivery.sinks import EventSink, JsonLines, default_sink
 from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import cut_text, plain
@@ -63,7 +58,7 @@ class EventRecorder:
         self.activities = Activities(node, incarnation, activity)
         self._writing = threading.RLock()
         self.failures: Counter[str] = Counter()
-        self._monitor = None if monitor is None else checked_feedable(monitor)
+        self._monitor = None if monitor is None else locked_monitor(monitor)
         CLOCKS.add(self)
 
     def __enter__(self) -> None:
@@ -126,7 +121,7 @@ class EventRecorder:
         return event
 
     def feed(self, event: dict[str, Any]) -> None:
-        """Feed an event to the monitor, without holding a lock: handlers may record events."""
+        """Feed an event to the monitor, without holding another lock: handlers may record."""
         if self._monitor is None:
             return
         from ketal.model.events.event import Event

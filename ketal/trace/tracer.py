@@ -24,7 +24,8 @@ from typing import Any, ParamSpec, TypeVar, overload
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
-from ketal.trace.delivery.sinks import EventSink, Feedable
+from ketal.trace.delivery.feeding import Feedable
+from ketal.trace.delivery.sinks import EventSink
 from ketal.trace.message_header import Headers
 from ketal.trace.recording import EventRecorder
 
@@ -54,9 +55,9 @@ class Tracer:
         the user (KETAL_TRACE_RUNS). It must be given, as a number that increases, if the sink is an
         object without `incarnation(node)`, or if no folder outlives a run, as in a container.
     monitor : Monitor or Collector, optional
-        Is fed each event before the program continues, so its handlers are called where the event
-        happens. If several threads record events, or other processes send theirs, it must be a
-        `Collector`, which feeds its monitor one event at a time.
+        Is fed each event before the program continues, one event at a time, so its handlers are
+        called where the event happens. If other processes, or other tracers, feed it too, it must
+        be a `Collector`.
 
     Attributes
     ----------

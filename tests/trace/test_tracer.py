@@ -7,6 +7,7 @@ import functools
 import logging
 import pickle
 import threading
+import time
 import tracemalloc
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -234,6 +235,25 @@ def test_sink_and_monitor_of_another_class_are_an_error() -> None:
     program = ketal.compile("pattern P { event A = true; find A; }")
     with pytest.raises(TypeError, match=r"monitor must be a ketal\.Monitor or a Collector"):
         Tracer("n", ListSink(), monitor=program)  # type: ignore[arg-type]
+
+
+def test_monitor_is_fed_one_event_at_a_time_by_several_threads() -> None:
+    class Monitor:
+        feeding = overlaps = fed = 0
+
+        def feed(self, event: Any, *, place: str = "") -> None:
+            self.feeding += 1
+            self.overlaps += self.feeding > 1
+            time.sleep(0.001)  # another thread runs meanwhile
+            self.fed += 1
+            self.feeding -= 1
+
+    monitor = Monitor()
+    tracer = Tracer("n", ListSink(), monitor=monitor)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(40):
+            pool.submit(tracer.record, "work")
+    assert (monitor.fed, monitor.overlaps) == (40, 0)
 
 
 def test_future_without_a_clock_that_is_joined_is_a_failure() -> None:
