@@ -7,9 +7,10 @@ with the events that its creator knew: tasks copy the context of their creator, 
 of its last event. A clock in a context is never modified, so later events of the creator are not in
 it.
 
-The line of an activity that has ended is reused for a new activity that knows all of its events,
-since that activity comes after them in any case. So a program that joins the activities that it
-starts has as many lines, and clock entries, as it has concurrent activities.
+The line of an activity that has ended is reused for a new activity that knows all of its events by
+its first own event, from its creator, a message or a join, since it comes after them in any case.
+So a program that joins the activities that it starts, and a server that answers each request in an
+activity of its own, have about as many lines, and clock entries, as concurrent activities.
 
 The one rule: a clock grows only by events of its own line and by merging clocks that are passed to
 it.
@@ -23,13 +24,14 @@ import threading
 from collections import deque
 from contextvars import ContextVar
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from ketal.clocks.scheme import Clock
 
 LINES_FREE_MAX = 1_000
 """Maximum number of free lines, of activities that have ended; the oldest are evicted."""
 Kind = Literal["process", "thread", "task"]
+_NOTHING: Clock = {}
 
 
 class Line:
@@ -91,20 +93,24 @@ class Activities:
     def _start(self, node: str, clock: Clock) -> None:
         self._node = node
         self._initial_clock: Clock = clock
-        self._lines: WeakKeyDictionary[Any, Line] = WeakKeyDictionary()
+        self._lines: dict[ref[Any], Line] = {}
         self._ended_clocks: WeakKeyDictionary[Any, Clock] = WeakKeyDictionary()
-        self._free_lines: deque[tuple[str, int]] = deque(maxlen=LINES_FREE_MAX)
+        self._free_lines: dict[str, int] = {}  # Name → number of its events.
+        self._ownerless_lines: deque[Line] = deque(maxlen=LINES_FREE_MAX)
         self._count = 0
         # The clock of the last event in this context; None before the first event.
         self._context: ContextVar[Clock | None] = ContextVar(f"ketal:{node}", default=None)
 
-    def current(self) -> Line:
-        """Return the line of the running activity, after merging the clock of the context."""
+    def current(self, learned: Clock = _NOTHING) -> Line:
+        """Return the line of the running activity, after merging the clock of the context.
+
+        `learned` is what its next event is about to merge, as the clock of a message.
+        """
         owner = self._owner()
         known = None if self.kind == "process" else self._context.get()
-        line = self._lines.get(owner)
+        line = self._lines.get(ref(owner))
         if line is None:
-            line = self._new_line(owner, known or {})
+            line = self._new_line(owner, (known or _NOTHING, learned))
         if known is not None:
             line.merge(known)
         return line
@@ -114,26 +120,23 @@ class Activities:
         if self.kind != "process":
             self._context.set(clock)
 
-    def activity_clock(self, owner: object) -> Clock | None:
-        """Return the clock of a thread or a task; free its line if it has ended.
+    def ended_clock(self, owner: object) -> Clock | None:
+        """Return the clock of a thread or a task that has ended, and free its line.
 
-        None if the owner is neither, but the future of a `gather` or of a pool, for example. If
-        the activity is the process, there is no clock to hand over, whatever the owner is.
+        None if it has not ended, or is neither of the two, but the future of a `gather` or of a
+        pool, for example. If the activity is the process, there is no clock to hand over, whatever
+        the owner is.
         """
         if self.kind == "process":
             return {}
-        if not isinstance(owner, threading.Thread | asyncio.Task):
+        if not (isinstance(owner, threading.Thread | asyncio.Task) and _has_ended(owner)):
             return None
         with self._lock:
-            clock = self._ended_clocks.get(owner)
-            line = self._lines.get(owner)
-            if clock is None and line is not None:
-                clock = line.copy_clock()
-                if _has_ended(owner):
-                    self._ended_clocks[owner] = clock
-                    del self._lines[owner]
-                    self._free_lines.append((line.node, clock.get(line.node, 0)))
-        return clock or {}
+            line = self._lines.pop(ref(owner), None)
+            if line is not None:
+                self._ended_clocks[owner] = line.copy_clock()
+                self._free(line)
+            return self._ended_clocks.get(owner, _NOTHING)
 
     def _owner(self) -> Any:
         if self.kind == "process":
@@ -147,23 +150,43 @@ class Activities:
                 return task
         return threading.current_thread()
 
-    def _new_line(self, owner: Any, known: Clock) -> Line:
+    def _new_line(self, owner: Any, known: tuple[Clock, ...]) -> Line:
         with self._lock:
-            line = self._lines.get(owner)
+            line = self._lines.get(ref(owner))
             if line is None:
                 name, events = self._claim_name(known)
-                line = self._lines[owner] = Line(name, self._initial_clock, events)
+                line = Line(name, self._initial_clock, events)
+                self._lines[ref(owner, self._drop_owner)] = line
         return line
 
-    def _claim_name(self, known: Clock) -> tuple[str, int]:
+    def _drop_owner(self, owner: ref[Any]) -> None:
+        """Mark the line of an activity ownerless that was not joined and no longer exists.
+
+        The garbage collector calls this at any point, so no lock can be taken.
+        """
+        line = self._lines.pop(owner, None)
+        if line is not None:
+            self._ownerless_lines.append(line)
+
+    def _free(self, line: Line) -> None:
+        """Let the line of an activity that has ended be reused, if it has events."""
+        if events := line.copy_clock().get(line.node, 0):
+            self._free_lines[line.node] = events
+        if len(self._free_lines) > LINES_FREE_MAX:
+            del self._free_lines[next(iter(self._free_lines))]
+
+    def _claim_name(self, known: tuple[Clock, ...]) -> tuple[str, int]:
         """Return the name of a line, and the number of its events so far.
 
-        Reuses a free line all of whose events are `known`, else makes a new one.
+        Reuses a free line all of whose events are in one of the clocks, else makes a new one.
         """
-        for name, events in reversed(self._free_lines):
-            if known.get(name, 0) >= events:
-                self._free_lines.remove((name, events))
-                return name, events
+        while self._ownerless_lines:
+            self._free(self._ownerless_lines.popleft())
+        free_lines = self._free_lines
+        for clock in known:
+            for name in min(clock, free_lines, key=len):
+                if name in free_lines and clock.get(name, 0) >= free_lines[name]:
+                    return name, free_lines.pop(name)
         name = f"{self._node}/{self._count}" if self._count else self._node
         self._count += 1
         return name + self._suffix, 0

@@ -25,7 +25,7 @@ class _TracedCall:
     def __init__(self, call: Any, tracer: Tracer, details: Any) -> None:
         self._call, self._tracer, self._details = call, tracer, details
         self._begin_task = asyncio.current_task()
-        self._end_task: asyncio.Task[Any] | None = None
+        self._merge_end: Callable[[], None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
@@ -62,14 +62,14 @@ class _TracedCall:
         """Record the end of the call, if it has ended; if recorded already, merge its clock."""
         if not self._call.done():
             return
-        if self._end_task is not None:
-            self._tracer.joined(self._end_task)
-            return
-        self._end_task = asyncio.current_task()
         code, metadata = await self._call.code(), await self._call.trailing_metadata()
+        if self._merge_end is not None:
+            self._merge_end()
+            return
         if self._begin_task is not None:
             self._tracer.joined(self._begin_task)
         end_call(self._tracer, self._details, code, metadata)
+        self._merge_end = self._tracer.bind(self._tracer.hand_over)
 
 
 for _kind in (aio.UnaryUnaryCall, aio.UnaryStreamCall, aio.StreamUnaryCall, aio.StreamStreamCall):

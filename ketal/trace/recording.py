@@ -5,6 +5,7 @@ The one rule: failures are counted and logged once per reason, and never raised.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -16,13 +17,8 @@ from typing import Any, NoReturn
 from ketal.errors import SettingError, class_name, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
-from ketal.trace.delivery.sinks import (
-    EventSink,
-    Feedable,
-    JsonLines,
-    checked_feedable,
-    default_sink,
-)
+from ketal.trace.delivery.feeding import Feedable, locked_monitor
+from ketal.trace.delivery.sinks import EventSink, JsonLines, default_sink
 from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import cut_text, plain
@@ -62,7 +58,7 @@ class EventRecorder:
         self.activities = Activities(node, incarnation, activity)
         self._writing = threading.RLock()
         self.failures: Counter[str] = Counter()
-        self._monitor = None if monitor is None else checked_feedable(monitor)
+        self._monitor = None if monitor is None else locked_monitor(monitor)
         CLOCKS.add(self)
 
     def __enter__(self) -> None:
@@ -98,7 +94,7 @@ class EventRecorder:
         if type.startswith(CONTROL_PREFIX):
             raise ValueError(f"the type {type!r} is reserved for control events")
         failure = ""
-        with self.activities.current() as line:
+        with self.activities.current(message.clock) as line:
             line.merge(message.clock)
             clock = line.tick()
             self.activities.hand_over(clock)
@@ -125,7 +121,7 @@ class EventRecorder:
         return event
 
     def feed(self, event: dict[str, Any]) -> None:
-        """Feed an event to the monitor, without holding a lock: handlers may record events."""
+        """Feed an event to the monitor, without holding another lock: handlers may record."""
         if self._monitor is None:
             return
         from ketal.model.events.event import Event
@@ -137,14 +133,15 @@ class EventRecorder:
 
     def merge_ended(self, ended: object) -> None:
         """Merge the clock of an ended thread or task into that of the running activity."""
-        clock = self.activities.activity_clock(ended)
+        clock = self.activities.ended_clock(ended)
         if clock is None:
+            is_running = isinstance(ended, threading.Thread | asyncio.Task)
+            reason = "has not ended" if is_running else "is neither a thread nor a task"
             self.count_failure(
-                f"a {class_name(ended)} is neither a thread nor a task, and no clock was handed "
-                "over from it"
+                f"a {class_name(ended)} {reason}, and no clock was handed over from it"
             )
             return
-        with self.activities.current() as line:
+        with self.activities.current(clock) as line:
             line.merge(clock)
             self.activities.hand_over(line.copy_clock())
 

@@ -25,7 +25,8 @@ from ketal.errors import wrong_type
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
-from ketal.trace.delivery.sinks import EventSink, Feedable
+from ketal.trace.delivery.feeding import Feedable
+from ketal.trace.delivery.sinks import EventSink
 from ketal.trace.message_header import Headers
 from ketal.trace.recording import EventRecorder
 
@@ -55,9 +56,9 @@ class Tracer:
         the user (KETAL_TRACE_RUNS). It must be given, as a number that increases, if the sink is an
         object without `incarnation(node)`, or if no folder outlives a run, as in a container.
     monitor : Monitor or Collector, optional
-        Is fed each event before the program continues, so its handlers are called where the event
-        happens. If several threads record events, or other processes send theirs, it must be a
-        `Collector`, which feeds its monitor one event at a time.
+        Is fed each event before the program continues, one event at a time, so its handlers are
+        called where the event happens. If other processes, or other tracers, feed it too, it must
+        be a `Collector`.
 
     Attributes
     ----------
@@ -319,9 +320,9 @@ class Tracer:
         Parameters
         ----------
         ended : Thread or Task
-            The thread or the task that has ended. Any other future, of `asyncio.gather` or of a
-            pool, for example, has no clock: nothing is merged, and a failure is counted in
-            `failures`.
+            The thread or the task that has ended. If it has not, or is another future, of
+            `asyncio.gather` or of a pool, for example, nothing is merged, and a failure is counted
+            in `failures`.
         """
         with self._recorder:
             self._recorder.merge_ended(ended)

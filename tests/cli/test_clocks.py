@@ -93,6 +93,8 @@ def test_compare_selects_an_execution_by_name(ketal: Ketal, write: Write) -> Non
         (["run.jsonl", "a@1", "b@0"], "'b@0' is not a dot"),
         (["a@1", "b@2"], "no log is given before a@1 and b@2"),
         (["a@1"], "a@1 is only one event"),
+        (["a@1", "b@2", "run.jsonl", "run.jsonl"], "a@1 is an event, where a log is expected"),
+        (["run.jsonl", "a@1", "b@1", "b@2"], "a@1 is an event, where a log is expected"),
     ],
 )
 def test_compare_without_two_events_prints_its_usage(

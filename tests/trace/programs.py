@@ -36,6 +36,10 @@ class Plan:
     number: int
     operations: list[tuple[str, Any]] = field(default_factory=list)
 
+    def joins(self, child: Plan) -> bool:
+        """Return whether the activity joins a child. One that is not joined is not referenced."""
+        return ("join", child) in self.operations
+
 
 def plan(rng: random.Random, *, activities_max: int = 6, operations_max: int = 7) -> Plan:
     """Return a random program."""
@@ -75,11 +79,15 @@ class Account:
         self._gets: list[tuple[str, Node]] = []
         self._lock = threading.RLock()
 
-    def begin(self, number: int, line: str) -> None:
+    def begin(self, number: int) -> None:
         """Add an activity whose first operation is its start."""
-        self.lines[number] = line
         self.events[number] = []
         self.lengths[number] = 1
+
+    def on_line(self, number: int, line: str) -> None:
+        """Set the line of an activity, once it has an event: by then the tracer has chosen it."""
+        if self.events[number]:
+            self.lines.setdefault(number, line)
 
     def operation(self, number: int, *, event: bool = False) -> Node:
         """Add an operation to an activity; return it."""
@@ -141,7 +149,7 @@ def check(account: Account, events: list[Mapping[str, Any]]) -> int:
     assert len(named) == len(events), "two events have one identity"
     places: dict[tuple[str, int], Node] = {}
     counters: Counter[str] = Counter()
-    for number, line in account.lines.items():  # in order of their start
+    for number, line in account.lines.items():  # in order of their first events
         for node in account.events[number]:
             counters[line] += 1
             places[line, counters[line]] = node
@@ -166,7 +174,7 @@ def run_threads(root: Plan, tracer: Tracer) -> Account:
 
     def activity(own: Plan) -> None:
         number = own.number
-        account.begin(number, tracer.node)
+        account.begin(number)
         for kind, operand in own.operations:
             if kind == "wait":
                 time.sleep(0.0005)
@@ -179,18 +187,21 @@ def run_threads(root: Plan, tracer: Tracer) -> Account:
                 with contextlib.suppress(queue.Empty):
                     account.get(number, queues[operand].get_nowait())
             elif kind == "start":
-                threads[operand.number] = TracedThread(tracer, target=activity, args=(operand,))
+                thread = TracedThread(tracer, target=activity, args=(operand,))
+                if own.joins(operand):
+                    threads[operand.number] = thread
                 account.start(number, operand.number)
-                threads[operand.number].start()
+                thread.start()
             else:
                 threads[operand.number].join()
                 account.join(number, operand.number)
+            account.on_line(number, tracer.node)
 
-    first = TracedThread(tracer, target=activity, args=(root,))
-    first.start()
-    threading.Thread.join(first)
-    for thread in list(threads.values()):
-        threading.Thread.join(thread)
+    TracedThread(tracer, target=activity, args=(root,)).start()
+    while alive := [
+        one for one in threading.enumerate() if isinstance(one, TracedThread) and one.is_alive()
+    ]:
+        threading.Thread.join(alive.pop())
     return account
 
 
@@ -204,7 +215,7 @@ def run_tasks(root: Plan, tracer: Tracer) -> Account:
 
         async def activity(own: Plan) -> None:
             number = own.number
-            account.begin(number, tracer.node)
+            account.begin(number)
             for kind, operand in own.operations:
                 if kind == "wait":
                     await asyncio.sleep(0)
@@ -218,13 +229,19 @@ def run_tasks(root: Plan, tracer: Tracer) -> Account:
                         account.get(number, await queues[operand].get())
                 elif kind == "start":
                     account.start(number, operand.number)
-                    tasks[operand.number] = asyncio.create_task(activity(operand))
+                    task = asyncio.create_task(activity(operand))
+                    if own.joins(operand):
+                        tasks[operand.number] = task
+                    del task
                 else:
                     await tracer.join(tasks[operand.number])
                     account.join(number, operand.number)
+                account.on_line(number, tracer.node)
 
-        await asyncio.create_task(activity(root))
-        await asyncio.gather(*tasks.values())
+        running = {asyncio.create_task(activity(root))}
+        while running:
+            await asyncio.wait({running.pop()})
+            running = asyncio.all_tasks() - {asyncio.current_task()}
 
     asyncio.run(main())
     return account
@@ -285,7 +302,7 @@ def _accounted(folder: Path) -> Account:
     for path in sorted(folder.glob("*.account"), key=lambda path: int(path.stem)):
         number = int(path.stem)
         (_, line), *operations = map(str.split, path.read_text().splitlines())
-        account.begin(number, line)
+        account.begin(number)
         for kind, *operand in operations:
             if kind == "start":
                 account.start(number, int(*operand))
@@ -295,4 +312,5 @@ def _accounted(folder: Path) -> Account:
                 account.get(number, *operand)
             else:
                 account.operation(number, event=True)
+        account.on_line(number, line)
     return account

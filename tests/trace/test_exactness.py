@@ -97,6 +97,37 @@ def test_joined_tasks_reuse_activity_names() -> None:
     assert max(len(event["clock"]) for event in events) <= 4
 
 
+@pytest.mark.parametrize("kind", ["thread", "task"])
+def test_activities_that_begin_with_a_message_reuse_names_without_a_join(kind: Any) -> None:
+    """A client asks a server again and again, which answers in a thread or task of its own."""
+    events = ListSink()
+    client, server = Tracer("client", events), Tracer("server", events, activity=kind)
+    answers: list[dict[str, str]] = []
+
+    def serve(request: dict[str, str]) -> None:
+        server.receive(request)
+        answers.append(server.send("answer"))
+
+    async def serve_in_task(request: dict[str, str]) -> None:
+        serve(request)
+
+    async def main() -> None:
+        for _ in range(500):
+            request = client.send("request")
+            if kind == "task":
+                await asyncio.create_task(serve_in_task(request))
+            else:
+                thread = threading.Thread(target=serve, args=(request,))
+                thread.start()
+                thread.join()
+                del thread
+            client.receive(answers.pop())
+
+    asyncio.run(main())
+    assert not client.failures
+    assert max(len(event["clock"]) for event in events) <= 3
+
+
 def test_thread_joined_twice_hands_over_its_final_clock_only() -> None:
     """It does not pass on later events of its line, which another thread reuses."""
     events = ListSink()

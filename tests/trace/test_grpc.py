@@ -337,6 +337,25 @@ def test_task_that_awaits_a_call_merges_the_servers_clock(kind: str) -> None:
     asyncio.run(main())
 
 
+def test_second_task_that_awaits_a_call_knows_of_no_later_event_of_the_first() -> None:
+    async def main() -> None:
+        async with aio_calls(AioService(), "task") as (events, client, channel):
+            call = channel.unary_unary("/s.S/unary_unary")(b"a", timeout=30)
+
+            async def wait(type: str) -> None:
+                await call
+                client.record(type)
+
+            await asyncio.create_task(wait("first"))
+            await asyncio.create_task(wait("second"))
+            first, second = (event for event in events if event["type"] in ("first", "second"))
+            assert second["clock"]["server"] == 2
+            counter = first["clock"][first["node"]]
+            assert second["clock"][first["node"]] == counter - 1
+
+    asyncio.run(main())
+
+
 def test_second_task_that_awaits_a_call_merges_the_servers_clock() -> None:
     async def main() -> None:
         async with aio_calls(AioService(), "task") as (events, client, channel):

@@ -68,6 +68,50 @@ def test_socket_messages_carry_the_clock(sockets: tuple[socket.socket, socket.so
         right.receive()
 
 
+def _parts(frame: bytes) -> tuple[bytes, ...]:
+    """Return a frame in four parts, cut within its lengths, its header and its payload."""
+    return frame[:5], frame[5:12], frame[12:-2], frame[-2:]
+
+
+def _bytes_of(payload: bytes, tracer: Tracer) -> bytes:
+    """Return the bytes that sending a message writes."""
+    left, right = socket.socketpair()
+    with left, right:
+        TracedSocket(left, tracer).send(payload)
+        return right.recv(1 << 16)
+
+
+def test_receive_continues_a_message_after_a_timeout(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    events, one, other = _traced_pair()
+    sockets[1].settimeout(0.01)
+    right = TracedSocket(sockets[1], other)
+    for part in _parts(_bytes_of(b"hello", one)):
+        with pytest.raises(TimeoutError):
+            right.receive()
+        sockets[0].sendall(part)
+    assert right.receive("apply") == b"hello"
+    assert _received(events) == [("apply", {"a": 2, "b": 1}, "a@2")]
+
+
+def test_receive_continues_a_message_after_a_cancellation() -> None:
+    events, one, other = _traced_pair()
+
+    async def main() -> bytes:
+        reader = asyncio.StreamReader()
+        writer: Any = None  # nothing is sent
+        streams = TracedStreams(reader, writer, other)
+        for part in _parts(_bytes_of(b"hello", one)):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(streams.receive(), 0.01)
+            reader.feed_data(part)
+        return await streams.receive("apply")
+
+    assert asyncio.run(main()) == b"hello"
+    assert _received(events) == [("apply", {"a": 2, "b": 1}, "a@2")]
+
+
 def test_an_invalid_frame_is_an_error(sockets: tuple[socket.socket, socket.socket]) -> None:
     events, _, other = _traced_pair()
     sockets[0].sendall(PREFIX.pack(1, PAYLOAD_MAX + 1))

@@ -7,6 +7,7 @@ import functools
 import logging
 import pickle
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -247,6 +248,25 @@ def test_sink_and_monitor_of_another_class_are_an_error() -> None:
         Tracer("n", ListSink(), monitor=program)  # type: ignore[arg-type]
 
 
+def test_monitor_is_fed_one_event_at_a_time_by_several_threads() -> None:
+    class Monitor:
+        feeding = overlaps = fed = 0
+
+        def feed(self, event: Any, *, place: str = "") -> None:
+            self.feeding += 1
+            self.overlaps += self.feeding > 1
+            time.sleep(0.001)  # another thread runs meanwhile
+            self.fed += 1
+            self.feeding -= 1
+
+    monitor = Monitor()
+    tracer = Tracer("n", ListSink(), monitor=monitor)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(40):
+            pool.submit(tracer.record, "work")
+    assert (monitor.fed, monitor.overlaps) == (40, 0)
+
+
 def test_future_without_a_clock_that_is_joined_is_a_failure() -> None:
     events = ListSink()
     tracer = Tracer("n", events, activity="task")
@@ -302,6 +322,41 @@ def test_carrier_without_a_tracer_is_an_error() -> None:
         tracer.bind(None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="producer must be an object with send"):
         KafkaSink("events", other)  # type: ignore[arg-type]
+
+
+def test_activity_that_is_joined_before_its_end_is_a_failure() -> None:
+    events = ListSink()
+    tracer = Tracer("n", events, activity="task")
+    end = threading.Event()
+
+    async def work() -> None:
+        tracer.record("work")
+        await asyncio.sleep(30)
+
+    async def main() -> None:
+        tracer.record("begin")
+        task = asyncio.create_task(work())
+        thread = TracedThread(tracer, target=end.wait)
+        thread.start()
+        await asyncio.wait([task], timeout=0.01)
+        tracer.joined(task)
+        tracer.joined(thread)
+        tracer.record("apart")
+        task.cancel()
+        await asyncio.wait([task])
+        tracer.joined(task)
+        tracer.record("joined")
+        end.set()
+        thread.join()
+
+    asyncio.run(main())
+    assert dict(tracer.failures) == {
+        "a Task has not ended, and no clock was handed over from it": 1,
+        "a TracedThread has not ended, and no clock was handed over from it": 1,
+    }
+    assert [event["clock"] for event in events if event["node"] == "n"] == [
+        {"n": 1}, {"n": 2}, {"n": 3, "n/1": 1},
+    ]  # fmt: skip
 
 
 def test_tracer_cannot_be_pickled() -> None:

@@ -4,7 +4,8 @@ A message and its clock are sent as one frame, and both ends must use frames:
 
     length of the header (4 bytes, big-endian), length of the payload (4 bytes), header, payload
 
-The one rule: a frame that is too long or truncated raises an exception before any of it is used.
+The one rule: a frame is used only when all of it has been received. One that is too long or
+truncated raises an exception; after a timeout or a cancellation, the next call continues with it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,30 @@ def _checked_lengths(header: int, payload: int) -> tuple[int, int]:
     return header, payload
 
 
+class _IncomingFrame:
+    """The bytes of a frame that were received so far."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def missing(self) -> int:
+        """Return how many bytes the frame lacks, or, without its lengths, how many these lack."""
+        length = PREFIX.size
+        if len(self._bytes) >= length:
+            length += sum(_checked_lengths(*PREFIX.unpack_from(self._bytes)))
+        return length - len(self._bytes)
+
+    def add(self, part: bytes) -> None:
+        """Append bytes, at most those that are missing."""
+        self._bytes += part
+
+    def take(self) -> tuple[bytes, bytes]:
+        """Return the header and the payload of the complete frame, and begin the next one."""
+        frame, self._bytes = self._bytes, bytearray()
+        end = PREFIX.size + PREFIX.unpack_from(frame)[0]
+        return bytes(frame[PREFIX.size : end]), bytes(frame[end:])
+
+
 class TracedSocket:
     """A connected stream socket that carries messages with clocks.
 
@@ -67,6 +92,7 @@ class TracedSocket:
     def __init__(self, connected: socket.socket, tracer: Tracer) -> None:
         self._socket = connected
         self._tracer = checked_tracer(tracer)
+        self._incoming = _IncomingFrame()
 
     def send(self, payload: bytes, type: str = "send", **data: object) -> None:
         """Record a send, and send a message.
@@ -104,23 +130,18 @@ class TracedSocket:
         EOFError
             If the other end closed the connection.
         OSError
-            As the socket's own `recv`.
+            As the socket's own `recv`; after a timeout, the next call continues with the message.
         ValueError
             If the received bytes are not a valid frame.
         """
-        header, payload = _checked_lengths(*PREFIX.unpack(self._receive_exactly(PREFIX.size)))
-        clock, message = self._receive_exactly(header), self._receive_exactly(payload)
-        self._tracer.receive(clock or None, type, **data)
-        return message
-
-    def _receive_exactly(self, count: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
-            part = self._socket.recv(min(count - len(parts), 1 << 20))
+        while missing := self._incoming.missing():
+            part = self._socket.recv(min(missing, 1 << 20))
             if not part:
                 raise EOFError("the connection was closed")
-            parts += part
-        return bytes(parts)
+            self._incoming.add(part)
+        header, payload = self._incoming.take()
+        self._tracer.receive(header or None, type, **data)
+        return payload
 
 
 class TracedStreams:
@@ -162,6 +183,7 @@ class TracedStreams:
         self._reader = reader
         self._writer = writer
         self._tracer = checked_tracer(tracer)
+        self._incoming = _IncomingFrame()
 
     async def send(self, payload: bytes, type: str = "send", **data: object) -> None:
         """Record a send, send a message, and wait until the writer's buffer has drained.
@@ -202,9 +224,8 @@ class TracedStreams:
         ValueError
             If the received bytes are not a valid frame.
         """
-        prefix = await self._reader.readexactly(PREFIX.size)
-        header, payload = _checked_lengths(*PREFIX.unpack(prefix))
-        clock = await self._reader.readexactly(header)
-        message = await self._reader.readexactly(payload)
-        self._tracer.receive(clock or None, type, **data)
-        return message
+        while missing := self._incoming.missing():
+            self._incoming.add(await self._reader.readexactly(missing))
+        header, payload = self._incoming.take()
+        self._tracer.receive(header or None, type, **data)
+        return payload

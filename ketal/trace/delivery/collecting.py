@@ -26,14 +26,11 @@ from typing import Any, Self
 from ketal.errors import refused_as_setting, wrong_type
 from ketal.logs.formats.jsonl import read_lines
 from ketal.logs.source import Source
-from ketal.model.events.control import Control
-from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
-from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.trace.delivery.feeding import Feedable, LockedMonitor
 from ketal.trace.delivery.log_sender import Announcement, parse_announcement
 from ketal.trace.delivery.sending import checked_address
-from ketal.trace.delivery.sinks import Feedable, checked_feedable
-from ketal.trace.forks import UNDER_LOCK, close_in_child
+from ketal.trace.forks import close_in_child
 
 _LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000
@@ -44,26 +41,8 @@ connection breaks, its sender sends the log from the beginning."""
 POLL_MS = 100
 
 
-class MonitorFeeder(ABC):
-    """Base of the collectors: feeds a monitor, holding `lock`."""
-
-    def __init__(self, monitor: Feedable) -> None:
-        self.lock = threading.RLock()
-        self._monitor = checked_feedable(monitor)
-        UNDER_LOCK.add(self)
-
-    def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
-        """Feed an event of this process, as `Tracer(…, monitor=collector)` does.
-
-        Parameters
-        ----------
-        event : Event, Control or Rejected
-            The event.
-        place : str
-            The place where it was read, for rejections.
-        """
-        with self.lock:
-            return self._monitor.feed(event, place=place)
+class MonitorFeeder(LockedMonitor, ABC):
+    """Base of the collectors."""
 
     def _feed_lines(self, name: str, chunks: Iterator[bytes]) -> None:
         """Feed the events of JSON lines; `name` is the source in the places of rejections."""

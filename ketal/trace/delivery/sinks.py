@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -23,11 +23,6 @@ import msgspec
 from ketal.errors import checked_text, write_errors, wrong_type
 from ketal.trace.delivery.run_numbers import Claims, claim_run, next_run, warn_of_live_run
 from ketal.trace.plain_values import encoded
-
-if TYPE_CHECKING:
-    from ketal.model.events.control import Control
-    from ketal.model.events.event import Event
-    from ketal.model.verdicts.execution_verdicts import Rejected
 
 _READ_BYTES = 1 << 20
 
@@ -51,20 +46,6 @@ class EventSink(Protocol):
 
     def write(self, event: Mapping[str, object]) -> object:
         """Write an event, or raise."""
-
-
-class Feedable(Protocol):
-    """The interface of a `ketal.Monitor` and of a `Collector`, which are fed events."""
-
-    def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
-        """Process one event."""
-
-
-def checked_feedable(monitor: Feedable) -> Feedable:
-    """Return an argument that must be a monitor or a collector; raise a TypeError otherwise."""
-    if not callable(getattr(monitor, "feed", None)):
-        raise wrong_type("monitor", "a ketal.Monitor or a Collector", monitor)
-    return monitor
 
 
 class Nowhere:

@@ -149,8 +149,12 @@ def _event_pair(words: list[str]) -> tuple[Dot, Dot] | None:
     Raises
     ------
     SettingError
-        If only one of them names an event, or there is no log before them.
+        If only one of them names an event, there is no log before them, or an earlier word names
+        an event.
     """
+    for word in words[:-2]:
+        if _dot(word) is not None:
+            raise SettingError(f"{word} is an event, where a log is expected; {_USAGE['compare']}")
     dots = [dot for word in words[-2:] if (dot := _dot(word)) is not None]
     if not dots:
         return None
