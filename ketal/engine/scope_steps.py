@@ -113,10 +113,10 @@ class ScopeSteps:
             self.counts.halted += 1
             return []
         before, verdicts = run.configurations, self.verdicts
-        refused = run.offer(event, mask, place)
-        if refused is None and len(run.configurations) == 1 and not verdicts.trace:
+        disallowed = run.offer(event, mask, place)
+        if disallowed is None and len(run.configurations) == 1 and not verdicts.trace:
             return []
-        out = verdicts.check_verdicts(scope, before, refused, Seen(event, mask, place))
+        out = verdicts.check_verdicts(scope, before, disallowed, Seen(event, mask, place))
         if len(run.configurations) > self.limits.configurations_max:
             # Without all of its configurations a run would call allowed events violations.
             run.halt()

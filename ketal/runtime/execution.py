@@ -27,7 +27,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import microseconds
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import no_log_item
+from ketal.model.log_arguments import LogItem, no_log_item
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program
@@ -41,8 +41,6 @@ from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedS
 from ketal.runtime.stream_release import StreamRelease
 from ketal.runtime.stretches import stretch_of
 
-Item = Event | Control | Rejected
-"""The item of a record."""
 BATCH_EVENTS = 1_024
 """The most events that a driver passes to `Execution.process` at once."""
 
@@ -64,7 +62,7 @@ class Execution:
         The execution's name, put in every verdict.
     beside : sequence of CompiledPattern
         The program's other patterns, which another `Execution` runs over the same events:
-        whether an event is late or refused is decided for all patterns together.
+        whether an event is late or excluded is decided for all patterns together.
     release : type of Release
         Decides when the runs are offered new events.
     make_run : callable
@@ -165,7 +163,7 @@ class Execution:
 
     # --- records in ---
 
-    def feed(self, item: Item, *, place: str = "") -> list[Verdict]:
+    def feed(self, item: LogItem, *, place: str = "") -> list[Verdict]:
         """Process one record; return its verdicts.
 
         Parameters
@@ -178,7 +176,7 @@ class Execution:
         return flat(self.process((item,), (place,).__getitem__ if place else None))
 
     def process(
-        self, batch: Sequence[Item], place: Callable[[int], str] | None = None
+        self, batch: Sequence[LogItem], place: Callable[[int], str] | None = None
     ) -> list[tuple[int, list[Verdict]]]:
         """Process a batch; return the same verdicts as if each item were a batch of its own.
 
@@ -244,7 +242,7 @@ class Execution:
         yield from self.feed(Control("end"))
         yield from self.release.remaining()
 
-    def _take(self, item: Item, place: str) -> list[Verdict]:
+    def _take(self, item: LogItem, place: str) -> list[Verdict]:
         """Process one record that is not certainly a new event."""
         if not isinstance(item, Event):
             return self._take_non_event(item)
@@ -254,8 +252,8 @@ class Execution:
         if self.progress.counted.accepted >= self._accepted_max:
             return self._overflow(item, "events_max", "the event")
         admission = self.admission
-        refusing = admission.refusing(item) if admission.closed else ()
-        reason = admission.refusal_reason(item, refusing)
+        excluding = admission.excluding(item) if admission.closed else ()
+        reason = admission.exclusion_reason(item, excluding)
         if reason and not (self.retiring is not None and self.retiring.has_place(item)):
             return self._reject(place, reason)
         try:
@@ -273,7 +271,7 @@ class Execution:
             return self._take_seen(event, status)
         if read_at and self._on_named is not None and admission.membership is not None:
             self._on_named(self.name, event.dot, read_at)
-        return self._take_new(event, [self.runs[n] for n in refusing if n < len(self.runs)])
+        return self._take_new(event, [self.runs[n] for n in excluding if n < len(self.runs)])
 
     def _take_non_event(self, item: Any) -> list[Verdict]:
         """Process a record that is not an event."""
@@ -296,7 +294,7 @@ class Execution:
         self.release.restore_clocks()
         return self.release.control(item)
 
-    def _take_new(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
+    def _take_new(self, event: Event, excluding: Sequence[PatternRun] = ()) -> list[Verdict]:
         """Count a new event and pass it to the release, with its verdict if it is late."""
         late = None
         self.progress.observe((event,))
@@ -305,7 +303,7 @@ class Execution:
             late = late_verdict(event, self.name, BEHIND_WATERMARK)
         else:
             self.progress.counted.accepted += 1
-        return self.release.take(event, late, refusing)
+        return self.release.take(event, late, excluding)
 
     def _take_seen(self, event: Event, status: str) -> list[Verdict]:
         if status in (DUPLICATE, SEEN):

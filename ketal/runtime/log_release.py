@@ -43,7 +43,7 @@ from ketal.runtime.admission.known_counters import KnownCounters
 from ketal.runtime.modes.possibly_definitely import modal_verdicts
 from ketal.runtime.release import Release
 
-BATCH_EVENTS: Final = 64
+JUDGED_TOGETHER: Final = 64
 """Events that are judged together; their verdicts are in memory at once."""
 
 
@@ -96,7 +96,7 @@ class LogRelease(Release):
         return []
 
     def take(
-        self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
+        self, event: Event, late: Late | None, excluding: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Record a new event; return its verdict if it is late."""
         self._admission.arrived(event)
@@ -140,7 +140,7 @@ class LogRelease(Release):
         timed = [r for r in self._runs if r.compiled.causal and ends_windows_early(r.compiled)]
         least_us = _least_times_us(events) if timed else ()
         # Several events are judged together if no other verdicts belong between theirs.
-        size = 1 if arrival or closed or timed else BATCH_EVENTS
+        size = 1 if arrival or closed or timed else JUDGED_TOGETHER
         for place in range(0, len(events), size):
             self._judged = place
             for run in timed:
@@ -151,15 +151,15 @@ class LogRelease(Release):
                 yield from flat(dispatch.process(batch))
                 continue
             (event,) = batch
-            refusing = self._admission.refusing(event) if closed else ()
-            for number in refusing:
+            excluding = self._admission.excluding(event) if closed else ()
+            for number in excluding:
                 if number not in arrival:
                     self._runs[number].counts.strangers += 1
             concerned = dispatch.concerned(event)
             for number in sorted({*concerned, *arrival}) if arrival else concerned:
                 if number in arrival:
                     yield from arrival[number].pop(event.dot, ())
-                elif number not in refusing:
+                elif number not in excluding:
                     yield from flat(self._runs[number].process(batch))
         self._judged = len(events)
         self._known_counters = len(self._events), known
@@ -233,7 +233,7 @@ class LogRelease(Release):
     def _modal_verdicts(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
         """Return the verdicts of a run with a `mode`, by the events that completed them."""
         by_event: dict[Dot | None, list[Verdict]] = {}
-        known = [e for e in self._events if number not in self._admission.refusing(e)]
+        known = [e for e in self._events if number not in self._admission.excluding(e)]
         run.counts.strangers = len(self._events) - len(known)
         run.count(known)
         lost = run.losses.dots() if run.losses.past_matters else ()

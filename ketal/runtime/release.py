@@ -61,12 +61,12 @@ class Release(Protocol):
         """
 
     def take(
-        self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
+        self, event: Event, late: Late | None, excluding: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Take a new event, its clock as it arrived.
 
         An event with a verdict `late` is not offered to any run. The closed topologies of the
-        runs `refusing` lack the node of the event.
+        runs `excluding` lack the node of the event.
         """
 
     def take_redelivered(self, event: Event) -> list[Verdict] | None:

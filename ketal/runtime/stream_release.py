@@ -125,7 +125,7 @@ class StreamRelease(Release):
         return sorted(by_number.items())
 
     def take(
-        self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
+        self, event: Event, late: Late | None, excluding: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Pass a new event to the runs and the queues."""
         out: list[Verdict] = []
@@ -140,16 +140,16 @@ class StreamRelease(Release):
                 known = admission.membership.restore_so_far(event)
         if self.retiring is not None:
             out += self.retiring.take_identified(event, known, late, ())
-        return out + self.take_identified(event, known, late, refusing)
+        return out + self.take_identified(event, known, late, excluding)
 
     def take_identified(
-        self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
+        self, event: Event, known: Event, late: Late | None, excluding: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Pass a new event to the runs and the queues, as `take` does.
 
         Parameters
         ----------
-        event, late, refusing
+        event, late, excluding
             As for `Release.take`.
         known : Event
             The event with its clock restored as far as is possible now.
@@ -159,21 +159,21 @@ class StreamRelease(Release):
             out += self.queues.push_clock(event)
         if late is not None:
             for run in self._direct.runs:
-                if run.compiled.causal and run not in refusing:
+                if run.compiled.causal and run not in excluding:
                     run.miss_event(event)
             # No pattern is offered the late event, but its dependants must not wait for it.
-            queued = self.queues.take((event,), withheld=True, refusing=refusing)
+            queued = self.queues.take((event,), withheld=True, excluding=excluding)
             return [*out, late, *flat(queued)]
-        for run in refusing:
+        for run in excluding:
             run.counts.strangers += 1
-        if refusing:
+        if excluding:
             for run in self._direct.runs:
-                if run not in refusing:
+                if run not in excluding:
                     out += flat(run.process((known,)))
         else:
             out += flat(self._direct.process((known,)))
         if self.queues:
-            out += flat(self.queues.take((event,), refusing=refusing))
+            out += flat(self.queues.take((event,), excluding=excluding))
         return out
 
     def take_redelivered(self, event: Event) -> list[Verdict] | None:

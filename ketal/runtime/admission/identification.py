@@ -58,7 +58,7 @@ class Admission:
         A bound in place of `dots_max`, if all events are in memory anyway.
     beside : sequence of CompiledPattern
         The program's other patterns, which another admission serves: an event is
-        refused if all patterns of the program refuse it.
+        rejected if all patterns of the program exclude it.
 
     Attributes
     ----------
@@ -103,12 +103,15 @@ class Admission:
 
     # --- closed topologies ---
 
-    def refusing(self, event: Event) -> list[int]:
+    def excluding(self, event: Event) -> list[int]:
         """Return the patterns, by number, whose closed topology lacks the node of an event."""
         return [number for number, nodes in self.closed if not takes_part(event.node, nodes)]
 
-    def refusal_reason(self, event: Event, numbers: Sequence[int]) -> str:
-        """Return why no pattern takes an event; empty if some pattern takes it."""
+    def exclusion_reason(self, event: Event, numbers: Sequence[int]) -> str:
+        """Return why no pattern takes an event; empty if some pattern takes it.
+
+        `numbers` are the patterns that exclude it.
+        """
         if not numbers or len(numbers) < len(self._names):
             return ""
         node = base_node(event.node)

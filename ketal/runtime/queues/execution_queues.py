@@ -145,7 +145,7 @@ class Queues:
         events: Sequence[Event],
         *,
         withheld: bool = False,
-        refusing: Sequence[PatternRun] = (),
+        excluding: Sequence[PatternRun] = (),
     ) -> list[Numbered]:
         """Push new events to the queues, in turn.
 
@@ -155,7 +155,7 @@ class Queues:
             The events, with their clocks as they arrived.
         withheld : bool
             Whether the events are late: they fill their places, but are not offered.
-        refusing : sequence of PatternRun
+        excluding : sequence of PatternRun
             The runs whose closed topologies lack the events' nodes.
 
         Returns
@@ -170,7 +170,7 @@ class Queues:
         parts = [events] if together else [(event,) for event in events]
         for part_number, part in enumerate(parts):
             for queue in self.queues:
-                if refusing and queue.runs[0] in refusing:
+                if excluding and queue.runs[0] in excluding:
                     continue
                 begin = part_number
                 for step in queue.take(part, by_number[begin], withheld=withheld):
