@@ -21,11 +21,10 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import LogItem, batches_of, checked_log, no_log_item
-from ketal.model.summaries import Summary, total
+from ketal.model.summaries import Summary, Tally, total
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.execution import Execution
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.log_verdicts import Verdicts

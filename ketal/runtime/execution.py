@@ -28,10 +28,11 @@ from ketal.model.events.event import Event
 from ketal.model.events.event_time import microseconds
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import LogItem, no_log_item
+from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program
-from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN, Tally
+from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.reports import BEHIND_WATERMARK, is_late, late_verdict, overflow_verdict
 from ketal.runtime.release import Release

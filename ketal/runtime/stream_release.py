@@ -24,9 +24,9 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.execution_queues import Queues, seen_without
 from ketal.runtime.release import Release

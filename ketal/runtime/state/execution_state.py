@@ -28,8 +28,8 @@ from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
 from ketal.model.events.event import Event
+from ketal.model.summaries import Tally
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.release import Release
