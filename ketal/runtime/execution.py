@@ -30,7 +30,7 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import LogItem, no_log_item
 from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
@@ -178,8 +178,8 @@ class Execution:
 
     def process(
         self, batch: Sequence[LogItem], place: Callable[[int], str] | None = None
-    ) -> list[tuple[int, list[Verdict]]]:
-        """Process a batch; return the same verdicts as if each item were a batch of its own.
+    ) -> list[Numbered]:
+        """Process a batch; return the verdicts of its items, as if each were a batch of its own.
 
         Parameters
         ----------
@@ -187,45 +187,18 @@ class Execution:
             As for `feed`.
         place : callable, optional
             Returns where the item at an index was read, for the verdict if it is rejected.
-
-        Returns
-        -------
-        list of (int, list of Verdict)
-            The index of each item that has verdicts, and its verdicts.
         """
-        out: list[tuple[int, list[Verdict]]] = []
+        out: list[Numbered] = []
         index, end = 0, len(batch)
-        admission, progress, release = self.admission, self.progress, self.release
-        admit, counted = admission.intake.admit, progress.counted
         while index < end:
-            room = 0  # the most events that may be admitted by their counters alone
-            if admission.membership is None and not (admission.closed or progress.closed):
-                room = self._accepted_max - counted.accepted
-            admit_end = index  # events before this index may be admitted before one is offered
-            if room > 0 and release.takes_batches:
-                admit_end = min(end, index + room)
-            if admit_end > index:
-                mark_us, due = progress.watermark_us, release if self._uses_time else None
-                stretch = stretch_of(batch, index, admit_end, mark_us, due)
-                events = stretch.events
-                count = admit(events, steady=None if release.holds_all else admission.steady)
-                if count:
-                    counted.accepted += count
-                    new = events if count == len(events) else events[:count]
-                    progress.observe(new)
-                    offered = release.offer(new)
-                    if count == end:
-                        return offered
-                    out += [(stretch.numbers[number], verdicts) for number, verdicts in offered]
-                if count or (not events and stretch.end > index):
-                    index, mark_us = stretch.after(count)
-                    if mark_us is not None and mark_us != progress.watermark_us:
-                        progress.watermark_us = mark_us
-                        ended = release.advance(mark_us)
-                        assert not ended, "nothing was due"
+            room = self._room()
+            if room > 0 and self.release.takes_batches:
+                after = self._process_stretch(batch, index, min(end, index + room), out)
+                if after > index:
+                    index = after
                     continue
             item: Any = batch[index]
-            if room > 0 and admit((item,)):
+            if room > 0 and self.admission.intake.admit((item,)):
                 verdicts = self._take_new(item)
             else:
                 verdicts = self._take(item, "" if place is None else place(index))
@@ -233,6 +206,37 @@ class Execution:
                 out.append((index, verdicts))
             index += 1
         return out
+
+    def _room(self) -> int:
+        """Return how many new events may be admitted by their dots alone."""
+        if self.admission.membership is not None or self.admission.closed or self.progress.closed:
+            return 0
+        return self._accepted_max - self.progress.counted.accepted
+
+    def _process_stretch(
+        self, batch: Sequence[LogItem], begin: int, end: int, out: list[Numbered]
+    ) -> int:
+        """Process the certainly new events of a batch from `begin` on; add their verdicts to `out`.
+
+        Returned is the index of the first other item, `begin` if it comes first.
+        """
+        progress, release = self.progress, self.release
+        due = release if self._uses_time else None
+        stretch = stretch_of(batch, begin, end, progress.watermark_us, due)
+        steady = None if release.holds_all else self.admission.steady
+        count = self.admission.intake.admit(stretch.events, steady=steady)
+        if count:
+            progress.counted.accepted += count
+            progress.observe(new := stretch.events[:count])
+            out += [(stretch.numbers[number], verdicts) for number, verdicts in release.offer(new)]
+        elif stretch.events or stretch.end == begin:
+            return begin
+        index, mark_us = stretch.after(count)
+        if mark_us is not None and mark_us != progress.watermark_us:
+            progress.watermark_us = mark_us
+            ended = release.advance(mark_us)
+            assert not ended, "nothing was due"
+        return index
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
         """Process a watermark, a time as in an event, before which no event is expected."""

@@ -32,7 +32,7 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Gap, Late
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
@@ -89,7 +89,7 @@ class LogRelease(Release):
 
     # --- while the log is read ---
 
-    def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
+    def offer(self, events: Sequence[Event]) -> list[Numbered]:
         """Record new events."""
         self._events += events
         self._steps += events

@@ -18,7 +18,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Late
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.runtime.admission.identification import Admission
 
 
@@ -51,7 +51,7 @@ class Release(Protocol):
     def due_us(self) -> float:
         """The lowest watermark at which something is due."""
 
-    def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
+    def offer(self, events: Sequence[Event]) -> list[Numbered]:
         """Take new events, of which none is late or shows that a node has left.
 
         Returns

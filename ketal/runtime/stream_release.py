@@ -26,7 +26,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Late
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.execution_queues import Queues, seen_without
 from ketal.runtime.release import Release
@@ -112,7 +112,7 @@ class StreamRelease(Release):
 
     # --- events ---
 
-    def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
+    def offer(self, events: Sequence[Event]) -> list[Numbered]:
         """Pass new events to the runs and the queues."""
         processed: list[tuple[int, Any]] = []
         if self._direct.runs:

@@ -24,13 +24,13 @@ from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.membership.clock_restoration import Restorer, possibly_low, present_order
 from ketal.operators.order.missing import MissingDots, NodeArrivals
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes
-from ketal.runtime.queues.pattern_queues import Numbered, PatternQueue
+from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.queues.reports import Reports
 from ketal.runtime.queues.restoring_queue import RestoringQueue
 

@@ -12,7 +12,7 @@ import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
@@ -20,15 +20,13 @@ from ketal.engine.verdict_building import flat
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.runtime.queues.reports import Reports
 
-Numbered: TypeAlias = tuple[int, list[Verdict]]
-"""(index of an event among those that were taken together, the verdicts on it)."""
 _TIMES_MIN: Final = 1_024
 """Entries of the heap of times below which released events are not removed from it."""
 
