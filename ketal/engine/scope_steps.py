@@ -49,7 +49,7 @@ class ScopeSteps:
         self.copies = copies
         self.counts = verdicts.counts
         self.losses = verdicts.losses
-        self.by_mask = self.takes_by_mask and not verdicts.trace
+        self.by_mask = self.takes_by_mask and not verdicts.traced
         self._window_us = verdicts.compiled.window_us
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
@@ -73,7 +73,7 @@ class ScopeSteps:
         else:
             self._count_taken(scope, 1)
             out = []
-            if before is not None and self.verdicts.trace:
+            if before is not None and self.verdicts.traced:
                 seen = Seen(event, mask, scope.offered - 1)
                 out = self.verdicts.check_verdicts(scope, before, None, seen)
         if scopes.removes:
@@ -114,7 +114,7 @@ class ScopeSteps:
             return []
         before, verdicts = run.configurations, self.verdicts
         disallowed = run.offer(event, mask, place)
-        if disallowed is None and len(run.configurations) == 1 and not verdicts.trace:
+        if disallowed is None and len(run.configurations) == 1 and not verdicts.traced:
             return []
         out = verdicts.check_verdicts(scope, before, disallowed, Seen(event, mask, place))
         if len(run.configurations) > self.limits.configurations_max:

@@ -50,7 +50,7 @@ class VerdictBuilder:
         *,
         execution: str,
         listing: bool,
-        trace: bool,
+        traced: bool,
     ) -> None:
         self.compiled = machine.compiled
         self.machine = machine
@@ -58,7 +58,7 @@ class VerdictBuilder:
         self.losses = losses
         self.execution = execution
         self.listing = listing
-        self.trace = trace
+        self.traced = traced
         self.learned_at: CanonicalKey | None = None
         self._only_counts = self.compiled.pattern.only_counts
         self._any_may_come_last = self.compiled.causal and self.compiled.strategy == "any"
@@ -100,7 +100,7 @@ class VerdictBuilder:
                         **common,
                     )
                 )
-        if self.trace and (disallowed is None or disallowed.resumed):
+        if self.traced and (disallowed is None or disallowed.resumed):
             start = before if disallowed is None else (self.machine.start(),)
             # Configurations may take the event by different steps.
             taking = {step for one in start for step in self.machine.steps_held(one, seen)}
@@ -139,7 +139,7 @@ class VerdictBuilder:
     ) -> list[RunVerdict]:
         """Return the verdicts of the findings of an event, or of a watermark or the end (None)."""
         out: list[RunVerdict] = []
-        if self.trace:
+        if self.traced:
             steps = self.machine.automaton.steps
             for source, group, target, seen in findings.moves:
                 name = steps[group] if group != ANONYMOUS else ""

@@ -289,12 +289,12 @@ class ObservedRun(PatternRun):
         moves_max: int,
         execution: str = "",
         listing: bool = True,
-        trace: bool = False,
+        traced: bool = False,
     ) -> None:
         self.events: list[Event] = []
         make_steps = partial(ObservedSteps, events=self.events, wanted=wanted, moves_max=moves_max)
         super().__init__(
-            compiled, limits, execution=execution, listing=listing, trace=trace,
+            compiled, limits, execution=execution, listing=listing, traced=traced,
             make_steps=make_steps,
         )  # fmt: skip
         assert isinstance(self.steps, ObservedSteps)

@@ -109,7 +109,7 @@ class Execution:
         run_limits = Limits.given(limits, patterns[0].limits)
         self.name, self._on_named = name, on_named
         self.runs = [
-            make_run(c, run_limits, execution=name, listing=bool(listing), trace=c.name in traced)
+            make_run(c, run_limits, execution=name, listing=bool(listing), traced=c.name in traced)
             for c in patterns
         ]
         events_max = run_limits.events_max if release.holds_all else None

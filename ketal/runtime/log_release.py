@@ -141,11 +141,11 @@ class LogRelease(Release):
         least_us = _least_times_us(events) if timed else ()
         # Several events are judged together if no other verdicts belong between theirs.
         size = 1 if arrival or closed or timed else JUDGED_TOGETHER
-        for place in range(0, len(events), size):
-            self._judged = place
+        for first in range(0, len(events), size):
+            self._judged = first
             for run in timed:
-                yield from run.steps.advance(least_us[place])
-            batch = events[place : place + size]
+                yield from run.steps.advance(least_us[first])
+            batch = events[first : first + size]
             self._impossible += known.release(batch)
             if size > 1:
                 yield from flat(dispatch.process(batch))
@@ -261,6 +261,6 @@ class LogRelease(Release):
 
 
 def _least_times_us(events: Sequence[Event]) -> list[int]:
-    """Return, for each place in an order, the least time of the events there and after it."""
+    """Return, for each of some events in order, the least time of it and of those after it."""
     times_us = (NEVER_US if (us := event.time_us) is None else us for event in reversed(events))
     return list(accumulate(times_us, min))[::-1]

@@ -54,6 +54,8 @@ class Release(Protocol):
     def offer(self, events: Sequence[Event]) -> list[Numbered]:
         """Take new events, of which none is late or shows that a node has left.
 
+        The verdicts are those of `take` for each in turn.
+
         Returns
         -------
         list of (int, list of Verdict)

@@ -309,7 +309,10 @@ def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:
 def _missing_dots(
     runs: Iterable[PatternRun], limits: Limits, arrived: Mapping[str, NodeArrivals]
 ) -> list[MissingDots]:
-    """Return the missing dots of the runs that have a `gap`; runs with equal options share them."""
+    """Return the missing dots of the runs that have a `gap`; runs with equal options share them.
+
+    The `losses` of these runs await the dots from now on.
+    """
     by_name: dict[str, MissingDots] = {}
     for run in runs:
         pattern = run.compiled.pattern

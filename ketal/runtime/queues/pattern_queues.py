@@ -148,13 +148,13 @@ class PatternQueue:
 
     def _offer_released(self, step: ReleaseStep) -> list[Numbered]:
         """Offer the released events; return the verdicts by the index of the releasing event."""
-        released, places = step.released, None
+        released, indices = step.released, None
         if self.withheld:
-            places = [n for n, event in enumerate(released) if not self._pop_withheld(event)]
-            released = [released[place] for place in places]
+            indices = [n for n, event in enumerate(released) if not self._pop_withheld(event)]
+            released = [released[index] for index in indices]
         return [
-            (bisect_right(step.ends, place if places is None else places[place]), list(verdicts))
-            for place, verdicts in self._dispatch.process(released)
+            (bisect_right(step.ends, index if indices is None else indices[index]), list(verdicts))
+            for index, verdicts in self._dispatch.process(released)
         ]
 
     def _offer(self, events: Sequence[Event]) -> list[Verdict]:
