@@ -209,7 +209,8 @@ class Execution:
 
     def _room(self) -> int:
         """Return how many new events may be admitted by their dots alone."""
-        if self.admission.membership is not None or self.admission.closed or self.progress.closed:
+        admission = self.admission
+        if admission.membership is not None or admission.closed_topologies or self.progress.ended:
             return 0
         return self._accepted_max - self.progress.counted.accepted
 
@@ -252,12 +253,12 @@ class Execution:
         if not isinstance(item, Event):
             return self._take_non_event(item)
         read_at, place = place, place or str(item.dot)  # as it arrived
-        if self.progress.closed:
+        if self.progress.ended:
             return self._reject(place, "the execution has ended (ketal.end)")
         if self.progress.counted.accepted >= self._accepted_max:
             return self._overflow(item, "events_max", "the event")
         admission = self.admission
-        excluding = admission.excluding(item) if admission.closed else ()
+        excluding = admission.excluding(item) if admission.closed_topologies else ()
         reason = admission.exclusion_reason(item, excluding)
         if reason and not (self.retiring is not None and self.retiring.has_place(item)):
             return self._reject(place, reason)
@@ -293,8 +294,8 @@ class Execution:
             self.progress.watermark_us = watermark_us
             return self.release.advance(watermark_us)
         if item.kind == "end":
-            closed, self.progress.closed = self.progress.closed, True
-            return [] if closed else self.release.end()
+            ended, self.progress.ended = self.progress.ended, True
+            return [] if ended else self.release.end()
         item = self.admission.control(item)
         self.release.restore_clocks()
         return self.release.control(item)

@@ -134,7 +134,7 @@ class LogRelease(Release):
             elif not run.compiled.causal:
                 arrival[number] = self._arrival_verdicts(run)
         known = KnownCounters(self._events)
-        closed = self._admission.closed
+        closed = self._admission.closed_topologies
         events = canonical(self._events)
         dispatch = TypeDispatch(self._runs)
         timed = [r for r in self._runs if r.compiled.causal and ends_windows_early(r.compiled)]

@@ -69,7 +69,7 @@ class Admission:
         The live nodes; None until a node leaves or restarts.
     reads_clocks : bool
         Whether some pattern reads clocks, so that a node's departure matters.
-    closed : tuple of (int, frozenset of str)
+    closed_topologies : tuple of (int, frozenset of str)
         The patterns with a closed topology, by number (those of `beside` last), and its nodes.
     entries : ClockEntries
         The clock entries so far, to detect departures; empty if there is a membership.
@@ -90,7 +90,7 @@ class Admission:
         self.membership: MembershipStage | None = None
         self.reads_clocks = any(map(reads_clocks, patterns))
         all_patterns = [*patterns, *beside]
-        self.closed = tuple(
+        self.closed_topologies = tuple(
             (number, nodes)
             for number, one in enumerate(all_patterns)
             if (nodes := closed_nodes(one.pattern.topology)) is not None
@@ -104,7 +104,9 @@ class Admission:
 
     def excluding(self, event: Event) -> list[int]:
         """Return the patterns, by number, whose closed topology lacks the node of an event."""
-        return [number for number, nodes in self.closed if not takes_part(event.node, nodes)]
+        return [
+            number for number, nodes in self.closed_topologies if not takes_part(event.node, nodes)
+        ]
 
     def exclusion_reason(self, event: Event, numbers: Sequence[int]) -> str:
         """Return why no pattern takes an event; empty if some pattern takes it.
