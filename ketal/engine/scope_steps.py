@@ -31,11 +31,10 @@ class ScopeSteps:
     Attributes
     ----------
     by_mask : bool
-        Whether runs may take events by their masks, several at once.
+        Whether runs may take events by their masks, several at once; false in a subclass whose
+        `step` must see every event.
     """
 
-    takes_by_mask = True
-    """False in a subclass whose `step` must see every event: then `by_mask` is false."""
     __slots__ = (
         "_window_us", "by_mask", "copies", "counts", "limits", "losses", "scopes", "verdicts",
     )  # fmt: skip
@@ -49,7 +48,7 @@ class ScopeSteps:
         self.copies = copies
         self.counts = verdicts.counts
         self.losses = verdicts.losses
-        self.by_mask = self.takes_by_mask and not verdicts.traced
+        self.by_mask = not verdicts.traced
         self._window_us = verdicts.compiled.window_us
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
@@ -210,12 +209,11 @@ class OfferedEvents(ScopeSteps):
         The events of each scope, in the order in which they were offered.
     """
 
-    takes_by_mask = False
-
     def __init__(
         self, scopes: Scopes, verdicts: VerdictBuilder, limits: Limits, copies: Copies | None
     ) -> None:
         super().__init__(scopes, verdicts, limits, copies)
+        self.by_mask = False
         self.by_scope: dict[ScopeName, list[Event]] = {}
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:

@@ -82,7 +82,7 @@ class StreamRelease(Release):
             [run for run in runs if run not in self._direct.runs],
             limits,
             name,
-            free=self._order_free_runs(),
+            order_free=self._order_free_runs(),
             arrived=admission.intake.nodes,
         )
         self.retiring: StreamRelease | None = None
@@ -194,14 +194,14 @@ class StreamRelease(Release):
         if self.retiring is not None:
             self.retiring.restore_clocks(event, saved=saved)
         if self._admission.reads_clocks:
-            free = self._order_free_runs()
+            order_free = self._order_free_runs()
             self._direct = TypeDispatch(
                 [run for run in self._direct.runs if not run.compiled.causal]
             )
             seen = None if saved else self._admission.intake.seen()
             if seen is not None and event is not None:
                 seen = seen_without(seen, (event,))
-            self.queues.restore_clocks(membership.restorer, free, seen)
+            self.queues.restore_clocks(membership.restorer, order_free, seen)
 
     # --- membership and time ---
 

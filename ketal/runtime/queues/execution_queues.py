@@ -47,7 +47,7 @@ class Queues:
         and for the refused events that may be redelivered.
     execution : str
         The execution's name.
-    free : sequence of PatternRun
+    order_free : sequence of PatternRun
         The patterns that need no order. No queue holds back events for them, but the dots that
         their `gap` declares lost are reported here.
     arrived : mapping of str to NodeArrivals
@@ -75,12 +75,12 @@ class Queues:
         limits: Limits,
         execution: str,
         *,
-        free: Sequence[PatternRun],
+        order_free: Sequence[PatternRun],
         arrived: Mapping[str, NodeArrivals],
     ) -> None:
         self.limits = limits
         self.queues = [PatternQueue(group, limits) for group in _by_order(runs)]
-        self.missing = _missing_dots(free, limits, arrived)
+        self.missing = _missing_dots(order_free, limits, arrived)
         self.reports = Reports(execution, limits.dots_max)
         self.watermark_us: int | None = None
         self._update_several()
@@ -96,7 +96,7 @@ class Queues:
     def restore_clocks(
         self,
         restorer: Restorer,
-        free: Sequence[PatternRun] = (),
+        order_free: Sequence[PatternRun] = (),
         seen: Mapping[str, tuple[int, list[int]]] | None = None,
     ) -> None:
         """Restore the clocks of events from now on, since a node has left.
@@ -105,7 +105,7 @@ class Queues:
         ----------
         restorer : Restorer
             Restores clocks from those of earlier events.
-        free : sequence of PatternRun
+        order_free : sequence of PatternRun
             The patterns that need no order; they have been offered all events seen so far.
         seen : mapping
             The counters seen so far, as `HoldBackQueue.begin` takes them; None if they are loaded
@@ -114,7 +114,9 @@ class Queues:
         ordered = list(self.queues)
         for queue in ordered:
             queue.hold_back.restore_clocks(restorer)
-        restoring = [RestoringQueue(group, self.limits, restorer) for group in _by_order(free)]
+        restoring = [
+            RestoringQueue(group, self.limits, restorer) for group in _by_order(order_free)
+        ]
         self.queues += restoring
         self._update_several()
         if seen is None:
