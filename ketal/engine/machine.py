@@ -4,6 +4,8 @@
 holds, as (group, configuration). A guard is evaluated in two halves: the local atoms once per
 event (the mask), the relational atoms once per configuration, and of those only the ones that
 matter under this mask in this state (a *plan*, made when first needed and cached).
+
+The one rule: a plan depends on the state and the mask alone.
 """
 
 from __future__ import annotations

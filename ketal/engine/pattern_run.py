@@ -3,6 +3,9 @@
 A `PatternRun` is handed released events and decides, in this order: is the event in the
 alphabet, does it have the partition keys and the time that the pattern needs, which copies of
 the pattern (`at every node`) see it now, and which scope it belongs to.
+
+The one rule: an event of the alphabet is offered to its scopes, held until a copy sees it, or
+counted with the reason why it has no scope.
 """
 
 from __future__ import annotations
