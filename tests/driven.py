@@ -8,14 +8,15 @@ from typing import Any
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.log_arguments import LogItem
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.runtime.execution import Execution, Item
+from ketal.runtime.execution import Execution
 
 
 class Driven(Execution):
     """An execution that is used like a Monitor, without handlers."""
 
-    def feed_many(self, items: Iterable[Item]) -> list[Verdict]:
+    def feed_many(self, items: Iterable[LogItem]) -> list[Verdict]:
         return [verdict for item in items for verdict in self.feed(item)]
 
     def leave(self, node: str) -> list[Verdict]:

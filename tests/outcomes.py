@@ -17,7 +17,7 @@ from ketal.model.limits import Limits
 from ketal.model.syntax import File
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
-from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
@@ -86,7 +86,7 @@ def outcome_of(
     return collected(run, [*verdicts, *run.steps.close()])
 
 
-def key(verdict: PatternVerdict) -> ScopeKey:
+def key(verdict: IdentifiedVerdict) -> ScopeKey:
     """Return a verdict's scope in the oracle's form."""
     return tuple(verdict.scope.items())
 

@@ -9,6 +9,7 @@ The one rule: a finding names the statement to change or remove.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from ketal.analysis.bodies import Finding
 from ketal.analysis.value_kinds import Params
@@ -16,6 +17,13 @@ from ketal.errors import Span, nearest
 from ketal.model import syntax as ast
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
+
+_WITHOUT_FRONTIER: Final = {
+    "nodes": "waits for a time, not for nodes",
+    "gap": "does not wait for missing events, so none is declared lost",
+    "idle": "does not wait for nodes, so none is idle",
+}
+"""The options that have no meaning with `frontier`, each with the reason."""
 
 
 def did_you_mean(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
@@ -97,11 +105,8 @@ def _order_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
             "K128", "error", f"`{order.given[0]}` is an option of CausalOrder", order.span,
             f"write `order CausalOrder({order.given[0]} …)`, or remove it",
         )  # fmt: skip
-    if order.total and order.frontier is not None:
-        yield (
-            "K128", "error", "`total` and `frontier` cannot be combined", order.span,
-            "remove `total`: `frontier` already releases events in canonical order",
-        )  # fmt: skip
+    elif order.frontier is not None:
+        yield from _frontier_findings(order)
     if order.nodes is not None and not (order.total or order.idle) and order.kind == "causal":
         yield (
             "K130", "warning", "`nodes` has no effect without `total` or `idle`", order.span,
@@ -125,6 +130,19 @@ def _order_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
             "may learn of an event in between only after the match", barring.span,
             "remove `receiving`, or write `order arrival`",
         )  # fmt: skip
+
+
+def _frontier_findings(order: ast.Order) -> Iterator[Finding]:
+    """Report the options that have no meaning with `frontier`."""
+    if order.total:
+        yield (
+            "K128", "error", "`total` and `frontier` cannot be combined", order.span,
+            "remove `total`: `frontier` already releases events in canonical order",
+        )  # fmt: skip
+    for name in order.given:
+        if (reason := _WITHOUT_FRONTIER.get(name)) is not None:
+            message = f"`{name}` cannot be combined with `frontier`, which {reason}"
+            yield "K128", "error", message, order.span, f"remove `{name}` or `frontier`"
 
 
 def _topology_findings(pattern: ast.Pattern) -> Iterator[Finding]:

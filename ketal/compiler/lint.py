@@ -27,7 +27,6 @@ from ketal.model import syntax
 from ketal.model.limits import Limits
 from ketal.model.syntax_walks import references, walk
 from ketal.model.values import kind
-from ketal.operators.order.release_options import option_conflict
 from ketal.operators.topology.domain_order import domains_of
 
 # --- scope and order ------------------------------------------------------------
@@ -43,10 +42,8 @@ def scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
 
 
 def order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]:
-    """Yield the faults of an order: options that exclude each other, or have no effect."""
+    """Yield the faults of an order that its patterns show: a topology, options without effect."""
     order = pattern.order
-    if (fault := option_conflict(order)) is not None:
-        yield "K128", "error", fault[0], order.span, fault[1]
     if pattern.topology is not None:
         try:
             domains_of(pattern.topology, limits)

@@ -24,8 +24,8 @@ _IN_WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The refusal of an event that no configuration of a `check` run allows.
+class Disallowed:
+    """Why no configuration of a `check` run allows an event.
 
     `resumed` is true where the fresh run of `on violation resume` took the event.
     """
@@ -67,14 +67,14 @@ class CheckRun:
         self.configurations = configurations
         return number
 
-    def offer(self, event: Event, mask: int, place: int) -> Refused | None:
+    def offer(self, event: Event, mask: int, place: int) -> Disallowed | None:
         """Take the event, or return why it is not allowed; the arguments are those of `Seen`."""
         seen = Seen(event, mask, place)
         after = self._successors(seen)
         if after:
             self.configurations = after
             return None
-        refused = self._refuse(seen)
+        disallowed = self._why_disallowed(seen)
         policy = self.machine.compiled.pattern.violation_policy
         if policy == "halt":
             self.halt()
@@ -83,8 +83,8 @@ class CheckRun:
             after = self._successors(seen)
             if after:
                 self.configurations = after
-                refused = replace(refused, resumed=True)
-        return refused
+                disallowed = replace(disallowed, resumed=True)
+        return disallowed
 
     def _successors(self, seen: Seen) -> tuple[Configuration, ...]:
         moved = [c for one in self.configurations for _, c in step(self.machine, one, seen)]
@@ -120,12 +120,12 @@ class CheckRun:
         """Return the steps that the automaton allows next, in declaration order."""
         return self.machine.automaton.expected(self.states())
 
-    def _refuse(self, seen: Seen) -> Refused:
+    def _why_disallowed(self, seen: Seen) -> Disallowed:
         states = self.states()
-        expected, reason, nearly = self.machine.refusals[states, seen.mask]
+        expected, reason, nearly = self.machine.expectations[states, seen.mask]
         if nearly and (near := "; ".join(dict.fromkeys(self._near_misses(seen)))):
             reason = f"{reason}; {near}"
-        return Refused(self.machine.automaton.named(states), expected, reason)
+        return Disallowed(self.machine.automaton.named(states), expected, reason)
 
     def _near_misses(self, seen: Seen) -> Iterator[str]:
         """Yield a text for each relation that fails of a step whose local guard is satisfied."""

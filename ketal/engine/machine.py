@@ -4,6 +4,8 @@
 holds, as (group, configuration). A guard is evaluated in two halves: the local atoms once per
 event (the mask), the relational atoms once per configuration, and of those only the ones that
 matter under this mask in this state (a *plan*, made when first needed and cached).
+
+The one rule: a plan depends on the state and the mask alone.
 """
 
 from __future__ import annotations
@@ -118,7 +120,7 @@ class Machine:
         By (state, mask): the `not` guards that such an event may break.
     breaks : Memo
         By (number of a `not`, mask): the part of the guard left to evaluate for such an event.
-    refusals : Memo
+    expectations : Memo
         By (states, mask): the steps expected, these as a text, and whether the event would be
         allowed but for relational atoms.
     """
@@ -138,7 +140,7 @@ class Machine:
         self.concerned = Memo(self._concerns, PLANS_MAX)
         self.not_plans = Memo(self._not_plan, PLANS_MAX)
         self.breaks = Memo(self._breaks, PLANS_MAX)
-        self.refusals = Memo(self._refusal, PLANS_MAX)
+        self.expectations = Memo(self._expectation, PLANS_MAX)
         self._ways = Memo(partial(Ways, automaton), states)
         self.pending = tuple(
             tuple(sorted({n for v in vs for n in automaton.variants[v].nots}))
@@ -240,7 +242,9 @@ class Machine:
         bare = self._bare[targets[0][1]] if len(targets) == 1 else None
         return None if bare is None else ((bare,), self.decided[bare.state])
 
-    def _refusal(self, argument: tuple[tuple[int, ...], int]) -> tuple[tuple[str, ...], str, bool]:
+    def _expectation(
+        self, argument: tuple[tuple[int, ...], int]
+    ) -> tuple[tuple[str, ...], str, bool]:
         states, mask = argument
         automaton, known = self.automaton, self.local_truth(mask)
         expected = automaton.expected(states)

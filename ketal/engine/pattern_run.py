@@ -3,6 +3,9 @@
 A `PatternRun` is handed released events and decides, in this order: is the event in the
 alphabet, does it have the partition keys and the time that the pattern needs, which copies of
 the pattern (`at every node`) see it now, and which scope it belongs to.
+
+The one rule: an event of the alphabet is offered to its scopes, held until a copy sees it, or
+counted with the reason why it has no scope.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ class PatternRun:
         The execution's name where a log holds several.
     listing : bool
         Whether to return verdicts; otherwise they are only counted.
-    trace : bool
+    traced : bool
         Whether to report every transition.
     machine : Machine, optional
         The machine of another run of the same pattern, to share. That other run counts the
@@ -68,7 +71,7 @@ class PatternRun:
         *,
         execution: str = "",
         listing: bool = True,
-        trace: bool = False,
+        traced: bool = False,
         machine: Machine | None = None,
         make_steps: Callable[..., ScopeSteps] = ScopeSteps,
     ) -> None:
@@ -78,8 +81,8 @@ class PatternRun:
         self.listing = listing
         self.counts = Counts()
         self.machine = machine = machine or Machine(compiled.reporting(self._guard_failed))
-        counting = not trace and (not listing or compiled.pattern.only_counts)
-        self.scopes = Scopes(compiled, machine, limits, traced=trace, counting=counting)
+        counting = not traced and (not listing or compiled.pattern.only_counts)
+        self.scopes = Scopes(compiled, machine, limits, traced=traced, counting=counting)
         placed = compiled.pattern.order.total and not compiled.order_independent
         # A match of an order-free pattern depends on its own events, if their clocks are whole.
         self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
@@ -89,7 +92,7 @@ class PatternRun:
         if deployment is not None:
             self.copies = Copies(deployment, limits, timed=self._window_us is not None)
         self.verdicts = VerdictBuilder(
-            machine, self.counts, self.losses, execution=execution, listing=listing, trace=trace
+            machine, self.counts, self.losses, execution=execution, listing=listing, traced=traced
         )
         self.met = MaskCounts(compiled.alphabet, compiled.counted.guards)
         self.steps = make_steps(self.scopes, self.verdicts, limits, self.copies)

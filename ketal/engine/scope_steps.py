@@ -29,11 +29,10 @@ class ScopeSteps:
     Attributes
     ----------
     by_mask : bool
-        Whether runs may take events by their masks, several at once.
+        Whether runs may take events by their masks, several at once; false in a subclass whose
+        `step` must see every event.
     """
 
-    takes_by_mask = True
-    """False in a subclass whose `step` must see every event: then `by_mask` is false."""
     __slots__ = (
         "_window_us", "by_mask", "copies", "counts", "limits", "losses", "scopes", "verdicts",
     )  # fmt: skip
@@ -47,7 +46,7 @@ class ScopeSteps:
         self.copies = copies
         self.counts = verdicts.counts
         self.losses = verdicts.losses
-        self.by_mask = self.takes_by_mask and not verdicts.trace
+        self.by_mask = not verdicts.traced
         self._window_us = verdicts.compiled.window_us
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
@@ -71,7 +70,7 @@ class ScopeSteps:
         else:
             self._count_taken(scope, 1)
             out = []
-            if before is not None and self.verdicts.trace:
+            if before is not None and self.verdicts.traced:
                 seen = Seen(event, mask, scope.offered - 1)
                 out = self.verdicts.check_verdicts(scope, before, None, seen)
         if scopes.removes:
@@ -111,10 +110,10 @@ class ScopeSteps:
             self.counts.halted += 1
             return []
         before, verdicts = run.configurations, self.verdicts
-        refused = run.offer(event, mask, place)
-        if refused is None and len(run.configurations) == 1 and not verdicts.trace:
+        disallowed = run.offer(event, mask, place)
+        if disallowed is None and len(run.configurations) == 1 and not verdicts.traced:
             return []
-        out = verdicts.check_verdicts(scope, before, refused, Seen(event, mask, place))
+        out = verdicts.check_verdicts(scope, before, disallowed, Seen(event, mask, place))
         if len(run.configurations) > self.limits.configurations_max:
             # Without all of its configurations a run would call allowed events violations.
             run.halt()
@@ -208,12 +207,11 @@ class OfferedEvents(ScopeSteps):
         The events of each scope, in the order in which they were offered.
     """
 
-    takes_by_mask = False
-
     def __init__(
         self, scopes: Scopes, verdicts: VerdictBuilder, limits: Limits, copies: Copies | None
     ) -> None:
         super().__init__(scopes, verdicts, limits, copies)
+        self.by_mask = False
         self.by_scope: dict[ScopeName, list[Event]] = {}
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from ketal.compiler.automaton import ANONYMOUS
-from ketal.engine.check_run import CheckRun, Refused
+from ketal.engine.check_run import CheckRun, Disallowed
 from ketal.engine.configurations import Configuration, Seen, states
 from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.losses import NO_DOTS, Losses, first_named
@@ -50,7 +50,7 @@ class VerdictBuilder:
         *,
         execution: str,
         listing: bool,
-        trace: bool,
+        traced: bool,
     ) -> None:
         self.compiled = machine.compiled
         self.machine = machine
@@ -58,7 +58,7 @@ class VerdictBuilder:
         self.losses = losses
         self.execution = execution
         self.listing = listing
-        self.trace = trace
+        self.traced = traced
         self.learned_at: CanonicalKey | None = None
         self._only_counts = self.compiled.pattern.only_counts
         self._any_may_come_last = self.compiled.causal and self.compiled.strategy == "any"
@@ -70,18 +70,18 @@ class VerdictBuilder:
         self,
         scope: Scope,
         before: tuple[Configuration, ...],
-        refused: Refused | None,
+        disallowed: Disallowed | None,
         seen: Seen,
     ) -> list[RunVerdict]:
         """Return the verdicts of one step of a check.
 
-        `before` are the run's configurations before the step; `refused` is why the event was
+        `before` are the run's configurations before the step; `disallowed` is why the event was
         not allowed, or None.
         """
         run = scope.run
         assert isinstance(run, CheckRun)
         out: list[RunVerdict] = []
-        if refused is not None:
+        if disallowed is not None:
             lost = NO_DOTS
             if self.losses.any_missed:
                 place = canonical_key(seen.event)
@@ -94,14 +94,14 @@ class VerdictBuilder:
                     Violation(
                         event=seen.dot,
                         type=seen.event.type,
-                        expected=refused.expected,
-                        state=refused.state,
-                        reason=refused.reason,
+                        expected=disallowed.expected,
+                        state=disallowed.state,
+                        reason=disallowed.reason,
                         **common,
                     )
                 )
-        if self.trace and (refused is None or refused.resumed):
-            start = before if refused is None else (self.machine.start(),)
+        if self.traced and (disallowed is None or disallowed.resumed):
+            start = before if disallowed is None else (self.machine.start(),)
             # Configurations may take the event by different steps.
             taking = {step for one in start for step in self.machine.steps_held(one, seen)}
             steps = "|".join(self.machine.automaton.steps[step] for step in sorted(taking))
@@ -139,7 +139,7 @@ class VerdictBuilder:
     ) -> list[RunVerdict]:
         """Return the verdicts of the findings of an event, or of a watermark or the end (None)."""
         out: list[RunVerdict] = []
-        if self.trace:
+        if self.traced:
             steps = self.machine.automaton.steps
             for source, group, target, seen in findings.moves:
                 name = steps[group] if group != ANONYMOUS else ""

@@ -32,7 +32,7 @@ from ketal.model.limits import Limits
 from ketal.model.values import base_node
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
-from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import counted
 from ketal.pictures.text_diagram import text_diagram
@@ -47,7 +47,7 @@ def explain(
     program: Program,
     log: Log | Iterable[Event],
     *,
-    verdict: PatternVerdict | str | None = None,
+    verdict: IdentifiedVerdict | str | None = None,
     event: Dot | str | None = None,
     first: int = FIRST,
     limits: Limits | None = None,
@@ -101,7 +101,7 @@ def explain(
     """
     if verdict is not None and event is not None:
         raise SettingError("explain a verdict or an event, not both")
-    name = verdict.id if isinstance(verdict, PatternVerdict) else verdict
+    name = verdict.id if isinstance(verdict, IdentifiedVerdict) else verdict
     if not isinstance(name, str | None):
         raise wrong_type("verdict", "a verdict of a pattern, or an id as a str", verdict)
     if not isinstance(first, int):

@@ -156,7 +156,7 @@ class GuardEvidence(Guards):
         truth = self.truth(guard, at)
         holds = truth if wanted or truth is None else not truth
         values = dict(self._values_read(guard, at))
-        parts = [f"{name} is {json_text(value)}" for name, value in values.items()]
+        parts = [f"{name} is {_value_text(value)}" for name, value in values.items()]
         if isinstance(guard, syntax.Localhost) and at.event is not None:
             parts = [f"the event is {'' if at.local else 'not '}from the copy's own node"]
         registered = isinstance(guard, syntax.Function) and guard.name in self._calls
@@ -236,7 +236,7 @@ def _deciding_indices(held: list[bool], *, every: bool) -> list[int]:
 _UNANSWERED = "the registered guard did not return True or False"
 
 
-def json_text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """Return a value as JSON text; `absent` for None."""
     return (
         "absent" if value is None else json.dumps(value, ensure_ascii=False, default=_json_default)

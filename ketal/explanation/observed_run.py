@@ -149,7 +149,6 @@ class ObservedSteps(ScopeSteps):
         How many moves there were, recorded or not.
     """
 
-    takes_by_mask = False
     __slots__ = (
         "_events", "_machine", "_moves_max", "_offered", "_readings", "_wanted", "ended", "moved",
         "moves", "offers", "violated",
@@ -167,6 +166,7 @@ class ObservedSteps(ScopeSteps):
         moves_max: int,
     ) -> None:
         super().__init__(scopes, verdicts, limits, copies)
+        self.by_mask = False
         self._events = events
         self._machine = self.verdicts.machine
         self._moves_max = moves_max
@@ -289,12 +289,12 @@ class ObservedRun(PatternRun):
         moves_max: int,
         execution: str = "",
         listing: bool = True,
-        trace: bool = False,
+        traced: bool = False,
     ) -> None:
         self.events: list[Event] = []
         make_steps = partial(ObservedSteps, events=self.events, wanted=wanted, moves_max=moves_max)
         super().__init__(
-            compiled, limits, execution=execution, listing=listing, trace=trace,
+            compiled, limits, execution=execution, listing=listing, traced=traced,
             make_steps=make_steps,
         )  # fmt: skip
         assert isinstance(self.steps, ObservedSteps)

@@ -15,12 +15,13 @@ from typing import Any, BinaryIO, NoReturn
 
 from ketal.errors import SettingError, wrong_type
 from ketal.logs.clock_translation import UndecidedPairs, translated
-from ketal.logs.formats import jsonl, shiviz, tabular
+from ketal.logs.formats import shiviz
 from ketal.logs.formats.in_memory import RowOrigin, Rows
+from ketal.logs.formats.log_files import file_batches
 from ketal.logs.log_records import too_many_error
 from ketal.logs.shape import Shape
 from ketal.logs.source import MESSAGE, TRACES, VECTOR, Source
-from ketal.logs.streams import LogOrigin, detected_format
+from ketal.logs.streams import LogOrigin
 from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, add_receives, rebuilt
@@ -424,7 +425,7 @@ def open_source(
                 rows = origin.records(source, limits, row_numbers)
                 yield from batched(rows, together=origin.is_stored)
             else:
-                yield from _file_batches(origin, source, limits, piece_numbers)
+                yield from file_batches(origin, source, limits, piece_numbers)
 
     traces = source.format if source.format in TRACES else None
     is_rebuilt = traces is not None or messages is not None
@@ -466,35 +467,3 @@ def _share_read(files: Sequence[LogOrigin]) -> float | None:
 
 def _log_origin(where: Any) -> LogOrigin | RowOrigin:
     return RowOrigin(where) if RowOrigin.takes(where) else LogOrigin(where)
-
-
-def _file_batches(
-    origin: LogOrigin, source: Source, limits: Limits, piece_numbers: Iterator[int]
-) -> Iterator[RecordBatch]:
-    with origin.opened() as file:
-        chunks = origin.chunks(file)
-        format_name = source.format or ("shiviz" if source.regex else None)
-        if format_name is None:
-            format_name, chunks = detected_format(origin.name, chunks)
-            if format_name in TRACES and not source.fields:
-                raise SettingError(
-                    f"{origin.name} contains spans of a trace, not events; "
-                    f"use --format {format_name} to convert them to events"
-                )
-        if source.delimiter and format_name != "shiviz":
-            raise SettingError(
-                f"{origin.name}: delimiter applies only to ShiViz logs, but the format is "
-                f"{format_name}"
-            )
-        records: Iterator[Record]
-        if format_name == "parquet":
-            origin.rewind(file)
-            records = tabular.read_parquet(origin.name, file, source, limits)
-        elif format_name == "csv":
-            records = tabular.read_csv(origin.name, chunks, source, limits)
-        elif format_name == "shiviz":
-            records = shiviz.read_text(origin.name, chunks, source, limits, piece_numbers)
-        else:
-            yield from jsonl.read_lines(origin.name, chunks, source, limits)
-            return
-        yield from batched(records, together=origin.is_stored)

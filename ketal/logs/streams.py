@@ -1,4 +1,4 @@
-"""The bytes of a log: open it, detect its format, cut it into lines, in bounded memory.
+"""The bytes of a log: open it, cut it into lines, in bounded memory.
 
 The functions here, but for `read_whole`, are generators of bytes that hold one block at a time. The
 one rule: damage is an item, not an exception. For a line that is too long, or compressed
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -17,28 +16,11 @@ from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.logs.decompression import BLOCK_BYTES, TornError, read_head, unpacked
+from ketal.logs.decompression import BLOCK_BYTES, TornError, unpacked
 from ketal.model.wording import shortened
 
-_FIRST_LINE_BYTES = 65_536
-SEPARATORS = ",\t;|"
-"""Possible column separators of a CSV file."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
-PARQUET = b"PAR1"
-"""The first bytes of a Parquet file."""
-_OTLP = re.compile(rb'[\s\[]*\{\s*"resource(S|_s)pans"')
-_ARRAY = re.compile(rb"\[[\s\[]*\{")
-_SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".shiviz": "shiviz",
-}
 
 
 class LogOrigin:
@@ -243,7 +225,7 @@ def read_whole(
             parts.append(chunk)
     except EventError as fault:
         damage = fault
-    return b"".join(parts).removeprefix(_BYTE_ORDER_MARK), damage
+    return b"".join(parts).removeprefix(BYTE_ORDER_MARK), damage
 
 
 class LineNumbers:
@@ -265,54 +247,8 @@ class LineNumbers:
 
 def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
     """Yield the bytes in slices of at most `size`, without a byte order mark."""
-    mark = _BYTE_ORDER_MARK
+    mark = BYTE_ORDER_MARK
     for chunk in chunks:
         piece, mark = chunk.removeprefix(mark), b""
         for start in range(0, len(piece), size):
             yield piece[start : start + size]
-
-
-def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
-    """Return the format of a log, from its name or else its first lines, and all of its bytes.
-
-    JSON is tested for traces, whatever the name.
-    """
-    stem, suffix = os.path.splitext(name.lower())
-    if suffix in (".gz", ".zst"):
-        suffix = os.path.splitext(stem)[1]
-    format_of_name = _SUFFIXES.get(suffix)
-    if format_of_name not in (None, "jsonl"):
-        return format_of_name, chunks
-    # JSON may be indented: lines of brackets alone do not identify a format.
-    head, chunks = read_head(
-        chunks,
-        lambda seen: (
-            b"\n" in seen.lstrip(_BYTE_ORDER_MARK + b" \t\r\n[{") or len(seen) >= _FIRST_LINE_BYTES
-        ),
-    )
-    text = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
-    return _trace_format(text) or format_of_name or _format_from_head(text), chunks
-
-
-def _trace_format(text: bytes) -> str:
-    """Return the format of a trace file that begins with `text`; empty if it is not a trace."""
-    if _OTLP.match(text):
-        return "otlp"
-    if _ARRAY.match(text):
-        return "zipkin" if b'"traceId"' in text else ""
-    line = text.partition(b"\n")[0]
-    spans = b'"traceId"' in line and b'"localEndpoint"' in line and b'"node"' not in line
-    return "zipkin" if spans and line.startswith(b"{") else ""
-
-
-def _format_from_head(text: bytes) -> str:
-    if text.startswith(PARQUET):
-        return "parquet"
-    line = text.partition(b"\n")[0]
-    if line.startswith((b"{", b"[")) or not line:
-        return "jsonl"
-    separator = max(SEPARATORS, key=lambda s: line.count(s.encode())).encode()
-    columns = {c.strip(b' "\r') for c in line.split(separator)}
-    if {b"node", b"clock"} <= columns and b"(?" not in line:
-        return "csv"
-    return "shiviz"

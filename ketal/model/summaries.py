@@ -4,7 +4,25 @@ The one rule: a count that may be absent is declared `NotRequired`, and is absen
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, NotRequired, TypedDict
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of the records read, by their outcome; `read` is the sum of the others."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    late: int = 0
+    held_back: int = 0
+    overflow: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the `events` object of the summary."""
+        counts = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {"read": sum(counts.values()), **counts}
 
 
 class PatternCounts(TypedDict):

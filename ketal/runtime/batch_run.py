@@ -20,13 +20,12 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import batches_of, checked_log, no_log_item
-from ketal.model.summaries import Summary, total
+from ketal.model.log_arguments import LogItem, batches_of, checked_log, no_log_item
+from ketal.model.summaries import Summary, Tally, total
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.admission.deduplication import Tally
-from ketal.runtime.execution import Execution, Item
+from ketal.runtime.execution import Execution
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.log_verdicts import Verdicts
 from ketal.runtime.silence.vacuity import MetEvents, add_findings, findings
@@ -54,7 +53,7 @@ class LogPass:
     def __init__(
         self,
         program: Program,
-        log: Log | Iterable[Item],
+        log: Log | Iterable[LogItem],
         limits: Limits,
         *,
         listing: bool = True,
@@ -124,7 +123,7 @@ class LogPass:
 
 def run(
     program: Program,
-    log: Log | Iterable[Item],
+    log: Log | Iterable[LogItem],
     *,
     listing: bool = True,
     trace: bool = False,

@@ -27,11 +27,12 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import microseconds
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import no_log_item
+from ketal.model.log_arguments import LogItem, no_log_item
+from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.programs.program import Program
-from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN, Tally
+from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.reports import BEHIND_WATERMARK, is_late, late_verdict, overflow_verdict
 from ketal.runtime.release import Release
@@ -41,8 +42,6 @@ from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedS
 from ketal.runtime.stream_release import StreamRelease
 from ketal.runtime.stretches import stretch_of
 
-Item = Event | Control | Rejected
-"""The item of a record."""
 BATCH_EVENTS = 1_024
 """The most events that a driver passes to `Execution.process` at once."""
 
@@ -64,7 +63,7 @@ class Execution:
         The execution's name, put in every verdict.
     beside : sequence of CompiledPattern
         The program's other patterns, which another `Execution` runs over the same events:
-        whether an event is late or refused is decided for all patterns together.
+        whether an event is late or excluded is decided for all patterns together.
     release : type of Release
         Decides when the runs are offered new events.
     make_run : callable
@@ -110,7 +109,7 @@ class Execution:
         run_limits = Limits.given(limits, patterns[0].limits)
         self.name, self._on_named = name, on_named
         self.runs = [
-            make_run(c, run_limits, execution=name, listing=bool(listing), trace=c.name in traced)
+            make_run(c, run_limits, execution=name, listing=bool(listing), traced=c.name in traced)
             for c in patterns
         ]
         events_max = run_limits.events_max if release.holds_all else None
@@ -165,7 +164,7 @@ class Execution:
 
     # --- records in ---
 
-    def feed(self, item: Item, *, place: str = "") -> list[Verdict]:
+    def feed(self, item: LogItem, *, place: str = "") -> list[Verdict]:
         """Process one record; return its verdicts.
 
         Parameters
@@ -178,9 +177,9 @@ class Execution:
         return flat(self.process((item,), (place,).__getitem__ if place else None))
 
     def process(
-        self, batch: Sequence[Item], place: Callable[[int], str] | None = None
-    ) -> list[tuple[int, list[Verdict]]]:
-        """Process a batch; return the same verdicts as if each item were a batch of its own.
+        self, batch: Sequence[LogItem], place: Callable[[int], str] | None = None
+    ) -> list[Numbered]:
+        """Process a batch; return the verdicts of its items, as if each were a batch of its own.
 
         Parameters
         ----------
@@ -188,45 +187,18 @@ class Execution:
             As for `feed`.
         place : callable, optional
             Returns where the item at an index was read, for the verdict if it is rejected.
-
-        Returns
-        -------
-        list of (int, list of Verdict)
-            The index of each item that has verdicts, and its verdicts.
         """
-        out: list[tuple[int, list[Verdict]]] = []
+        out: list[Numbered] = []
         index, end = 0, len(batch)
-        admission, progress, release = self.admission, self.progress, self.release
-        admit, counted = admission.intake.admit, progress.counted
         while index < end:
-            room = 0  # the most events that may be admitted by their counters alone
-            if admission.membership is None and not (admission.closed or progress.closed):
-                room = self._accepted_max - counted.accepted
-            admit_end = index  # events before this index may be admitted before one is offered
-            if room > 0 and release.takes_batches:
-                admit_end = min(end, index + room)
-            if admit_end > index:
-                mark_us, due = progress.watermark_us, release if self._uses_time else None
-                stretch = stretch_of(batch, index, admit_end, mark_us, due)
-                events = stretch.events
-                count = admit(events, steady=None if release.holds_all else admission.steady)
-                if count:
-                    counted.accepted += count
-                    new = events if count == len(events) else events[:count]
-                    progress.observe(new)
-                    offered = release.offer(new)
-                    if count == end:
-                        return offered
-                    out += [(stretch.numbers[number], verdicts) for number, verdicts in offered]
-                if count or (not events and stretch.end > index):
-                    index, mark_us = stretch.after(count)
-                    if mark_us is not None and mark_us != progress.watermark_us:
-                        progress.watermark_us = mark_us
-                        ended = release.advance(mark_us)
-                        assert not ended, "nothing was due"
+            room = self._room()
+            if room > 0 and self.release.takes_batches:
+                after = self._process_stretch(batch, index, min(end, index + room), out)
+                if after > index:
+                    index = after
                     continue
             item: Any = batch[index]
-            if room > 0 and admit((item,)):
+            if room > 0 and self.admission.intake.admit((item,)):
                 verdicts = self._take_new(item)
             else:
                 verdicts = self._take(item, "" if place is None else place(index))
@@ -234,6 +206,38 @@ class Execution:
                 out.append((index, verdicts))
             index += 1
         return out
+
+    def _room(self) -> int:
+        """Return how many new events may be admitted by their dots alone."""
+        admission = self.admission
+        if admission.membership is not None or admission.closed_topologies or self.progress.ended:
+            return 0
+        return self._accepted_max - self.progress.counted.accepted
+
+    def _process_stretch(
+        self, batch: Sequence[LogItem], begin: int, end: int, out: list[Numbered]
+    ) -> int:
+        """Process the certainly new events of a batch from `begin` on; add their verdicts to `out`.
+
+        Returned is the index of the first other item, `begin` if it comes first.
+        """
+        progress, release = self.progress, self.release
+        due = release if self._uses_time else None
+        stretch = stretch_of(batch, begin, end, progress.watermark_us, due)
+        steady = None if release.holds_all else self.admission.steady
+        count = self.admission.intake.admit(stretch.events, steady=steady)
+        if count:
+            progress.counted.accepted += count
+            progress.observe(new := stretch.events[:count])
+            out += [(stretch.numbers[number], verdicts) for number, verdicts in release.offer(new)]
+        elif stretch.events or stretch.end == begin:
+            return begin
+        index, mark_us = stretch.after(count)
+        if mark_us is not None and mark_us != progress.watermark_us:
+            progress.watermark_us = mark_us
+            ended = release.advance(mark_us)
+            assert not ended, "nothing was due"
+        return index
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
         """Process a watermark, a time as in an event, before which no event is expected."""
@@ -244,18 +248,18 @@ class Execution:
         yield from self.feed(Control("end"))
         yield from self.release.remaining()
 
-    def _take(self, item: Item, place: str) -> list[Verdict]:
+    def _take(self, item: LogItem, place: str) -> list[Verdict]:
         """Process one record that is not certainly a new event."""
         if not isinstance(item, Event):
             return self._take_non_event(item)
         read_at, place = place, place or str(item.dot)  # as it arrived
-        if self.progress.closed:
+        if self.progress.ended:
             return self._reject(place, "the execution has ended (ketal.end)")
         if self.progress.counted.accepted >= self._accepted_max:
             return self._overflow(item, "events_max", "the event")
         admission = self.admission
-        refusing = admission.refusing(item) if admission.closed else ()
-        reason = admission.refusal_reason(item, refusing)
+        excluding = admission.excluding(item) if admission.closed_topologies else ()
+        reason = admission.exclusion_reason(item, excluding)
         if reason and not (self.retiring is not None and self.retiring.has_place(item)):
             return self._reject(place, reason)
         try:
@@ -273,7 +277,7 @@ class Execution:
             return self._take_seen(event, status)
         if read_at and self._on_named is not None and admission.membership is not None:
             self._on_named(self.name, event.dot, read_at)
-        return self._take_new(event, [self.runs[n] for n in refusing if n < len(self.runs)])
+        return self._take_new(event, [self.runs[n] for n in excluding if n < len(self.runs)])
 
     def _take_non_event(self, item: Any) -> list[Verdict]:
         """Process a record that is not an event."""
@@ -290,13 +294,13 @@ class Execution:
             self.progress.watermark_us = watermark_us
             return self.release.advance(watermark_us)
         if item.kind == "end":
-            closed, self.progress.closed = self.progress.closed, True
-            return [] if closed else self.release.end()
+            ended, self.progress.ended = self.progress.ended, True
+            return [] if ended else self.release.end()
         item = self.admission.control(item)
         self.release.restore_clocks()
         return self.release.control(item)
 
-    def _take_new(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
+    def _take_new(self, event: Event, excluding: Sequence[PatternRun] = ()) -> list[Verdict]:
         """Count a new event and pass it to the release, with its verdict if it is late."""
         late = None
         self.progress.observe((event,))
@@ -305,7 +309,7 @@ class Execution:
             late = late_verdict(event, self.name, BEHIND_WATERMARK)
         else:
             self.progress.counted.accepted += 1
-        return self.release.take(event, late, refusing)
+        return self.release.take(event, late, excluding)
 
     def _take_seen(self, event: Event, status: str) -> list[Verdict]:
         if status in (DUPLICATE, SEEN):

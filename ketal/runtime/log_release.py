@@ -32,7 +32,7 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Gap, Late
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
@@ -43,7 +43,7 @@ from ketal.runtime.admission.known_counters import KnownCounters
 from ketal.runtime.modes.possibly_definitely import modal_verdicts
 from ketal.runtime.release import Release
 
-BATCH_EVENTS: Final = 64
+JUDGED_TOGETHER: Final = 64
 """Events that are judged together; their verdicts are in memory at once."""
 
 
@@ -89,14 +89,14 @@ class LogRelease(Release):
 
     # --- while the log is read ---
 
-    def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
+    def offer(self, events: Sequence[Event]) -> list[Numbered]:
         """Record new events."""
         self._events += events
         self._steps += events
         return []
 
     def take(
-        self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
+        self, event: Event, late: Late | None, excluding: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Record a new event; return its verdict if it is late."""
         self._admission.arrived(event)
@@ -134,32 +134,32 @@ class LogRelease(Release):
             elif not run.compiled.causal:
                 arrival[number] = self._arrival_verdicts(run)
         known = KnownCounters(self._events)
-        closed = self._admission.closed
+        closed = self._admission.closed_topologies
         events = canonical(self._events)
         dispatch = TypeDispatch(self._runs)
         timed = [r for r in self._runs if r.compiled.causal and ends_windows_early(r.compiled)]
         least_us = _least_times_us(events) if timed else ()
         # Several events are judged together if no other verdicts belong between theirs.
-        size = 1 if arrival or closed or timed else BATCH_EVENTS
-        for place in range(0, len(events), size):
-            self._judged = place
+        size = 1 if arrival or closed or timed else JUDGED_TOGETHER
+        for first in range(0, len(events), size):
+            self._judged = first
             for run in timed:
-                yield from run.steps.advance(least_us[place])
-            batch = events[place : place + size]
+                yield from run.steps.advance(least_us[first])
+            batch = events[first : first + size]
             self._impossible += known.release(batch)
             if size > 1:
                 yield from flat(dispatch.process(batch))
                 continue
             (event,) = batch
-            refusing = self._admission.refusing(event) if closed else ()
-            for number in refusing:
+            excluding = self._admission.excluding(event) if closed else ()
+            for number in excluding:
                 if number not in arrival:
                     self._runs[number].counts.strangers += 1
             concerned = dispatch.concerned(event)
             for number in sorted({*concerned, *arrival}) if arrival else concerned:
                 if number in arrival:
                     yield from arrival[number].pop(event.dot, ())
-                elif number not in refusing:
+                elif number not in excluding:
                     yield from flat(self._runs[number].process(batch))
         self._judged = len(events)
         self._known_counters = len(self._events), known
@@ -233,7 +233,7 @@ class LogRelease(Release):
     def _modal_verdicts(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
         """Return the verdicts of a run with a `mode`, by the events that completed them."""
         by_event: dict[Dot | None, list[Verdict]] = {}
-        known = [e for e in self._events if number not in self._admission.refusing(e)]
+        known = [e for e in self._events if number not in self._admission.excluding(e)]
         run.counts.strangers = len(self._events) - len(known)
         run.count(known)
         lost = run.losses.dots() if run.losses.past_matters else ()
@@ -261,6 +261,6 @@ class LogRelease(Release):
 
 
 def _least_times_us(events: Sequence[Event]) -> list[int]:
-    """Return, for each place in an order, the least time of the events there and after it."""
+    """Return, for each of some events in order, the least time of it and of those after it."""
     times_us = (NEVER_US if (us := event.time_us) is None else us for event in reversed(events))
     return list(accumulate(times_us, min))[::-1]

@@ -16,9 +16,9 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Late
-from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.runtime.admission.deduplication import Tally
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.runtime.admission.identification import Admission
 
 
@@ -51,8 +51,10 @@ class Release(Protocol):
     def due_us(self) -> float:
         """The lowest watermark at which something is due."""
 
-    def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
+    def offer(self, events: Sequence[Event]) -> list[Numbered]:
         """Take new events, of which none is late or shows that a node has left.
+
+        The verdicts are those of `take` for each in turn.
 
         Returns
         -------
@@ -61,12 +63,12 @@ class Release(Protocol):
         """
 
     def take(
-        self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
+        self, event: Event, late: Late | None, excluding: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Take a new event, its clock as it arrived.
 
         An event with a verdict `late` is not offered to any run. The closed topologies of the
-        runs `refusing` lack the node of the event.
+        runs `excluding` lack the node of the event.
         """
 
     def take_redelivered(self, event: Event) -> list[Verdict] | None:

@@ -28,7 +28,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
-from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.topology.domains import closed_nodes, takes_part
@@ -117,17 +117,17 @@ class RetiringRelease(StreamRelease):
 
     def has_place(self, event: Event) -> bool:
         """Return whether some pattern's topology has the node of an event, or is open."""
-        return len(self._refusing(event)) < len(self.runs)
+        return len(self._excluding(event)) < len(self.runs)
 
     def take_identified(
-        self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
+        self, event: Event, known: Event, late: Late | None, excluding: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Pass a new event to the runs and the queues; these decide again whether it is late."""
-        refusing = self._refusing(event)
-        if len(refusing) == len(self.runs):
+        excluding = self._excluding(event)
+        if len(excluding) == len(self.runs):
             return []
         late = late_verdict(event, "", "") if is_late(event, self.queues.watermark_us) else None
-        return self._select_reports(super().take_identified(event, known, late, refusing))
+        return self._select_reports(super().take_identified(event, known, late, excluding))
 
     def take_redelivered(self, event: Event) -> list[Verdict] | None:
         """Process a redelivered event: push it to the queues that had refused it."""
@@ -155,7 +155,7 @@ class RetiringRelease(StreamRelease):
         self._drop()
         return out
 
-    def _refusing(self, event: Event) -> list[PatternRun]:
+    def _excluding(self, event: Event) -> list[PatternRun]:
         """Return the runs whose closed topology lacks the node of an event."""
         return [run for run, nodes in self._closed if not takes_part(event.node, nodes)]
 
@@ -163,7 +163,7 @@ class RetiringRelease(StreamRelease):
         """Return, and count, the verdicts that the retiring patterns have to report."""
         out: list[Verdict] = []
         for verdict in verdicts:
-            if not isinstance(verdict, PatternVerdict) or not verdict.pattern:
+            if not isinstance(verdict, IdentifiedVerdict) or not verdict.pattern:
                 continue  # on the execution: the release of the new program reports it
             if isinstance(verdict, Match | TimedOut):
                 before = self.before[verdict.pattern]

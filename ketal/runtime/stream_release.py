@@ -24,9 +24,9 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Late
-from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.runtime.admission.deduplication import Tally
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.execution_queues import Queues, seen_without
 from ketal.runtime.release import Release
@@ -82,7 +82,7 @@ class StreamRelease(Release):
             [run for run in runs if run not in self._direct.runs],
             limits,
             name,
-            free=self._order_free_runs(),
+            order_free=self._order_free_runs(),
             arrived=admission.intake.nodes,
         )
         self.retiring: StreamRelease | None = None
@@ -112,7 +112,7 @@ class StreamRelease(Release):
 
     # --- events ---
 
-    def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
+    def offer(self, events: Sequence[Event]) -> list[Numbered]:
         """Pass new events to the runs and the queues."""
         processed: list[tuple[int, Any]] = []
         if self._direct.runs:
@@ -125,7 +125,7 @@ class StreamRelease(Release):
         return sorted(by_number.items())
 
     def take(
-        self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
+        self, event: Event, late: Late | None, excluding: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Pass a new event to the runs and the queues."""
         out: list[Verdict] = []
@@ -140,16 +140,16 @@ class StreamRelease(Release):
                 known = admission.membership.restore_so_far(event)
         if self.retiring is not None:
             out += self.retiring.take_identified(event, known, late, ())
-        return out + self.take_identified(event, known, late, refusing)
+        return out + self.take_identified(event, known, late, excluding)
 
     def take_identified(
-        self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
+        self, event: Event, known: Event, late: Late | None, excluding: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Pass a new event to the runs and the queues, as `take` does.
 
         Parameters
         ----------
-        event, late, refusing
+        event, late, excluding
             As for `Release.take`.
         known : Event
             The event with its clock restored as far as is possible now.
@@ -159,21 +159,21 @@ class StreamRelease(Release):
             out += self.queues.push_clock(event)
         if late is not None:
             for run in self._direct.runs:
-                if run.compiled.causal and run not in refusing:
+                if run.compiled.causal and run not in excluding:
                     run.miss_event(event)
             # No pattern is offered the late event, but its dependants must not wait for it.
-            queued = self.queues.take((event,), withheld=True, refusing=refusing)
+            queued = self.queues.take((event,), withheld=True, excluding=excluding)
             return [*out, late, *flat(queued)]
-        for run in refusing:
+        for run in excluding:
             run.counts.strangers += 1
-        if refusing:
+        if excluding:
             for run in self._direct.runs:
-                if run not in refusing:
+                if run not in excluding:
                     out += flat(run.process((known,)))
         else:
             out += flat(self._direct.process((known,)))
         if self.queues:
-            out += flat(self.queues.take((event,), refusing=refusing))
+            out += flat(self.queues.take((event,), excluding=excluding))
         return out
 
     def take_redelivered(self, event: Event) -> list[Verdict] | None:
@@ -194,14 +194,14 @@ class StreamRelease(Release):
         if self.retiring is not None:
             self.retiring.restore_clocks(event, saved=saved)
         if self._admission.reads_clocks:
-            free = self._order_free_runs()
+            order_free = self._order_free_runs()
             self._direct = TypeDispatch(
                 [run for run in self._direct.runs if not run.compiled.causal]
             )
             seen = None if saved else self._admission.intake.seen()
             if seen is not None and event is not None:
                 seen = seen_without(seen, (event,))
-            self.queues.restore_clocks(membership.restorer, free, seen)
+            self.queues.restore_clocks(membership.restorer, order_free, seen)
 
     # --- membership and time ---
 

@@ -100,7 +100,7 @@ def stretch_of(
 
 
 def _share_watermark(items: Sequence[Any], mark_us: int | None) -> bool:
-    """Return whether no item is a watermark, or late by the watermark before the items."""
+    """Return whether no item is a watermark, and no event is late by the one before the items."""
     types = set(map(type, items))
     if mark_us is None or not all(issubclass(cls, Event) for cls in types):
         return mark_us is None and Control not in types

@@ -13,7 +13,7 @@ log is known whole and needs no queue: it is released as `ketal.operators.causal
 it, and `ketal.operators.order.missing` finds its holes.
 
 A dot that is *missing*, neither settled nor received, is given up by
-`ketal.operators.order.wait_limits`, or by a queue that is full.
+`ketal.operators.order.waits`, or by a queue that is full.
 
 Events go in as they arrive, distinct and under the names of their incarnations
 (`ketal.operators.membership.members`). Time is an argument: event times and watermarks.
@@ -41,7 +41,7 @@ from ketal.operators.order.policy import ReleasePolicy
 from ketal.operators.order.release_options import Policy, ReleaseOptions
 from ketal.operators.order.step import ReleaseStep, StreamTime
 from ketal.operators.order.total import Total
-from ketal.operators.order.wait_limits import WaitLimits
+from ketal.operators.order.waits import Waits
 from ketal.operators.topology.domain_order import DomainPast
 
 _POLICIES: Final[dict[Policy, type[ReleasePolicy]]] = {
@@ -74,13 +74,13 @@ class HoldBackQueue:
         self._store = store = HeldEvents(domains)
         self._live = live = LiveNodes(options.nodes, time, options.idle_us)
         self._policy = policy = _POLICIES[options.policy](options, store, time, live)
-        self._limits = WaitLimits(policy, domains)
+        self._waits = Waits(policy, domains)
         waits_end = options.gap_us is not None or options.idle_us is not None
         self.expires = waits_end or not policy.awaits_dots
         # If it matters since when dots are missing, the needs of an event are recorded when it is
         # held.
         self._passed_held_max = 0 if options.dates_missing else options.held_back_max
-        self._options_matter = domains is not None or options.idle_us is not None
+        self._may_pass_on = domains is None and options.idle_us is None
 
     def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
         """Count events that were seen before this queue was made as released.
@@ -133,10 +133,10 @@ class HoldBackQueue:
         return next(self.take((event,)))
 
     def _pass_on(self, arriving: Iterator[Event], step: ReleaseStep) -> Event | None:
-        """Take in events that no option and no departed node concerns; return the first other."""
+        """Take in events that no option or departed node concerns; return the first other."""
         restoring, ended = self._store.restorer is not None, self._policy.ended
-        waiting = self._live.departed or self._limits.missing_since
-        if self._options_matter or restoring or ended or waiting:
+        waiting = self._live.departed or self._waits.missing_since
+        if not self._may_pass_on or restoring or ended or waiting:
             return next(arriving, None)
         return self._policy.pass_on(arriving, step, self._passed_held_max)
 
@@ -144,26 +144,26 @@ class HoldBackQueue:
         time_us = microseconds(event.time)
         if time_us is not None:
             self._time.tick(time_us)
-        limits, policy, settled = self._limits, self._policy, self._store.settled
+        waits, policy, settled = self._waits, self._policy, self._store.settled
         if self._domains is not None:
-            step.limit = limits.widen(event)
-        progress = limits.activate(event.node)
+            step.limit = waits.widen(event)
+        progress = waits.activate(event.node)
         counter = event.clock[event.node]
         if policy.ended or counter <= settled[event.node] or counter <= progress.declared:
             self._mark_late(event, step)
         elif policy.place_has_passed(event):
             self._mark_late(event, step)
-            limits.pass_over(event)
-            limits.record(event)  # Dots that only its clock names are missing all the same.
+            waits.pass_over(event)
+            waits.record(event)  # Dots that only its clock names are missing all the same.
             self._release_ready(step)
         else:
             if self._live.departed and policy.awaits_dots:
-                limits.give_up_departed(event, step)
+                waits.give_up_departed(event, step)
             if not policy.admit(event):
                 step.refused.append(event)
             elif policy.awaits_dots:
                 if counter in progress.held:
-                    limits.record(event)
+                    waits.record(event)
                 self._release_ready(step)
         if self.expires:
             self._expire(step)
@@ -183,7 +183,7 @@ class HoldBackQueue:
     def join(self, node: str) -> ReleaseStep:
         """Mark a node as live, whether an event of it has arrived or not."""
         self._live.departed.pop(node, None)
-        self._limits.activate(node)
+        self._waits.activate(node)
         return ReleaseStep()
 
     def leave(self, node: str) -> ReleaseStep:
@@ -195,14 +195,14 @@ class HoldBackQueue:
         present = dict.fromkeys(members)
         for node in present:
             self.join(node)
-        self._limits.record_held()  # their clocks may name nodes that are named nowhere else
+        self._waits.record_held()  # their clocks may name nodes that are named nowhere else
         named = {*self._store.nodes, *self._live.active, *self._live.departed}
         return self._leave_all(sorted(named - present.keys()))
 
     def _leave_all(self, nodes: Iterable[str]) -> ReleaseStep:
         step = ReleaseStep()
         for node in nodes:
-            self._limits.leave(node, step, returns=False)
+            self._waits.leave(node, step, returns=False)
         self._release_ready(step)
         return step
 
@@ -210,9 +210,9 @@ class HoldBackQueue:
         """End the stream: no node is waited for, every `gap` has passed, new arrivals are late."""
         self._policy.ended = True
         step = ReleaseStep()
-        while self.options.gap_us is not None and (rows := self._limits.missing_since.remove_all()):
+        while self.options.gap_us is not None and (rows := self._waits.missing_since.remove_all()):
             for node, upto in rows:
-                self._limits.declare_lost(node, upto, step)
+                self._waits.declare_lost(node, upto, step)
             self._release_ready(step)
         self._release_ready(step)
         return step
@@ -221,7 +221,7 @@ class HoldBackQueue:
 
     def _expire(self, step: ReleaseStep) -> None:
         """Give up dots and nodes that were waited for too long; release events that may go then."""
-        if self._limits.expire(step) or not self._policy.awaits_dots:
+        if self._waits.expire(step) or not self._policy.awaits_dots:
             self._release_ready(step)
 
     def _mark_late(self, event: Event, step: ReleaseStep) -> None:
@@ -238,10 +238,10 @@ class HoldBackQueue:
                 if self._store.restorer is not None and policy.place_has_passed(event):
                     self._store.remove(event)
                     self._mark_late(event, step)
-                    self._limits.pass_over(event)
+                    self._waits.pass_over(event)
                 else:
                     self._release(event, step)
-            if self._domains is None or not self._limits.record_widened(step):
+            if self._domains is None or not self._waits.record_widened(step):
                 return
 
     def _release(self, event: Event, step: ReleaseStep) -> None:
@@ -252,7 +252,7 @@ class HoldBackQueue:
             step.raised.append(event.dot)
         step.released.append(released)
         if self._policy.awaits_dots:
-            self._limits.settle(store.nodes[event.node], event.clock[event.node])
+            self._waits.settle(store.nodes[event.node], event.clock[event.node])
             return
         # Events of its past that have not arrived are late from now on.
         settled = store.settled
@@ -262,12 +262,12 @@ class HoldBackQueue:
 
     def _give_up(self, step: ReleaseStep) -> None:
         """End one wait of a queue that is too full: declare dots lost, or release an event."""
-        given_up = self._policy.give_up(self._limits.missing_since)
+        given_up = self._policy.give_up(self._waits.missing_since)
         if isinstance(given_up, Held):
             self._release(given_up.event, step)
             return
         for node, upto in given_up:
-            self._limits.declare_lost(node, upto, step)
+            self._waits.declare_lost(node, upto, step)
 
     # --- queries and state ---
 
@@ -291,7 +291,7 @@ class HoldBackQueue:
 
     def missing(self) -> list[Dot]:
         """Return the dots that hold events back, up to `lost_max`; of a long hole its ends."""
-        return self._limits.missing()
+        return self._waits.missing()
 
     def drop_held(self) -> list[Event]:
         """Remove and return the held events, in order of arrival."""
@@ -309,12 +309,12 @@ class HoldBackQueue:
         number : callable
             Gives an event's number in a table of the caller.
         """
-        self._limits.record_held()
+        self._waits.record_held()
         return {
             "time": self._time.save(),
             "domains": None if self._domains is None else self._domains.save(),
             "nodes": {node: progress.save() for node, progress in self._store.nodes.items()},
-            "waits": self._limits.save(),
+            "waits": self._waits.save(),
             "ended": self._policy.ended,
             "options": self.options.written(),
             "policy": self._policy.save(number),
@@ -337,9 +337,9 @@ class HoldBackQueue:
             self._domains.load(state["domains"])
         for node, row in state["nodes"].items():
             self._store.node(node).load(row)
-        self._limits.load(state["waits"])
+        self._waits.load(state["waits"])
         self._policy.ended = state["ended"]
         self._policy.load(state["policy"], events)
         self._policy.invalidate()
         if state["options"] != self.options.written():
-            self._limits.restart()
+            self._waits.restart()

@@ -1,39 +1,21 @@
-"""The options of `order CausalOrder(...)`, and which of them exclude each other.
+"""The options of `order CausalOrder(...)`, as a hold-back queue needs them.
 
-`docs/ordering.md` explains each policy and option.
+`docs/ordering.md` explains each policy and option; `ketal.analysis.statements` reports options that
+exclude each other.
 
-The one rule: an option that has no meaning with a policy is an error, never ignored.
+The one rule: the options follow from an order and the limits alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
 
 Policy: TypeAlias = Literal["eager", "total", "frontier"]
 """When an event is released."""
-
-
-WITHOUT_FRONTIER: Final = {
-    "total": "releases events by time, not when every node has sent one",
-    "nodes": "waits for a time, not for nodes",
-    "gap": "does not wait for missing events, so none is declared lost",
-    "idle": "does not wait for nodes, so none is idle",
-}
-"""The options that have no meaning with `frontier`, each with the reason."""
-
-
-def option_conflict(order: syntax.Order) -> tuple[str, str] | None:
-    """Return why an option has no meaning with `frontier`, and a hint; None if there is no such."""
-    if order.frontier is not None:
-        for name, reason in WITHOUT_FRONTIER.items():
-            if name in order.given:
-                message = f"`{name}` cannot be combined with `frontier`, which {reason}"
-                return message, f"remove `{name}` or `frontier`"
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)

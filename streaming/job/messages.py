@@ -21,6 +21,7 @@ from ketal.logs.times import TIME_UNITS
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import LogItem
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 
@@ -59,9 +60,7 @@ class MessageReader:
         self._needed = MessageMetadata(self._shape.paths)
         self._units = TIME_UNITS[source.time_unit]
 
-    def items(
-        self, values: Sequence[bytes | None], record: Callable[[int], Any]
-    ) -> list[Item | Rejected]:
+    def items(self, values: Sequence[bytes | None], record: Callable[[int], Any]) -> list[LogItem]:
         """Return for each message its event, its control event, or the rejection of it.
 
         `record` returns the ConsumerRecord of the message at an index; it is called for messages
@@ -87,7 +86,7 @@ class MessageReader:
             return [None] * len(values)
         return [event for value in values for event in self._plain_events((value,))]
 
-    def _decode_record(self, record: Any) -> Item | Rejected:
+    def _decode_record(self, record: Any) -> LogItem:
         """Decode a record field by field, which finds the reason if it is not an event."""
         try:
             return self._item(record)

@@ -20,9 +20,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from ketal.errors import SettingError
+from ketal.model.summaries import Tally
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import counted
-from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence.vacuity import Findings
 
 _HELP = {

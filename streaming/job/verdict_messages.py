@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ketal.model.verdicts.pattern_verdict import encode_json
+from ketal.model.verdicts.identified_verdict import encode_json
 from ketal.model.verdicts.verdict_kinds import Verdict
 
 

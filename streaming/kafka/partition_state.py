@@ -23,9 +23,10 @@ from kafka import TopicPartition
 from ketal.errors import OtherProgramError, StateError
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
+from ketal.model.log_arguments import LogItem
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.runtime.execution import Execution, Item
+from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import (
     OTHERS,
     Changes,
@@ -184,13 +185,13 @@ class Part:
 
     def _items(
         self, partition: TopicPartition, records: Sequence[Any]
-    ) -> tuple[list[Item], list[Any], int]:
+    ) -> tuple[list[LogItem], list[Any], int]:
         """Return the items of messages, the message of each item, and how many messages were read.
 
         A watermark that a message advances is an item too. All messages are read, unless all
         partitions end before.
         """
-        items: list[Item] = []
+        items: list[LogItem] = []
         sources: list[Any] = []
         uses_watermark, has_ended, count = self._uses_time, partition in self.watermarks.ended, 0
         read = self._reader.items([record.value for record in records], records.__getitem__)
@@ -214,7 +215,7 @@ class Part:
                 break
         return items, sources, count
 
-    def _apply_control(self, partition: TopicPartition, control: Control) -> list[Item]:
+    def _apply_control(self, partition: TopicPartition, control: Control) -> list[LogItem]:
         """Apply a control event to its partition; return the control events for the execution.
 
         `ketal.end` of one of several partitions is not passed on; it may advance the watermark.
@@ -230,7 +231,7 @@ class Part:
                 return self._advanced_watermark()
         return [control]
 
-    def _watermark_of_event(self, partition: TopicPartition, item: Item) -> list[Item]:
+    def _watermark_of_event(self, partition: TopicPartition, item: LogItem) -> list[LogItem]:
         """Return the new watermark as an item, if the time of an event advances it."""
         if not isinstance(item, Event) or item.time is None:
             return []
@@ -240,7 +241,7 @@ class Part:
             else []
         )
 
-    def _advanced_watermark(self) -> list[Item]:
+    def _advanced_watermark(self) -> list[LogItem]:
         """Return the new watermark as an item, if it has advanced; mark the part dirty then."""
         mark_s = self.watermarks.advance()
         if mark_s is None:

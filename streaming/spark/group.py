@@ -27,10 +27,11 @@ from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import LogItem
 from ketal.model.verdicts.execution_verdicts import Late, Rejected
-from ketal.model.verdicts.pattern_verdict import encode_json
+from ketal.model.verdicts.identified_verdict import encode_json
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
+from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.queues.reports import BEHIND_WATERMARK
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.job.verdict_messages import written_message
@@ -250,9 +251,9 @@ class Group:
             if isinstance(item, Event) and self._key_value is not None:
                 self._places.check(self._key_value(item), group, self._rows.place(row))
 
-    def _items(self, batch: Sequence[Row]) -> tuple[list[Item], list[Row]]:
+    def _items(self, batch: Sequence[Row]) -> tuple[list[LogItem], list[Row]]:
         """Return the items of rows that this group processes or reports, and the row of each."""
-        items: list[Item] = []
+        items: list[LogItem] = []
         sources: list[Row] = []
         for row, item in zip(batch, self._rows.items(batch), strict=True):
             copy = row[0]
@@ -264,7 +265,7 @@ class Group:
                 item = self._rows.rejection(
                     row, "its type cannot be determined: the record has several"
                 )
-            own: Item | None = item
+            own: LogItem | None = item
             if isinstance(item, Rejected):
                 own = item if reports else None
             elif isinstance(item, Control):

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from ketal.engine.scopes import Counts
 from ketal.errors import wrong_type
+from ketal.model.summaries import Tally
 from ketal.programs.program import Program
-from ketal.runtime.admission.deduplication import Tally
 from ketal.streaming.spark.group import COUNTED
 from ketal.streaming.spark.rows.text import ANY_JSON
 

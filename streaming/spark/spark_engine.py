@@ -21,9 +21,8 @@ from ketal import errors
 from ketal.errors import KetalError, LostError, SettingError, StateError
 from ketal.logs.shape import Shape
 from ketal.model.events.event_time import seconds
-from ketal.model.summaries import total
+from ketal.model.summaries import Tally, total
 from ketal.programs.program import Program
-from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine

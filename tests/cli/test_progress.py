@@ -16,7 +16,7 @@ import ketal
 from ketal.cli.output.progress import ProgressLine, StatusLine
 from ketal.model.limits import DEFAULT
 from ketal.runtime.batch_run import LogPass
-from ketal.runtime.log_release import BATCH_EVENTS
+from ketal.runtime.log_release import JUDGED_TOGETHER
 
 LINES = [json.dumps({"node": "n", "type": "a", "clock": {"n": n}}) + "\n" for n in range(1, 20_001)]
 
@@ -93,13 +93,13 @@ def test_input_without_a_size_has_no_share(tmp_path: Path) -> None:
 
 
 def test_share_of_events_judged_grows_from_zero_to_one() -> None:
-    count = 10 * BATCH_EVENTS
+    count = 10 * JUDGED_TOGETHER
     events = [ketal.Event("n", "a", {"n": number + 1}) for number in range(count)]
     program = ketal.compile('pattern P { order CausalOrder; event A = type == "a"; find any A; }')
     judging = LogPass(program, events, DEFAULT)
     assert judging.share_judged() is None
     shares = [judging.share_judged() for _ in judging]
-    assert shares == [number // BATCH_EVENTS / 10 for number in range(count)]
+    assert shares == [number // JUDGED_TOGETHER / 10 for number in range(count)]
     assert judging.share_judged() == 1.0
     judging = LogPass(
         ketal.compile('pattern P { event A = type == "a"; find A; }'), events, DEFAULT

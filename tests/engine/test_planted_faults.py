@@ -154,7 +154,7 @@ FAULTS = (
     ),
     Fault(
         "what a range of events can come before is taken from its last",
-        bounds, "_range_after",
+        bounds, "_following_range",
         "column.first_knowing(last,", "column.first_knowing(first,",
         by_shape(shapes.test_raised_bounds_are_propagated_over_a_whole_range),
     ),
@@ -208,8 +208,8 @@ FAULTS = (
     Fault(
         "an event that is in two roles is counted before itself",
         EventStore, "keep",
-        "ways = search.beginnings(role, seen)",
-        "ways = search.beginnings(role, seen) + sum(count for _, _, count in placed)",
+        "beginnings = search.beginnings(role, seen)",
+        "beginnings = search.beginnings(role, seen) + sum(count for _, _, count in placed)",
         (
             by_shape(
                 shapes.test_event_on_two_edges_is_taken_once,
@@ -240,7 +240,7 @@ FAULTS = (
     Fault(
         "places that fall along a node's counters are not filtered",
         Search, "_extend_back",
-        "mixed = self._by_place and not column.rising", "mixed = False",
+        "mixed = self._in_offered_order and not column.rising", "mixed = False",
         (by_shape(shapes.test_matches_under_an_arrival_that_is_no_linear_extension), by_modes),
     ),
     Fault(

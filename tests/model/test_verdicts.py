@@ -25,7 +25,7 @@ from ketal.engine.scopes import Counts
 from ketal.model import verdicts
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
 from ketal.model.verdicts.check_verdicts import Violation
-from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.verdict_kinds import COUNTED, KINDS, RunVerdict, Verdict
 from tests.cases import e, line, p
 from tests.runtime.test_monitor import samples
@@ -105,7 +105,7 @@ def test_written_is_the_json_of_to_dict(
             type="t", expected=tuple(expected), state=state, reason=reason,
         )  # fmt: skip
         for verdict in (violation, *SAMPLES.values()):
-            if isinstance(verdict, PatternVerdict):
+            if isinstance(verdict, IdentifiedVerdict):
                 said = msgspec.json.encode(verdict.to_dict())
                 assert verdict.written() == (verdict.id, said)
 
@@ -264,7 +264,7 @@ def test_a_verdict_on_an_execution_names_no_pattern() -> None:
 def test_a_verdict_on_a_pattern_names_it() -> None:
     where: dict[str, Any] = {"pattern": "P", "fingerprint": "", "execution": "x"}
     scope = FrozenMapping((("k", 1), ("node", "n")))
-    verdicts: list[PatternVerdict] = [
+    verdicts: list[IdentifiedVerdict] = [
         Late(event=Dot("n", 1), reason="r", scope=scope, **where),
         Overflow(limit="l_max", given_up="g", **where),
         Transition(event=Dot("n", 1), step="A", source="q0", target="q1", **where),

@@ -20,7 +20,7 @@ from ketal.model.values import base_node
 from ketal.operators.causal_order import canonical
 from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.hold_back import HoldBackQueue
-from ketal.operators.order.release_options import Policy, ReleaseOptions, option_conflict
+from ketal.operators.order.release_options import Policy, ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.operators.topology.domains import nodes_of
@@ -753,28 +753,6 @@ def test_release_options_are_read_from_an_order() -> None:
     assert ReleaseOptions.of(order, ordered=False).policy == "eager"
     assert ReleaseOptions.of(syntax.Order("causal")).policy == "eager"
     assert ReleaseOptions.of(syntax.Order("causal", frontier=duration(1))).policy == "frontier"
-
-
-@pytest.mark.parametrize(
-    ("options", "fault"),
-    [
-        ({"frontier": duration(1), "total": True}, "`total`"),
-        ({"frontier": duration(1), "nodes": ("a",)}, "`nodes`"),
-        ({"frontier": duration(1), "gap": duration(1)}, "`gap`"),
-        ({"frontier": duration(1), "idle": duration(1)}, "`idle`"),
-    ],
-)
-def test_conflicting_options_are_refused(options: dict[str, Any], fault: str) -> None:
-    order = syntax.Order("causal", **options)
-    message = option_conflict(order)
-    assert message is not None
-    assert fault in message[0]
-
-
-def test_compatible_options_are_accepted() -> None:
-    assert option_conflict(syntax.Order("arrival")) is None
-    order = syntax.Order("causal", gap=duration(1), idle=duration(1), total=True)
-    assert option_conflict(order) is None
 
 
 def test_past_of_the_oracle_is_the_dots_below_the_clock() -> None:

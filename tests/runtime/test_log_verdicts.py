@@ -21,9 +21,8 @@ from ketal import Event, Limits, SettingError, ViolationError
 from ketal.grammar import render
 from ketal.logs import Record
 from ketal.model.events.control import Control
-from ketal.model.summaries import PatternCounts, Summary
+from ketal.model.summaries import PatternCounts, Summary, Tally
 from ketal.model.verdicts.verdict_kinds import COUNTED
-from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.batch_run import LogPass
 from ketal.runtime.log_verdicts import CELL_CHARACTERS, NAMED_MAX
 from tests.property.executions import execution

@@ -27,11 +27,12 @@ from kafka import KafkaAdminClient, KafkaProducer
 import ketal
 from ketal.errors import EventError
 from ketal.logs.formats.jsonl import decoded
-from ketal.logs.shape import Item, Shape
+from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
+from ketal.model.log_arguments import LogItem
 from ketal.model.summaries import total
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.runtime.silence.vacuity import add_findings
@@ -193,7 +194,7 @@ def in_total_order(text: str, lines: Sequence[bytes]) -> str:
     return out
 
 
-def item_of(line: bytes) -> Item | Rejected:
+def item_of(line: bytes) -> LogItem:
     """Return the event, control event or rejection that a line decodes to."""
     try:
         return decoded(line, _SHAPE)

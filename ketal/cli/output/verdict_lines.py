@@ -23,7 +23,7 @@ from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.wording import counted, file_and_line
 
@@ -117,7 +117,7 @@ class VerdictLines:
     def has_own_lines(self, verdict: Verdict) -> bool:
         """Count a verdict; return whether it has its own lines."""
         # Verdicts that --first counts have; it does not count rejections.
-        singly = self._args.first is not None and isinstance(verdict, PatternVerdict)
+        singly = self._args.first is not None and isinstance(verdict, IdentifiedVerdict)
         grouping = self._grouping and not singly
         return not self._args.count and (not grouping or self._groups.has_own_lines(verdict))
 

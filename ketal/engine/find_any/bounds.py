@@ -52,7 +52,7 @@ def _pull_bounds(
             for node, column in columns.nodes.items():
                 assert column.before is not None
                 if column.before.greatest > before:
-                    low, high = _range_before(column, node, role, seen, seen)
+                    low, high = _preceding_range(column, node, role, seen, seen)
                     before = max(before, column.before.maximum(low, high))
     after = -position if role.ends else NEVER
     if not role.ends:
@@ -60,7 +60,7 @@ def _pull_bounds(
             for node, column in columns.nodes.items():
                 assert column.after is not None
                 if column.after.greatest > after:
-                    low, high = _range_after(column, node, columns.role, seen, seen)
+                    low, high = _following_range(column, node, columns.role, seen, seen)
                     after = max(after, column.after.maximum(low, high))
     return min(before, position), min(after, -position)
 
@@ -69,7 +69,7 @@ def _push_before(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, valu
     """Raise `before` of the events that can follow one of a node's, from `first` to `last`."""
     for columns in kept.out.get(role.edge.target, ()):
         for node, column in columns.nodes.items():
-            low, high = _range_after(column, node, columns.role, first, last)
+            low, high = _following_range(column, node, columns.role, first, last)
             assert column.before is not None
             if low < high and column.before.raise_range(low, high, value):
                 _push_before(kept, columns.role, column.seens[low], column.seens[high - 1], value)
@@ -79,13 +79,13 @@ def _push_after(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value
     """Raise `after` of the events that can precede one of a node's, from `first` to `last`."""
     for columns in kept.into.get(role.edge.source, ()):
         for node, column in columns.nodes.items():
-            low, high = _range_before(column, node, role, first, last)
+            low, high = _preceding_range(column, node, role, first, last)
             assert column.after is not None
             if low < high and column.after.raise_range(low, high, value):
                 _push_after(kept, columns.role, column.seens[low], column.seens[high - 1], value)
 
 
-def _range_before(
+def _preceding_range(
     column: Column, node: str, role: StepRole, first: Seen, last: Seen
 ) -> tuple[int, int]:
     """Return the range of a column that can come just before one of the events `first` to `last`.
@@ -102,7 +102,7 @@ def _range_before(
     return low, high
 
 
-def _range_after(
+def _following_range(
     column: Column, node: str, role: StepRole, first: Seen, last: Seen
 ) -> tuple[int, int]:
     """Return the range of a role's column that can come just after one of `first` to `last`."""

@@ -211,13 +211,13 @@ class Column:
         return len(self.seens)
 
     def add(
-        self, position: int, seen: Seen, start: float, bounds: tuple[float, float], ways: int
+        self, position: int, seen: Seen, start: float, bounds: tuple[float, float], beginnings: int
     ) -> None:
         """Add an event by its counter or, in a column of all nodes, its place.
 
         Under a forward search `start` is the latest start of a match that leads to it, otherwise
-        `bounds` are its `before` and `after`. Where matches are counted, `ways` beginnings of
-        matches lead to it.
+        `bounds` are its `before` and `after`. Where matches are counted, so many
+        `beginnings` of matches lead to it.
         """
         counters = self.counters
         i = len(counters)
@@ -241,7 +241,7 @@ class Column:
         if self.totals is not None:
             self.totals.insert(i + 1, self.totals[i])
             for later in range(i + 1, len(self.totals)):
-                self.totals[later] += ways
+                self.totals[later] += beginnings
         if self.before is not None and self.after is not None:
             self.before.insert(i, bounds[0])
             self.after.insert(i, bounds[1])

@@ -198,7 +198,7 @@ class EventStore:
 
     def _room(self) -> int:
         """Return how many more events may be deferred."""
-        if not self._by_start or self._roles.free:
+        if not self._by_start or self._roles.by_place_alone:
             return self.room()
         return min(self.room(), UNINDEXED_MAX - len(self.unindexed))
 
@@ -268,13 +268,13 @@ class EventStore:
             oldest = max(position - self._window.length, search.passed)
             for role in use.going_on if by_start else use.lasting:
                 if counting:  # without a window: one start is as good as another
-                    ways = search.beginnings(role, seen)
-                    start = position if ways else NEVER
+                    beginnings = search.beginnings(role, seen)
+                    start = position if beginnings else NEVER
                 else:
-                    ways, start = 0, search.latest_start(role, seen, position)
+                    beginnings, start = 0, search.latest_start(role, seen, position)
                 # If an event comes out of order, those that no start leads to are needed too.
                 if start > oldest or not by_start:
-                    placed.append((role, start, ways))
+                    placed.append((role, start, beginnings))
         else:
             placed = [(role, NEVER, 0) for role in use.lasting]
         if not placed:
@@ -284,8 +284,8 @@ class EventStore:
         self._add(1)
         self._reached_states |= use.targets
         if search.forward or not self._roles.bounding:
-            for role, start, ways in placed:
-                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, ways)
+            for role, start, beginnings in placed:
+                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, beginnings)
         else:
             roles = [role for role, _, _ in placed]
             keep_bounded(self._kept_events, seen, roles, position if self._window.bounded else 0)

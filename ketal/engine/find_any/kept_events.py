@@ -50,7 +50,9 @@ class RoleColumns:
         self._indexes = tuple(indexes)
         self.keyed: dict[Indexed, dict[Key, Columns]] = {index: {} for index in indexes}
 
-    def add(self, seen: Seen, start: float, bounds: tuple[float, float], ways: int = 0) -> None:
+    def add(
+        self, seen: Seen, start: float, bounds: tuple[float, float], beginnings: int = 0
+    ) -> None:
         """Add an event; the other arguments are those of `Column.add`."""
         name, position = ("", seen.place) if self._by_place else (seen.node, seen.counter)
         keyed = [
@@ -60,7 +62,7 @@ class RoleColumns:
             column = columns.get(name)
             if column is None:
                 column = self._add_column(columns, name)
-            column.add(position, seen, start, bounds, ways)
+            column.add(position, seen, start, bounds, beginnings)
 
     def _index_values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
         for index in self._indexes:

@@ -160,7 +160,7 @@ class Roles:
         The class of each step's local guard.
     by_place : bool
         Whether a forward search uses the places of events only, not their nodes.
-    free : bool
+    by_place_alone : bool
         Whether a forward search needs the places of events only, and no equality or `not`
         restricts them.
     not_causal : tuple of StepRole
@@ -205,7 +205,7 @@ class Roles:
         self.countable = not (self.window.bounded or self.mirrors)
         in_place = machine.arrival and not related
         self.by_place = in_place or self.order is ReleaseOrder.CANONICAL
-        self.free = self.by_place and not (equalities or self.nots)
+        self.by_place_alone = self.by_place and not (equalities or self.nots)
         self.longest = self._longest()
         self.bounding = not equalities and self.longest is not None
         self.anchors = {

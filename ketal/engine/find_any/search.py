@@ -41,7 +41,7 @@ class Search:
     """The search through the events that one scope keeps and whose windows start after `passed`."""
 
     __slots__ = (
-        "_breakers", "_by_place", "_kept_events", "_limit", "_limits", "_matches", "_paths",
+        "_breakers", "_in_offered_order", "_kept_events", "_limit", "_limits", "_matches", "_paths",
         "_roles", "_visits_left", "_window", "forward", "passed",
     )  # fmt: skip
 
@@ -60,7 +60,8 @@ class Search:
         self._limits = limits
         self.forward = forward
         self.passed = NEVER
-        self._by_place = roles.machine.arrival or kept.by_place
+        # Whether the events of a word are in the order offered.
+        self._in_offered_order = roles.machine.arrival or kept.by_place
         self._window = roles.window
         self._matches: list[Taken] = []
         self._paths: list[Path] = []
@@ -166,7 +167,7 @@ class Search:
                     low = bisect_left(column.places, earliest, low, high)
                 if low >= high:
                     continue
-                mixed = self._by_place and not column.rising
+                mixed = self._in_offered_order and not column.rising
                 candidates = column.candidates_before(low, high, oldest, forward=forward)
                 if not self._visit(len(candidates)):
                     return False
@@ -271,7 +272,7 @@ class Search:
         """Return the range of a role's column that can come just before a part of a word."""
         low, high = 0, len(column.seens)
         role, seen = path[0], taken[0][1]
-        if self._by_place:
+        if self._in_offered_order:
             if column.rising:
                 if column.places[-1] >= seen.place:
                     high = bisect_left(column.places, seen.place, low, high)

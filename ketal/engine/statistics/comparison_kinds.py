@@ -28,7 +28,7 @@ _KINDS: Final = {
     list: "list", tuple: "list", dict: "object",
 }  # fmt: skip
 
-Counts = dict[str, dict[str, int]]
+KindCounts = dict[str, dict[str, int]]
 """Reading, by its number as text → kinds, joined by commas → number of events."""
 
 
@@ -75,7 +75,7 @@ class ComparisonKinds:
 
     # --- state ---
 
-    def save(self) -> Counts:
+    def save(self) -> KindCounts:
         """Return the counts as plain data."""
         return {
             str(number): {",".join(kinds): n for kinds, n in sorted(counter.items())}
@@ -83,7 +83,7 @@ class ComparisonKinds:
             if counter
         }
 
-    def load(self, value: Counts) -> None:
+    def load(self, value: KindCounts) -> None:
         """Load what `save` returned into a fresh object of the same pattern."""
         for number, counts in value.items():
             self.counts[int(number)] = Counter({tuple(k.split(",")): n for k, n in counts.items()})
@@ -106,7 +106,7 @@ class ProgramKinds:
         for number, (_, part) in self._by_type.split(events):
             self._reading[number].count(part)
 
-    def met(self) -> dict[str, Counts]:
+    def met(self) -> dict[str, KindCounts]:
         """Return the counts so far, by the name of the pattern."""
         return {name: kinds.save() for name, kinds in self._by_pattern.items()}
 

@@ -11,6 +11,7 @@ The one rule: a row becomes the record that a JSON line with the same names woul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -24,6 +25,7 @@ from ketal.logs.shape import Item, Shape, brief, json_type_of
 from ketal.model.attributes import attributes, unboxed
 from ketal.model.values import dig
 
+_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _ABSENT = ("NaTType", "NAType")
 """The classes of absent values in pandas; NaT is an instance of datetime, too."""
 
@@ -58,6 +60,20 @@ def with_decoded_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
         except (ValueError, RecursionError):
             raise EventError(f"the column {column} is not a JSON object: {brief(text)}") from None
     return record
+
+
+def value_of_text(text: str) -> Any:
+    """Return the value of a cell that is text: a number in JSON's syntax, a boolean, or the text.
+
+    So `007` stays text.
+    """
+    if _JSON_NUMBER.fullmatch(text):
+        try:
+            return msgspec.json.decode(text)
+        except ValueError:
+            # A number of thousands of digits is an identifier, not a quantity.
+            return text
+    return {"true": True, "false": False}.get(text, text)
 
 
 def _present_cells(row: Mapping[Any, Any], typed: bool) -> dict[Any, Any]:

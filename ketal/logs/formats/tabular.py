@@ -3,11 +3,9 @@
 A row is a record, and its columns are the keys. The separator of CSV columns is a comma,
 tab, semicolon or bar, whichever is most frequent in the header. Blanks before a cell are ignored
 (unless quoted), as are blanks after a name in the header. Columns that are not fields of the
-event are attributes. The text of a CSV cell is converted by one rule: an empty cell is
-absent; a number in JSON's syntax is a number (so `007`
-stays text); `true` and `false` are booleans; anything else is text. The columns of
-node, type and id stay text, and so does the time if the time format writes
-numbers. A clock is a JSON object, a JSON array with `--nodes`, or `node:3;m:2`; a `data`
+event are attributes. The text of a CSV cell is converted (`ketal.logs.formats.cells`), and an empty
+cell is absent. The columns of node, type and id stay text, and so does the time if the time format
+writes numbers. A clock is a JSON object, a JSON array with `--nodes`, or `node:3;m:2`; a `data`
 column is a JSON object.
 
 In Parquet a clock is a map, a struct, a list with `--nodes`, or text as in CSV;
@@ -18,26 +16,26 @@ rows are streamed in batches, and memory never holds a whole table.
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO
 
-import msgspec
-
 from ketal.errors import EventError, SettingError
-from ketal.logs.formats.cells import with_decoded_data
+from ketal.logs.formats.cells import value_of_text, with_decoded_data
 from ketal.logs.formats.in_memory import arrow_rows, need_pyarrow, record_of_row, repeated_column
 from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
-from ketal.logs.streams import PARQUET, SEPARATORS, blocks
+from ketal.logs.streams import blocks
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record
 from ketal.model.wording import counted
 
-_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BATCH_ROWS = 4_096
+SEPARATORS = ",\t;|"
+"""Possible separators of the columns of a CSV file."""
+PARQUET = b"PAR1"
+"""The first bytes of a Parquet file."""
 _CSV_FAULTS = (
     ("unexpected end of data", "a quote is not closed"),
     ("new-line character", "a carriage return without a line feed; end lines with \\n or \\r\\n"),
@@ -98,18 +96,8 @@ def _row_record(header: list[str], row: list[str], as_text: set[str]) -> dict[st
     record: dict[str, Any] = {}
     for column, cell in zip(header, row, strict=True):
         if cell:
-            record[column] = cell if column in as_text else _cell_value(cell)
+            record[column] = cell if column in as_text else value_of_text(cell)
     return record
-
-
-def _cell_value(text: str) -> Any:
-    if _JSON_NUMBER.fullmatch(text):
-        try:
-            return msgspec.json.decode(text)
-        except ValueError:
-            # A number of thousands of digits is an identifier, not a quantity.
-            return text
-    return {"true": True, "false": False}.get(text, text)
 
 
 def _split_block(block: bytes | EventError) -> list[bytes | EventError]:

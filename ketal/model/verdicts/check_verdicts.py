@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 from ketal.errors import KetalError
 from ketal.model.events.dot import Dot
 from ketal.model.verdicts.bound_steps import Steps
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict, PlacesOf
 
 
-class Violation(PatternVerdict, frozen=True, kw_only=True):
+class Violation(IdentifiedVerdict, frozen=True, kw_only=True):
     """An event that the automaton of a `check` does not allow.
 
     Attributes
@@ -69,7 +69,7 @@ class Violation(PatternVerdict, frozen=True, kw_only=True):
         return self._line(f"{self.event} {self.type}: {self.reason}")
 
 
-class Incomplete(PatternVerdict, frozen=True, kw_only=True):
+class Incomplete(IdentifiedVerdict, frozen=True, kw_only=True):
     """The execution ended while a `check` run was in no final state.
 
     Attributes

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft
 from ketal.model.verdicts.bound_steps import Steps
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf, WrittenVerdict
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict, PlacesOf, WrittenVerdict
 
 
-class Late(PatternVerdict, frozen=True, kw_only=True):
+class Late(IdentifiedVerdict, frozen=True, kw_only=True):
     """An event whose place in the release order, or whose time, has passed.
 
     Attributes
@@ -52,7 +52,7 @@ class Late(PatternVerdict, frozen=True, kw_only=True):
         return self._line(f"{self.event}: {self.reason}")
 
 
-class Gap(PatternVerdict, frozen=True, kw_only=True):
+class Gap(IdentifiedVerdict, frozen=True, kw_only=True):
     """A dot that was declared lost.
 
     Attributes

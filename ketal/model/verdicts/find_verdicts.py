@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 from ketal.model.events.dot import Dot
 from ketal.model.verdicts.bound_steps import Steps, bound_dots, by_step, steps_json, steps_text
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict, PlacesOf
 from ketal.model.wording import json_text
 
 
-class _Bound(PatternVerdict, frozen=True, kw_only=True):
+class _Bound(IdentifiedVerdict, frozen=True, kw_only=True):
     """A verdict of a `find`, with the events that each step bound, in match order."""
 
     steps: Steps = ()

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 from ketal.model.events.dot import Dot
 from ketal.model.verdicts.bound_steps import Steps
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict, PlacesOf
 
 
-class Transition(PatternVerdict, frozen=True, kw_only=True):
+class Transition(IdentifiedVerdict, frozen=True, kw_only=True):
     """A run moved from one state to another by an event (reported with `trace=True`).
 
     Attributes
@@ -68,7 +68,7 @@ class Transition(PatternVerdict, frozen=True, kw_only=True):
 setattr(Transition, "from", property(lambda move: move.source, doc="The same as `source`."))
 
 
-class Overflow(PatternVerdict, frozen=True, kw_only=True):
+class Overflow(IdentifiedVerdict, frozen=True, kw_only=True):
     """A limit was reached, and something was given up.
 
     Attributes

@@ -16,6 +16,8 @@ RunVerdict = Match | Violation | Incomplete | TimedOut | Overflow | Transition
 """The verdicts about one pattern."""
 
 Verdict = Match | Violation | Incomplete | TimedOut | Late | Gap | Rejected | Overflow | Transition
+Numbered = tuple[int, list[Verdict]]
+"""(index of an item of a batch, the verdicts on it)."""
 
 KINDS = tuple(verdict.kind for verdict in get_args(Verdict))
 """The kinds of verdicts, in the order in which messages list them."""

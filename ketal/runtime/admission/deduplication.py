@@ -1,19 +1,17 @@
 """Deduplication: is an event new, or was its dot read before?
 
-An event is new, a duplicate (same dot, same content: dropped and counted), a
-contradiction (same dot, other content: rejected), late, or refused because a
-limit was reached. The seen counters of each node are stored exactly and
-compactly. The content of the last `dots_max` events is kept to distinguish a duplicate from a
-contradiction (`ketal.runtime.admission.seen_contents`); a seen dot whose content was evicted counts
-as a duplicate.
+An event is new, a duplicate (same dot, same content: dropped and counted) or a contradiction (same
+dot, other content: rejected). The seen counters of each node are stored exactly and compactly. The
+content of the last `dots_max` events is kept to distinguish a duplicate from a contradiction
+(`ketal.runtime.admission.seen_contents`); a seen dot whose content was evicted counts as a
+duplicate.
 
-The one rule: `read` is the sum of the other counts.
+The one rule: a dot is new at most once, and a counter that was evicted is never new.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from ketal.model.events.content import content, digest
@@ -23,24 +21,6 @@ from ketal.model.limits import Limits
 from ketal.model.sets.counter_sets import SPAN, Counters
 from ketal.runtime.admission.seen_contents import SeenContents
 from ketal.runtime.admission.seen_digests import ContentRow, digest_of
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts of the records read, by their outcome; `read` is the sum of the others."""
-
-    accepted: int = 0
-    duplicates: int = 0
-    rejected: int = 0
-    late: int = 0
-    held_back: int = 0
-    overflow: int = 0
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the `events` object of the summary."""
-        counts = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {"read": sum(counts.values()), **counts}
-
 
 EVICTED_SHARE: Final = 16
 """Beyond `counters_max` counters, one in `EVICTED_SHARE` of those beyond holes is evicted."""

@@ -29,6 +29,7 @@ from ketal.operators.membership.clock_memory import Clock
 from ketal.operators.membership.incarnation_names import later_run, restarted
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.topology.domains import closed_nodes, takes_part
+from ketal.runtime.admission.clock_entries import ClockEntries
 from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake, Steady
 from ketal.runtime.admission.seen_digests import ContentRow
 
@@ -58,7 +59,7 @@ class Admission:
         A bound in place of `dots_max`, if all events are in memory anyway.
     beside : sequence of CompiledPattern
         The program's other patterns, which another admission serves: an event is
-        refused if all patterns of the program refuse it.
+        rejected if all patterns of the program exclude it.
 
     Attributes
     ----------
@@ -68,13 +69,12 @@ class Admission:
         The live nodes; None until a node leaves or restarts.
     reads_clocks : bool
         Whether some pattern reads clocks, so that a node's departure matters.
-    closed : tuple of (int, frozenset of str)
+    closed_topologies : tuple of (int, frozenset of str)
         The patterns with a closed topology, by number (those of `beside` last), and its nodes.
-    first : dict of str to dict
-        For each node, the least counter of an event whose clock has an entry, by entry.
+    entries : ClockEntries
+        The clock entries so far, to detect departures; empty if there is a membership.
     steady : Steady or None
-        The clock entries so far, to detect departures (`Intake.admit`); None if no pattern reads
-        clocks.
+        Those entries for `Intake.admit`; None if no pattern reads clocks.
     """
 
     def __init__(
@@ -90,25 +90,29 @@ class Admission:
         self.membership: MembershipStage | None = None
         self.reads_clocks = any(map(reads_clocks, patterns))
         all_patterns = [*patterns, *beside]
-        self.closed = tuple(
+        self.closed_topologies = tuple(
             (number, nodes)
             for number, one in enumerate(all_patterns)
             if (nodes := closed_nodes(one.pattern.topology)) is not None
         )
         self._names = [c.name for c in all_patterns]
         self._clocks_max = events_max or limits.dots_max
-        self.first: dict[str, Clock] = {}
-        self._entries: Steady = {}
-        self.steady: Steady | None = self._entries if self.reads_clocks else None
+        self.entries = ClockEntries()
+        self.steady: Steady | None = self.entries.steady if self.reads_clocks else None
 
     # --- closed topologies ---
 
-    def refusing(self, event: Event) -> list[int]:
+    def excluding(self, event: Event) -> list[int]:
         """Return the patterns, by number, whose closed topology lacks the node of an event."""
-        return [number for number, nodes in self.closed if not takes_part(event.node, nodes)]
+        return [
+            number for number, nodes in self.closed_topologies if not takes_part(event.node, nodes)
+        ]
 
-    def refusal_reason(self, event: Event, numbers: Sequence[int]) -> str:
-        """Return why no pattern takes an event; empty if some pattern takes it."""
+    def exclusion_reason(self, event: Event, numbers: Sequence[int]) -> str:
+        """Return why no pattern takes an event; empty if some pattern takes it.
+
+        `numbers` are the patterns that exclude it.
+        """
         if not numbers or len(numbers) < len(self._names):
             return ""
         node = base_node(event.node)
@@ -163,8 +167,7 @@ class Admission:
                 firsts=intake.contents.first_digests(),
                 highest=highest,
             )
-            self.first = {}
-            self._entries.clear()
+            self.entries.clear()
         return self.membership
 
     def departed_nodes(self, events: Iterable[Event]) -> Collection[str]:
@@ -178,40 +181,13 @@ class Admission:
 
         Called only while there is no membership: a membership detects departures itself.
         """
-        if event.node not in self.first and later_run(event.node) is not None:
+        if event.node not in self.entries.first and later_run(event.node) is not None:
             self.ensure_membership(event)
             return True
-        dropped = self._dropped_entries(event)
+        dropped = self.entries.add(event, self.intake)
         if dropped:
             self.ensure_membership().restorer.mark_departed(dropped)
         return bool(dropped)
-
-    def _dropped_entries(self, event: Event) -> set[str]:
-        """Return the nodes whose entries the node of a new event has dropped from its clocks.
-
-        An entry was dropped if the clock of one event has it and that of an event with a higher
-        counter does not, whichever of the two arrived first.
-        """
-        node, clock = event.node, event.clock
-        counter = clock[node]
-        first = self.first.get(node)
-        if first is None:
-            self._set_first(node, dict.fromkeys(clock, counter))
-            return set()
-        if first.keys() == clock.keys() and counter >= max(first.values()):
-            return set()
-        dropped = {name for name in first.keys() - clock.keys() if first[name] < counter}
-        lower = {n: first.get(n) for n in clock if first.get(n, counter + 1) > counter}
-        # Seen events of the node below its first counter with an entry lack that entry.
-        between = self.intake.seen_between
-        dropped.update(name for name, upto in lower.items() if between(node, counter, upto))
-        self._set_first(node, {**first, **dict.fromkeys(lower, counter)})
-        return dropped
-
-    def _set_first(self, node: str, first: Clock) -> None:
-        self.first[node] = first
-        # An event with these entries, at no lower counter, leaves `first` as it is.
-        self._entries[node] = frozenset(first), max(first.values())
 
     def control(self, control: Control) -> Control:
         """Apply a control event; return it with its nodes named by incarnation."""
@@ -228,15 +204,10 @@ class Admission:
 
     def record_clock_entries(self) -> None:
         """Record the entries of the kept clocks, which the previous program did not read."""
-        if self.membership is None and self.reads_clocks and not self.first:
-            first_by_node: dict[str, Clock] = {}
-            for node, counter, clock in self.intake.contents.clocks():
-                first = first_by_node.setdefault(node, {})
-                for name in clock:
-                    first[name] = min(counter, first.get(name, counter))
-            for node, first in first_by_node.items():
-                self._set_first(node, first)
-            if any(later_run(node) is not None for node in self.first):
+        entries = self.entries
+        if self.membership is None and self.reads_clocks and not entries.first:
+            entries.add_clocks(self.intake.contents.clocks())
+            if any(later_run(node) is not None for node in entries.first):
                 self.ensure_membership()
 
     def nonzero_counts(self, **counts: int) -> dict[str, int]:
@@ -265,7 +236,7 @@ class Admission:
     ) -> None:
         """Load what `save` returned, and the parts that are saved separately.
 
-        These are the arguments of `Intake.load`, tables of `ClockMemory.rows`, and `first`.
+        These are the arguments of `Intake.load`, tables of `ClockMemory.rows`, and `entries.first`.
         """
         if state["membership"] is not None:
             self.membership = MembershipStage(self.limits)
@@ -274,4 +245,4 @@ class Admission:
             self.membership.load(state["membership"])
         self.intake.load(state["intake"], beyond, contents)
         for node, clock in first.items():
-            self._set_first(node, clock)
+            self.entries.put(node, clock)

@@ -57,8 +57,8 @@ class SeenContents:
     def extend(self, contents: Sequence[Content], firsts: Sequence[int]) -> None:
         """Add contents in order of arrival; `firsts` has the indices of those with counter 1."""
         taken = self.taken
-        for place in firsts:
-            self._first_numbers.append(taken + place)
+        for index in firsts:
+            self._first_numbers.append(taken + index)
         self._contents.extend(contents)
         evicted = taken + len(contents) - self._most
         if evicted > self.evicted:
@@ -124,7 +124,7 @@ class SeenContents:
     def load(self, firsts: Mapping[str, bytes], evicted: int, rows: Sequence[ContentRow]) -> None:
         """Load a state: the attributes `firsts` and `evicted`, and the rows of kept contents."""
         self.firsts, self.evicted, self._indexed = dict(firsts), evicted, evicted
-        self.extend(rows, [place for place, row in enumerate(rows) if row.counter == 1])
+        self.extend(rows, [index for index, row in enumerate(rows) if row.counter == 1])
 
     def validate_state(self) -> None:
         """Assert that exactly the last `most` contents are kept, and that the index is right."""

@@ -24,13 +24,13 @@ from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.membership.clock_restoration import Restorer, possibly_low, present_order
 from ketal.operators.order.missing import MissingDots, NodeArrivals
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes
-from ketal.runtime.queues.pattern_queues import Numbered, PatternQueue
+from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.queues.reports import Reports
 from ketal.runtime.queues.restoring_queue import RestoringQueue
 
@@ -47,7 +47,7 @@ class Queues:
         and for the refused events that may be redelivered.
     execution : str
         The execution's name.
-    free : sequence of PatternRun
+    order_free : sequence of PatternRun
         The patterns that need no order. No queue holds back events for them, but the dots that
         their `gap` declares lost are reported here.
     arrived : mapping of str to NodeArrivals
@@ -75,12 +75,12 @@ class Queues:
         limits: Limits,
         execution: str,
         *,
-        free: Sequence[PatternRun],
+        order_free: Sequence[PatternRun],
         arrived: Mapping[str, NodeArrivals],
     ) -> None:
         self.limits = limits
         self.queues = [PatternQueue(group, limits) for group in _by_order(runs)]
-        self.missing = _missing_dots(free, limits, arrived)
+        self.missing = _missing_dots(order_free, limits, arrived)
         self.reports = Reports(execution, limits.dots_max)
         self.watermark_us: int | None = None
         self._update_several()
@@ -96,7 +96,7 @@ class Queues:
     def restore_clocks(
         self,
         restorer: Restorer,
-        free: Sequence[PatternRun] = (),
+        order_free: Sequence[PatternRun] = (),
         seen: Mapping[str, tuple[int, list[int]]] | None = None,
     ) -> None:
         """Restore the clocks of events from now on, since a node has left.
@@ -105,7 +105,7 @@ class Queues:
         ----------
         restorer : Restorer
             Restores clocks from those of earlier events.
-        free : sequence of PatternRun
+        order_free : sequence of PatternRun
             The patterns that need no order; they have been offered all events seen so far.
         seen : mapping
             The counters seen so far, as `HoldBackQueue.begin` takes them; None if they are loaded
@@ -114,7 +114,9 @@ class Queues:
         ordered = list(self.queues)
         for queue in ordered:
             queue.hold_back.restore_clocks(restorer)
-        restoring = [RestoringQueue(group, self.limits, restorer) for group in _by_order(free)]
+        restoring = [
+            RestoringQueue(group, self.limits, restorer) for group in _by_order(order_free)
+        ]
         self.queues += restoring
         self._update_several()
         if seen is None:
@@ -145,7 +147,7 @@ class Queues:
         events: Sequence[Event],
         *,
         withheld: bool = False,
-        refusing: Sequence[PatternRun] = (),
+        excluding: Sequence[PatternRun] = (),
     ) -> list[Numbered]:
         """Push new events to the queues, in turn.
 
@@ -155,7 +157,7 @@ class Queues:
             The events, with their clocks as they arrived.
         withheld : bool
             Whether the events are late: they fill their places, but are not offered.
-        refusing : sequence of PatternRun
+        excluding : sequence of PatternRun
             The runs whose closed topologies lack the events' nodes.
 
         Returns
@@ -170,7 +172,7 @@ class Queues:
         parts = [events] if together else [(event,) for event in events]
         for part_number, part in enumerate(parts):
             for queue in self.queues:
-                if refusing and queue.runs[0] in refusing:
+                if excluding and queue.runs[0] in excluding:
                     continue
                 begin = part_number
                 for step in queue.take(part, by_number[begin], withheld=withheld):
@@ -309,7 +311,10 @@ def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:
 def _missing_dots(
     runs: Iterable[PatternRun], limits: Limits, arrived: Mapping[str, NodeArrivals]
 ) -> list[MissingDots]:
-    """Return the missing dots of the runs that have a `gap`; runs with equal options share them."""
+    """Return the missing dots of the runs that have a `gap`; runs with equal options share them.
+
+    The `losses` of these runs await the dots from now on.
+    """
     by_name: dict[str, MissingDots] = {}
     for run in runs:
         pattern = run.compiled.pattern

@@ -12,7 +12,7 @@ import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
@@ -20,15 +20,13 @@ from ketal.engine.verdict_building import flat
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.runtime.queues.reports import Reports
 
-Numbered: TypeAlias = tuple[int, list[Verdict]]
-"""(index of an event among those that were taken together, the verdicts on it)."""
 _TIMES_MIN: Final = 1_024
 """Entries of the heap of times below which released events are not removed from it."""
 
@@ -150,13 +148,13 @@ class PatternQueue:
 
     def _offer_released(self, step: ReleaseStep) -> list[Numbered]:
         """Offer the released events; return the verdicts by the index of the releasing event."""
-        released, places = step.released, None
+        released, indices = step.released, None
         if self.withheld:
-            places = [n for n, event in enumerate(released) if not self._pop_withheld(event)]
-            released = [released[place] for place in places]
+            indices = [n for n, event in enumerate(released) if not self._pop_withheld(event)]
+            released = [released[index] for index in indices]
         return [
-            (bisect_right(step.ends, place if places is None else places[place]), list(verdicts))
-            for place, verdicts in self._dispatch.process(released)
+            (bisect_right(step.ends, index if indices is None else indices[index]), list(verdicts))
+            for index, verdicts in self._dispatch.process(released)
         ]
 
     def _offer(self, events: Sequence[Event]) -> list[Verdict]:

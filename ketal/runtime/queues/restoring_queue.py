@@ -16,12 +16,12 @@ from ketal.engine.losses import ANY, Losses
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.membership.clock_restoration import Restorer, present_order
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.operators.topology.domains import closed_nodes, takes_part
-from ketal.runtime.queues.pattern_queues import Numbered, PatternQueue
+from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.queues.reports import Reports
 
 

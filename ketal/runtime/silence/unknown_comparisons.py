@@ -14,7 +14,7 @@ from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.counted.comparisons import ComparisonSite, SiteReading
-from ketal.engine.statistics.comparison_kinds import ABSENT, Counts
+from ketal.engine.statistics.comparison_kinds import ABSENT, KindCounts
 from ketal.errors import Span
 from ketal.model.wording import counted
 
@@ -32,7 +32,7 @@ def place_of(compiled: CompiledPattern, span: Span) -> str:
     return f"{source.name}:{span.line}"
 
 
-def unknown_entries(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
+def unknown_entries(compiled: CompiledPattern, counts: KindCounts) -> list[Entry]:
     """Return the list `unknown` of a pattern, given the kinds that its comparisons read."""
     comparisons, readings = compiled.counted.comparisons
     of_comparison: dict[int, list[tuple[SiteReading, Counter[Kinds]]]] = {}

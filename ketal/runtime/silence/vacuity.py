@@ -20,7 +20,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.counted.named_values import NamedValue, NameKey, needed_names
 from ketal.compiler.predicates import Formula
 from ketal.engine.pattern_run import PatternRun
-from ketal.engine.statistics.comparison_kinds import Counts
+from ketal.engine.statistics.comparison_kinds import KindCounts
 from ketal.engine.statistics.log_names import NamesMet
 from ketal.errors import Span
 from ketal.model import syntax
@@ -102,13 +102,13 @@ class MetEvents:
         The counts of each pattern, by its name.
     names : NamesMet
         The names of the program that no event has.
-    kinds : dict of str to Counts
+    kinds : dict of str to KindCounts
         The kinds of the values that each pattern's comparisons read, by the pattern's name.
     """
 
     patterns: dict[str, PatternMet]
     names: NamesMet
-    kinds: dict[str, Counts]
+    kinds: dict[str, KindCounts]
 
     @classmethod
     def sum(cls, parts: Sequence[MetEvents]) -> MetEvents:

@@ -28,8 +28,8 @@ from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
 from ketal.model.events.event import Event
+from ketal.model.summaries import Tally
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.release import Release
@@ -65,7 +65,7 @@ class Progress:
         The outcomes of the records when they were read.
     watermark_us : int or None
         The last watermark, in microseconds; None before the first one.
-    closed : bool
+    ended : bool
         Whether the execution has ended.
     """
 
@@ -74,7 +74,7 @@ class Progress:
     since: dict[str, int] = field(default_factory=dict)
     counted: Tally = field(default_factory=Tally)
     watermark_us: int | None = None
-    closed: bool = False
+    ended: bool = False
 
     @classmethod
     def of(cls, patterns: Sequence[CompiledPattern]) -> Self:
@@ -218,7 +218,7 @@ class ExecutionState:
         with damage_refused():
             core = saved.read.body("core")
             progress.counted = Tally(**core["tally"])
-            progress.watermark_us, progress.closed = core["watermark_us"], core["closed"]
+            progress.watermark_us, progress.ended = core["watermark_us"], core["closed"]
             for one in queues:
                 one.watermark_us = progress.watermark_us
             progress.since = dict(core["since"])
@@ -259,7 +259,7 @@ class ExecutionState:
         core = {
             "tally": asdict(progress.counted),
             "watermark_us": progress.watermark_us,
-            "closed": progress.closed,
+            "closed": progress.ended,
             "names": progress.names.save(),
             "kinds": progress.kinds.save(),
             "since": dict(sorted(progress.since.items())),

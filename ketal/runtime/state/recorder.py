@@ -167,7 +167,7 @@ class Recorder:
         self._save_counters(out)
         if membership is not None:
             self._clocks.changes(membership.memory, self.tracking, out)
-        self._first.changes(self.admission.first, out)
+        self._first.changes(self.admission.entries.first, out)
         if self.retiring is not None:
             out |= self.retiring.prefixed_changes()
         return out
@@ -206,7 +206,7 @@ class Recorder:
             clocks=self._clocks.mark_saved(records.numbered("clocks")),
             first=dict(body for _, body in first),
         )
-        self._first.mark_saved(first, self.admission.first)
+        self._first.mark_saved(first, self.admission.entries.first)
         self.release.restore_clocks()
         membership = self.admission.membership
         if self.tracking and membership is not None:

@@ -12,12 +12,13 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.log_records import brief_reason
-from ketal.logs.shape import TIME_HINT_OF_SOURCE, Item, Shape
+from ketal.logs.shape import TIME_HINT_OF_SOURCE, Shape
 from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import LogItem
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.job.messages import MessageReader, place_of
 from ketal.streaming.spark.rows.keyed import SEPARATOR
@@ -57,7 +58,7 @@ class RowReader:
         self.has_offsets = "offset" in self._at
         """Whether rows have topic, partition and offset, and so an order."""
 
-    def items(self, rows: Sequence[Row]) -> list[Item | Rejected]:
+    def items(self, rows: Sequence[Row]) -> list[LogItem]:
         """Return for each row its event, its control event, or the rejection of it."""
         if self._texts:
             return [self._decode_columns(row) for row in rows]
@@ -83,7 +84,7 @@ class RowReader:
             headers=[(name, row[place]) for name, place in self._headers],
         )
 
-    def _decode_columns(self, row: Row) -> Item | Rejected:
+    def _decode_columns(self, row: Row) -> LogItem:
         """Decode a row whose clock or data is JSON text in a column of its own."""
         record = msgspec.json.decode(row[self._at["value"]])
         try:

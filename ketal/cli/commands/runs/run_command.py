@@ -35,7 +35,7 @@ from ketal.cli.process_state import LineSignals, calm_collector
 from ketal.cli.whole_logs import no_event_read_reason, open_logs, rejection_text, report_rebuilding
 from ketal.errors import SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
-from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.wording import counted
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--first",
         type=options.positive_integer,
         metavar="N",
-        help="stop after N verdicts of patterns; rejected records do not count",
+        help="stop after N verdicts; rejected records do not count",
     )
     parser.add_argument(
         "--stats", action="store_true", help="list held-back events and what each waits for"
@@ -251,7 +251,7 @@ class _RunCommand:
         args, sink, signals = self.args, self.sink, self.signals
         number = 0
         for verdict in verdicts:
-            if isinstance(verdict, PatternVerdict):
+            if isinstance(verdict, IdentifiedVerdict):
                 number += 1
             elif self.first_rejected is None:
                 self.first_rejected = verdict

@@ -1,4 +1,4 @@
-"""The limits of a hold-back queue's waiting: `gap`, idle time, nodes that leave.
+"""The waits of a hold-back queue, and what ends them: `gap`, idle time, nodes that leave.
 
 A dot that is neither settled nor received is *missing* to the events that have
 it in their past. It is declared lost when it has been missing for `gap`, or when its
@@ -23,7 +23,7 @@ from ketal.operators.stateful import Stateful
 from ketal.operators.topology.domain_order import DomainPast
 
 
-class WaitLimits(Stateful):
+class Waits(Stateful):
     """Records which nodes are live and which dots are missing, and ends waits for them.
 
     Parameters

@@ -76,8 +76,8 @@ class WrittenVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return as_json.get("id"), encode_json(as_json)
 
 
-class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
-    """The fields that verdicts about a pattern share.
+class IdentifiedVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
+    """The base of the verdicts that have an id: all but `rejected`.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         return digest.hexdigest()  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PatternVerdict) or self.__class__ is not other.__class__:
+        if not isinstance(other, IdentifiedVerdict) or self.__class__ is not other.__class__:
             return NotImplemented
         # Ids are compared too: the scopes {"x": 1} and {"x": 1.0} are equal, their ids are not.
         same_fields = same(msgspec.structs.astuple(self), msgspec.structs.astuple(other))
