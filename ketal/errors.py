@@ -10,6 +10,8 @@ The one rule: an error names the place, the fault, and what to do about it.
 
 from __future__ import annotations
 
+import errno
+import os
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -264,12 +266,32 @@ class SettingError(KetalError):
 
 
 @contextmanager
+def faults_placed(place: str) -> Iterator[None]:
+    """Put the place of its fault, such as `job.toml: `, before the text of a SettingError."""
+    try:
+        yield
+    except SettingError as fault:
+        raise SettingError(f"{place}{fault}") from None
+
+
+@contextmanager
 def refused_as_setting(what: object) -> Iterator[None]:
     """Convert an OSError to a SettingError; `what` is the file, or what cannot be done with it."""
     try:
         yield
     except OSError as fault:
-        raise SettingError(f"{what}: {fault.strerror or fault}") from None
+        # `mkdir` says that a file which is in its place exists.
+        is_file = isinstance(fault, FileExistsError)
+        reason = os.strerror(errno.ENOTDIR) if is_file else fault.strerror or fault
+        raise SettingError(f"{what}: {reason}") from None
+
+
+class ParameterError(SettingError):
+    """The value given for a parameter of a pattern is wrong, or no pattern has the parameter."""
+
+    def __init__(self, reason: str, parameter: str) -> None:
+        self.parameter = parameter
+        super().__init__(reason)
 
 
 class LostError(KetalError):

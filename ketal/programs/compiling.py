@@ -24,6 +24,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import (
     Diagnostic,
+    ParameterError,
     PatternError,
     PatternText,
     SettingError,
@@ -168,7 +169,8 @@ def _check_params(file: syntax.File, params: Mapping[str, ParamValue]) -> None:
     for name in params:
         if name not in declared:
             none = "" if declared else "the file declares no parameters"
-            raise SettingError(f"unknown parameter {name!r}{near(name, sorted(declared), none)}")
+            hint = near(name, sorted(declared), none)
+            raise ParameterError(f"unknown parameter {name!r}{hint}", name)
 
 
 # --- files ---
