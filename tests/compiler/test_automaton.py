@@ -907,6 +907,8 @@ def test_order_sensitive_patterns_are_warned_of(
         ("S = Causal(A)", "check S*"),
         ("find next A",),
         ('X = A && host("n1")', 'Y = B && host("n1")', "check (X Y)*"),
+        ("check (A B)*", "partition by k, node"),
+        ("find next A not N B", "within 3 events", "partition by node"),
     ],
 )
 def test_order_independent_patterns_are_proven(statements: tuple[str, ...]) -> None:
