@@ -593,6 +593,13 @@ def test_states_max_stops_an_exponential_subset_construction(count: int) -> None
     )
 
 
+def test_overlapping_steps_that_count_alike_need_few_states() -> None:
+    """Which of the two an event was makes no difference, once either reading can go on."""
+    letters = 'event A = type == "a"; event B = true;'
+    compiled = compile_one("check (B{1,2} (B | A) B B)*", letters=letters)
+    assert len(compiled.automaton.table) == 13
+
+
 def test_large_automaton_below_the_limit_is_compiled() -> None:
     with within_cpu_seconds(20):
         compiled = compile_one("check (A | B)* A (A | B){10}", letters=OVERLAPPING)
