@@ -237,8 +237,8 @@ class Builder:
             name = bare_word(child)
             if name in make.scope.declared:
                 self.fault(
-                    "K012", f"`{name}` is declared as a guard, not as a value", span_of(child),
-                    f"write `data.{name}` for an attribute of that name",
+                    "K012", f"`{name}` is the name of an event or step, not of a value",
+                    span_of(child), f"write `data.{name}` for an attribute of that name",
                 )  # fmt: skip
                 continue
             node = make.value(child)

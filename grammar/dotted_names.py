@@ -69,7 +69,7 @@ class DottedNames:
     def _bare_name(self, name: str, span: Span) -> ast.Value:
         if name in self.scope.declared:
             return self._refuse(
-                span, f"`{name}` is declared as a guard, not as a value",
+                span, f"`{name}` is the name of an event or step, not of a value",
                 f"write `{name}.attribute` for an attribute of its event, or `data.{name}` for an "
                 f"attribute named `{name}`",
             )  # fmt: skip

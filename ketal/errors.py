@@ -10,10 +10,15 @@ The one rule: an error names the place, the fault, and what to do about it.
 
 from __future__ import annotations
 
+import bisect
+import errno
+import functools
+import os
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +269,32 @@ class SettingError(KetalError):
 
 
 @contextmanager
+def faults_placed(place: str) -> Iterator[None]:
+    """Put the place of its fault, such as `job.toml: `, before the text of a SettingError."""
+    try:
+        yield
+    except SettingError as fault:
+        raise SettingError(f"{place}{fault}") from None
+
+
+@contextmanager
 def refused_as_setting(what: object) -> Iterator[None]:
     """Convert an OSError to a SettingError; `what` is the file, or what cannot be done with it."""
     try:
         yield
     except OSError as fault:
-        raise SettingError(f"{what}: {fault.strerror or fault}") from None
+        # `mkdir` says that a file which is in its place exists.
+        is_file = isinstance(fault, FileExistsError)
+        reason = os.strerror(errno.ENOTDIR) if is_file else fault.strerror or fault
+        raise SettingError(f"{what}: {reason}") from None
+
+
+class ParameterError(SettingError):
+    """The value given for a parameter of a pattern is wrong, or no pattern has the parameter."""
+
+    def __init__(self, reason: str, parameter: str) -> None:
+        self.parameter = parameter
+        super().__init__(reason)
 
 
 @contextmanager
@@ -308,10 +333,17 @@ class NotAvailableError(KetalError):
     """
 
 
+NEIGHBOURS_MAX = 10
+"""The most names before a name, and after it, that are compared with it for a proposal."""
+
+
 def nearest(
     name: str, known: Iterable[str], cutoff: float = 0.6, *, any_case: bool = False
 ) -> str | None:
     """Return the known name that is most similar to a name; None if none is similar enough.
+
+    Of many known names only the neighbours of the name are compared with it, those that begin or
+    end like it: a misspelling leaves the beginning or the end as it is.
 
     Parameters
     ----------
@@ -326,9 +358,28 @@ def nearest(
     """
     import difflib
 
-    by_spelling = {one.lower() if any_case else one: one for one in sorted(known)}
-    close = difflib.get_close_matches(name.lower() if any_case else name, by_spelling, 1, cutoff)
+    by_spelling, *orders = _spellings(frozenset(known), any_case)
+    spelling = name.lower() if any_case else name
+    candidates: Iterable[str] = by_spelling
+    if len(by_spelling) > 4 * NEIGHBOURS_MAX:
+        alike = {*_neighbours(spelling, orders[0])}
+        alike |= {one[::-1] for one in _neighbours(spelling[::-1], orders[1])}
+        candidates = sorted(alike)
+    close = difflib.get_close_matches(spelling, candidates, 1, cutoff)
     return by_spelling[close[0]] if close else None
+
+
+@functools.lru_cache(maxsize=8)
+def _spellings(known: frozenset[str], any_case: bool) -> tuple[dict[str, str], Any, Any]:
+    """Return names by their spelling, the spellings in order, and in that of their last letters."""
+    by_spelling = {one.lower() if any_case else one: one for one in sorted(known)}
+    return by_spelling, sorted(by_spelling), sorted(one[::-1] for one in by_spelling)
+
+
+def _neighbours(name: str, names: Sequence[str]) -> Sequence[str]:
+    """Return the nearest of some sorted names before and after a name."""
+    place = bisect.bisect(names, name)
+    return names[max(0, place - NEIGHBOURS_MAX) : place + NEIGHBOURS_MAX]
 
 
 def near(name: object, known: Iterable[str], otherwise: str = "") -> str:

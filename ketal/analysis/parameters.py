@@ -14,7 +14,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, cast
 
-from ketal.errors import SettingError
+from ketal.errors import ParameterError
 from ketal.model import syntax
 from ketal.model.values import kind
 
@@ -86,17 +86,19 @@ def substitute_params(
             value = _as_syntax(given[decl.name], decl.value)
             number = value.value if isinstance(value, syntax.Literal) else value.amount
             if isinstance(number, float) and not math.isfinite(number):
-                raise SettingError(
-                    f"parameter {decl.name} is {number}; the largest number is about 10^308"
+                raise ParameterError(
+                    f"parameter {decl.name} is {number}; the largest number is about 10^308",
+                    decl.name,
                 )
             if type(value) is not type(decl.value) or (
                 isinstance(value, syntax.Literal)
                 and isinstance(decl.value, syntax.Literal)
                 and kind(value.value) != kind(decl.value.value)
             ):
-                raise SettingError(
+                raise ParameterError(
                     f"parameter {decl.name} is declared as {_value_text(decl.value)} and cannot be "
-                    f"{_value_text(value)}{_duration_hint(decl.value)}"
+                    f"{_value_text(value)}{_duration_hint(decl.value)}",
+                    decl.name,
                 )
             values[decl.name] = value
     _refuse_zero_lengths(pattern, values)
@@ -115,9 +117,10 @@ def _refuse_zero_lengths(
         if isinstance(length, syntax.ParamRef):
             value = values[length.name]
             if isinstance(value, syntax.Duration) and value.amount <= 0:
-                raise SettingError(
+                raise ParameterError(
                     f"parameter {length.name} is {value.amount} {value.unit}, but "
-                    f"`{statement}` requires a duration longer than zero"
+                    f"`{statement}` requires a duration longer than zero",
+                    length.name,
                 )
 
 

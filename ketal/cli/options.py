@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import interruption_named
-from ketal.errors import KetalError, SettingError
+from ketal.errors import KetalError, ParameterError, SettingError
 from ketal.model.language_words import ARGUMENTS
 from ketal.model.limits import DEFAULT, Limits
 
@@ -172,9 +172,10 @@ def parse_params(settings: Sequence[str]) -> dict[str, ParamValue]:
         if name in given:
             raise SettingError(f"--set {name} is given twice")
         if name in ARGUMENTS:
-            raise SettingError(
+            raise ParameterError(
                 f"a parameter named {name!r} cannot be set: `ketal.compile` has an argument of "
-                "that name; choose another name"
+                "that name; choose another name",
+                name,
             )
         given[name] = params.parse_value(value)
     return given

@@ -139,10 +139,12 @@ def order_sensitivity(
     if pattern.topology is not None and gives_up_order(pattern.topology, theory.limits):
         cause = "across a `relaxed` edge an event may be offered before its causes"
         return Sensitivity("topology", f"order-sensitive: {cause}")
-    reason = _step_reason(pattern, automaton, alphabet, theory)
+    one_node = any(isinstance(k, syntax.Field) and k.name == "node" for k in pattern.partition)
+    # The events of one node have one order, and so has what a scope of them is offered.
+    reason = None if one_node else _step_reason(pattern, automaton, alphabet, theory)
     if reason is not None:
         return Sensitivity("steps", f"order-sensitive{reason}")
-    if _counts_events(pattern):
+    if _counts_events(pattern) and not one_node:
         cause = "`within … events` counts positions in the order in which events are offered"
         return Sensitivity("window", f"order-sensitive: {cause}")
     if pattern.limit is not None:

@@ -156,8 +156,8 @@ def determinise(
     Raises
     ------
     PatternError
-        If it needs more than `states_max` states, or one of them more than
-        `minterms_max` minterms.
+        If it has more than `states_max` states before equivalent ones are merged, or one of them
+        more than `minterms_max` minterms.
     """
     numbers = {variant: number for number, variant in enumerate(guards.variants)}
     moves: list[dict[int, set[int]]] = [{} for _ in positions.steps]
@@ -166,18 +166,18 @@ def determinise(
     rows = [{v: frozenset(qs) for v, qs in sorted(row.items())} for row in moves]
     nfa = _TableRows(rows, positions.finals)
     steps = _minimal(_subsets(nfa, theory.limits, span), len(numbers))
+    origins = _original_states(steps, nfa)
     labels = []
     if positions.labels:
-        labels = [
-            {positions.labels[p] for p in originals} for originals in _original_states(steps, nfa)
-        ]
-    return _OverEvents(steps, labels, guards, theory, check, span).run()
+        labels = [{positions.labels[p] for p in originals} for originals in origins]
+    return _OverEvents(steps, origins, labels, guards, theory, check, span).run()
 
 
 def _too_many(limits: Limits, span: Span | None) -> PatternError:
     return pattern_error(
         "K212",
-        f"the automaton needs more than {limits.states_max} states (limit states_max)",
+        f"the automaton has more than {limits.states_max} states before equivalent ones are "
+        "merged (limit states_max)",
         span,
         hint="use smaller counts or steps that overlap less, or raise the limit",
     )
@@ -301,6 +301,7 @@ class _OverEvents:
     """The subset construction over the minterms of each state (the second stage)."""
 
     steps: _TableRows
+    origins: Sequence[_States]
     labels: Sequence[Collection[str]]
     guards: Guards
     theory: Theory
@@ -313,6 +314,7 @@ class _OverEvents:
         for variant, group in enumerate(self.guards.groups):
             self._members[group] = (*self._members.get(group, ()), variant)
         self._known_minterms: dict[tuple[_Class, ...], tuple[_Minterm, ...]] = {}
+        self._merged: dict[_States, _States] = {}
 
     def run(self) -> Deterministic:
         """Return the minimal automaton over minterms."""
@@ -360,6 +362,20 @@ class _OverEvents:
             here[group] = (*here.get(group, ()), variant)
         return [(g, vs if self.check else self._members[g]) for g, vs in sorted(here.items())]
 
+    def _merge(self, targets: Iterable[_States]) -> _States:
+        """Return the union of sets of states, or a set met before that stands for the same body.
+
+        Two sets do if their states have the same positions of the body. There are far fewer sets
+        of positions than sets of states, each of which is a set of positions already.
+        """
+        states = frozenset().union(*targets)
+        if len(states) < 2:
+            return states
+        if not self._merged:
+            self._merged = {origin: frozenset((n,)) for n, origin in enumerate(self.origins)}
+        positions = frozenset().union(*(self.origins[s] for s in states))
+        return self._merged.setdefault(positions, states)
+
     def _targets(self, states: _States, variant: int) -> _States:
         rows = self.steps.rows
         if len(states) == 1:
@@ -378,7 +394,7 @@ class _OverEvents:
                 terms = self._minterms(_group_by_value(targets))
                 moves_max -= len(terms)
                 for term in terms:
-                    target = frozenset().union(*(targets[c[0]] for c in term))
+                    target = self._merge(targets[c[0]] for c in term)
                     if target and target not in seen:
                         seen.add(target)
                         order.append(target)
@@ -427,7 +443,7 @@ class _OverEvents:
             row: dict[_Letter, int] = {}
             for group, variants in self._enabled_groups(here):
                 for term in self._minterms(classes[group, variants]):
-                    target = frozenset().union(*(self._targets(here, c[0]) for c in term))
+                    target = self._merge(self._targets(here, c[0]) for c in term)
                     # A letter to an unreached state was proven to have no event.
                     if target in index:
                         row[term, group] = index[target]

@@ -158,9 +158,8 @@ def _nearest_reasons(
     first failure is latest in the text of the guard.
     """
     judged = (
-        (reasons.distance(live, one), number, one)
+        (distance, number, one)
         for number, event in enumerate(candidates)
-        for one in reasons.expected(live, event)
-        if not one.holds
+        for distance, one in reasons.misses(live, event)
     )
     return [one for _, _, one in nsmallest(SHOWN, judged, key=lambda one: one[:2])]

@@ -79,33 +79,46 @@ class StepReasons:
         names = self._machine.automaton.expected((live.configuration.state,))
         return tuple(self.reason(name, live, event) for name in names)
 
+    def misses(
+        self, live: LiveRun, event: PlacedEvent
+    ) -> Iterator[tuple[tuple[int, int], StepReason]]:
+        """Yield why an event does not satisfy a step that a run expects next, for each such step.
+
+        Before it comes its distance: how many conditions of the step fail, and how many follow from
+        the first failure on. The `not`s and the window count as conditions after those of the
+        guard.
+        """
+        moment = self._evidence.moment(event.event, live.taken, self._node)
+        for name in self._machine.automaton.expected((live.configuration.state,)):
+            reason, others = self._judged(name, live, event)
+            if reason.holds:
+                continue
+            conditions = list(self._evidence.conditions(self._guards[name]))
+            failed = [
+                n
+                for n, one in enumerate(conditions)
+                if self._evidence.truth(one, moment) is not True
+            ]
+            failed += [len(conditions) for one in others if not one.holds]
+            yield (len(failed), len(conditions) - min(failed, default=0)), reason
+
     def reason(self, step: str, live: LiveRun, event: PlacedEvent) -> StepReason:
         """Return whether a run can take an event as the given step, and why."""
+        return self._judged(step, live, event)[0]
+
+    def _judged(
+        self, step: str, live: LiveRun, event: PlacedEvent
+    ) -> tuple[StepReason, tuple[Evidence, ...]]:
+        """Return why a run can or cannot take an event; then the evidence beside the guard's."""
         holds, evidence = self._evidence.decide(
             self._guards[step], event.event, live.taken, self._node
         )
-        others = self._other_evidence(step, live, event.event)
+        others = (
+            *self._not_evidence(step, live, event.event),
+            *self._window_evidence(live, event.event),
+        )
         holds = holds and all(one.holds for one in others)
-        return StepReason(step, holds, (*evidence, *others), event)
-
-    def distance(self, live: LiveRun, reason: StepReason) -> tuple[int, int]:
-        """Return how many conditions of a step fail, and how many follow from the first failure on.
-
-        The `not`s and the window count as conditions after those of the guard.
-        """
-        event = reason.event.event
-        moment = self._evidence.moment(event, live.taken, self._node)
-        conditions = list(self._evidence.conditions(self._guards[reason.step]))
-        failed = [
-            n for n, one in enumerate(conditions) if self._evidence.truth(one, moment) is not True
-        ]
-        others = self._other_evidence(reason.step, live, event)
-        failed += [len(conditions) for one in others if not one.holds]
-        return len(failed), len(conditions) - min(failed, default=0)
-
-    def _other_evidence(self, step: str, live: LiveRun, event: Event) -> tuple[Evidence, ...]:
-        """Return the evidence of the `not`s before an event and of the window."""
-        return (*self._not_evidence(step, live, event), *self._window_evidence(live, event))
+        return StepReason(step, holds, (*evidence, *others), event), others
 
     # --- nots ---
 

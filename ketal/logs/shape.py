@@ -97,6 +97,11 @@ class Shape:
                     f"the path {path} of {name} requires a Kafka source: "
                     "records of a file have no key, headers or timestamp"
                 )
+            if kafka and path.startswith("kafka.") and not _kafka_path(path):
+                raise SettingError(
+                    f"unknown path {path!r} of {name}; choose from kafka.key, {TIMESTAMP}, "
+                    "kafka.header.NAME"
+                )
         if kafka and MESSAGE in source.fields:
             raise SettingError(
                 "the field message pairs the sends and receives of a whole log, not of a stream; "

@@ -19,7 +19,7 @@ from typing import Any
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.vector import VectorClocks
-from ketal.errors import SettingError, near
+from ketal.errors import SettingError, faults_placed, near
 from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
@@ -277,18 +277,16 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         raise SettingError(f"{name} is not valid TOML: {fault}") from None
     except RecursionError:
         raise SettingError(f"{name} is nested too deeply") from None
-    try:
+    with faults_placed(f"{name}: "):
         _check_values(document)
         for key in document:
             if key not in TABLES:
                 raise SettingError(f"unknown key {key!r}{near(key, TABLES)}")
-        return Config(
-            source=Source(**table_of(document, "source", [item.name for item in fields(Source)])),
-            limits=Limits.named(table_of(document, "limits")),
-            document=document,
-        )
-    except SettingError as fault:
-        raise SettingError(f"{name}: {fault}") from None
+        settings = table_of(document, "source", [item.name for item in fields(Source)])
+        with faults_placed("[source] "):
+            source = Source(**settings)
+        limits = Limits.named(table_of(document, "limits"))
+    return Config(source=source, limits=limits, document=document)
 
 
 def _check_values(document: Mapping[str, Any]) -> None:

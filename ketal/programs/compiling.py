@@ -24,6 +24,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import (
     Diagnostic,
+    ParameterError,
     PatternError,
     PatternText,
     SettingError,
@@ -168,7 +169,8 @@ def _check_params(file: syntax.File, params: Mapping[str, ParamValue]) -> None:
     for name in params:
         if name not in declared:
             none = "" if declared else "the file declares no parameters"
-            raise SettingError(f"unknown parameter {name!r}{near(name, sorted(declared), none)}")
+            hint = near(name, sorted(declared), none)
+            raise ParameterError(f"unknown parameter {name!r}{hint}", name)
 
 
 # --- files ---
@@ -259,7 +261,8 @@ def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
             f"{name} is longer than {limits.pattern_bytes_max} bytes (limit pattern_bytes_max)"
         )
     # UTF-16 without a byte order mark would decode as UTF-8: ASCII characters and zero bytes.
-    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in raw[:2]:
+    is_wide = b"\0" in raw[:2] and raw[:4].strip(b"\0") != b""
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or is_wide:
         encoding = "UTF-32" if b"\0\0" in raw[:4] else "UTF-16"
         raise SettingError(
             f"{name} is {encoding}, but a pattern file must be UTF-8; convert it with "

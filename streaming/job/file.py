@@ -1,41 +1,29 @@
 """The settings of a streaming job, read from its file and flags and checked (`docs/streaming.md`).
 
-`${NAME}` stands for an environment variable in `[kafka.properties]` only, and its value is never
-shown.
-
 The one rule: a job that is made can be started. A setting that is unknown or of a wrong kind is
 refused here, before Kafka is called.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ketal.errors import SettingError, near
+from ketal.errors import SettingError, faults_placed, near
 from ketal.files.user_folders import state_folder
 from ketal.logs.shape import Shape
 from ketal.logs.source import Config, Source, load_config, table_of
 from ketal.model.limits import DEFAULT, Limits
+from ketal.streaming.job.client_properties import read_properties, refuse_variables
 
 PORT = 9092
 """Kafka's port where the address of a server has none."""
 PORT_MAX = 65_535
 ENGINES = ("process", "spark")
 STARTS = ("earliest", "latest")
-_TEXT_FLAGS = {
-    "pattern": "PATTERN",
-    "engine": "--engine",
-    "bootstrap_servers": "--bootstrap-servers",
-    "group_id": "--group-id",
-    "to": "--to",
-    "state": "--state",
-    "metrics_host": "--metrics-host",
-}
 INT_MAX = 2**31 - 1
 """The largest 32-bit number, in Kafka's protocol and in Java's clients."""
 NUMBER_MAX = 10**15
@@ -65,13 +53,14 @@ KEYS = {
     "spark": (*NUMBERS["spark"], "jars"),
 }
 """Table → its keys; `[source]` and `[limits]` have the same keys as for a log."""
+_COMBINED = {"topics", "verdicts", "rejected", "store", "engine", "on_change"}
+"""Fields of `Job` that may exclude each other."""
 _FILE_SETTINGS = ("regex", "delimiter", "rebuild")
 _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
 _SERVER = re.compile(r"(?:\w+://)?(?:\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
 """A host and its port, after an optional protocol, which Kafka's own clients ignore."""
 _IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 """An IPv6 address without brackets, and so without a port."""
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 _ADDRESS = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -101,6 +90,8 @@ class Job:
     pattern: str
     topics: Sequence[str]
     bootstrap_servers: str
+    place: str = ""
+    """What a message about a setting of the job file begins with: its name and a colon."""
     group_id: str
     group_id_given: bool = True
     """Whether the settings name the group; if not, it is named after the pattern file."""
@@ -167,6 +158,9 @@ class Job:
 def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
     """Return the job that a file and flags describe, or flags alone; a flag overrides the file.
 
+    A fault of the file's settings begins with the name of the file. So does a fault of settings
+    that exclude each other, unless one of them is a flag.
+
     Parameters
     ----------
     config : str or None
@@ -180,113 +174,134 @@ def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
     SettingError
         If a setting is unknown, wrong or missing.
     """
+    given = _settings_of_flags(flags)
     if config is None:
-        return _build_job(Config(), flags, Path())
+        return _job(given)
     read = load_config(config)
-    try:
-        return _build_job(read, flags, Path(config).parent)
-    except SettingError as fault:
-        raise SettingError(f"{config}: {fault}") from None
+    place = f"{config}: "
+    with faults_placed(place):
+        settings = _settings_of_file(read, Path(config).parent)
+    with faults_placed("" if given.keys() & _COMBINED else place):
+        return _job({**settings, **given, "place": place})
 
 
-def _build_job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
+def _settings_of_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `Job` that flags set."""
+    texts = {
+        name: (setting.flag, flags.get(setting.argument))
+        for name, setting in _TEXT_SETTINGS.items()
+    }
+    settings = _texts(texts, Path())
+    if flags.get("topics"):
+        settings["topics"] = _topics("--input", flags["topics"])
+    port = flags.get("metrics_port")
+    if port is not None and not 0 <= port <= PORT_MAX:
+        raise SettingError(f"--metrics-port must be an integer from 0 to {PORT_MAX}, not {port}")
+    if port is None and "metrics_host" in settings:
+        raise SettingError("--metrics-host requires --metrics-port")
+    settings["metrics_port"] = port
+    settings["until_end"] = bool(flags.get("until_end"))
+    if flags.get("on_change", "stop") != "stop":
+        settings["on_change"] = flags["on_change"]
+    return settings
+
+
+def _settings_of_file(config: Config, base: Path) -> dict[str, Any]:
+    """Return the fields of `Job` that a job file sets."""
     document, source, limits = config.document, config.source, config.limits
     tables = {name: table_of(document, name, keys) for name, keys in KEYS.items()}
-
-    def text(table: str, key: str) -> str | None:
-        return _text(f"[{table}] {key}", tables[table].get(key))
-
-    def place(flag: str, table: str, key: str) -> tuple[str | None, Path]:
-        """Return a place, from the flag if it is given, and the folder its path is relative to."""
-        setting = text(table, key)
-        return (flags[flag], Path()) if flags.get(flag) else (setting, base)
-
-    _refuse_variables(document, ())
-    for name, flag in _TEXT_FLAGS.items():
-        # An empty text, as of `-b "$SERVERS"` where the variable is unset, is refused: with the
-        # default, the job would run somewhere else.
-        _text(flag, flags.get(name))
-    engine = _engine(flags.get("engine") or document.get("engine", "process"))
-    pattern = _pattern_file(flags.get("pattern"), document, base)
-    topics = _topics(flags.get("topics") or source.topics)
-    named = flags.get("group_id") or text("kafka", "group_id")
-    group_id = _group_id(named or Path(pattern).stem)
+    refuse_variables(document)
     _check_source(source, limits)
-    store = _store(*place("state", "state", "store"), group_id)
-    verdicts = _target(*place("to", "output", "verdicts"), "verdicts") or Target("stdout")
-    rejected = _target(text("output", "rejected"), base, "rejected") or verdicts
-    _check_topics(topics, (verdicts, rejected), store)
-    on_change = flags.get("on_change") or "stop"
-    _check_store(store, engine, on_change)
-    metrics_port, metrics_host = flags.get("metrics_port"), flags.get("metrics_host") or ""
-    _check_metrics(metrics_port, metrics_host)
-    return Job(
-        pattern=pattern,
-        topics=topics,
-        bootstrap_servers=_servers(
-            flags.get("bootstrap_servers") or text("kafka", "bootstrap_servers") or "localhost"
-        ),
-        group_id=group_id,
-        group_id_given=named is not None,
-        params=_params(table_of(document, "params")),
-        start=_start(text("kafka", "start") or "earliest"),
-        properties=_properties(tables["kafka"].get("properties", {})),
-        source=source,
-        verdicts=verdicts,
-        rejected=rejected,
-        store=store,
-        limits=limits,
-        until_end=bool(flags.get("until_end")),
-        on_change=on_change,
-        metrics_port=metrics_port,
-        metrics_host=metrics_host,
-        engine=engine,
-        jars=_jars(tables["spark"].get("jars", []), base),
+    texts = {
+        name: (setting.place, tables.get(setting.table, document).get(setting.key))
+        for name, setting in _TEXT_SETTINGS.items()
+    }
+    return {
+        **_texts(texts, base),
         **{key: number for name in NUMBERS for key, number in _numbers(name, tables[name])},
-    )
+        "topics": _topics("[source] topics", source.topics),
+        "params": _params(table_of(document, "params")),
+        "properties": read_properties(tables["kafka"].get("properties", {})),
+        "jars": _jars(tables["spark"].get("jars", []), base),
+        "source": source,
+        "limits": limits,
+    }
 
 
-def _engine(name: Any) -> str:
-    """Return the name of an engine, or raise a SettingError if there is none of that name."""
-    if name not in ENGINES:
-        raise SettingError(f"unknown engine {name!r}{near(name, ENGINES)}")
-    return str(name)
-
-
-def _pattern_file(flag: str | None, document: Mapping[str, Any], base: Path) -> str:
-    """Return the path of the pattern file; one named in a job's file is relative to `base`."""
-    if flag:
-        return flag
-    pattern = _text("pattern", document.get("pattern"))
-    if pattern is None:
+def _job(settings: dict[str, Any]) -> Job:
+    """Return the job of settings, with its defaults; refuse settings that exclude each other."""
+    if "pattern" not in settings:
         raise SettingError(
             'no pattern: set `pattern = "FILE"` in the job file (--config FILE), or run '
             "`ketal stream PATTERN`"
         )
-    return str(base / pattern)
-
-
-def _group_id(group_id: str) -> str:
-    """Return the id of a consumer group, or raise a SettingError if it is not usable."""
-    if not group_id.isprintable() or len(group_id) > 200:
+    if not settings.get("topics"):
         raise SettingError(
-            f"the group_id must be printable and at most 200 characters, not {group_id[:60]!r}"
+            'no topics: set `topics = ["NAME"]` in [source] of the job file (--config FILE), or '
+            "pass --input NAME"
         )
-    return group_id
+    group_id = settings.get("group_id") or _group_id(
+        "the group_id, if it is the name of the pattern file,",
+        Path(settings["pattern"]).stem,
+        Path(),
+    )
+    verdicts = settings.get("verdicts", Target("stdout"))
+    job = Job(
+        **{
+            "bootstrap_servers": f"localhost:{PORT}",
+            "group_id": group_id,
+            "group_id_given": "group_id" in settings,
+            "verdicts": verdicts,
+            "rejected": verdicts,
+            "store": Target("dir", str(state_folder() / "stream" / _SAFE.sub("_", group_id))),
+            **settings,
+        }
+    )
+    _check_topics(job.topics, (job.verdicts, job.rejected), job.store)
+    _check_store(job.store, job.engine, job.on_change)
+    return job
 
 
-def _start(start: str) -> str:
-    """Return where a job starts to read topics, or raise a SettingError."""
-    if start not in STARTS:
-        raise SettingError(f"[kafka] start must be earliest or latest, not {start!r}")
-    return start
+def _texts(given: Mapping[str, tuple[str, object]], base: Path) -> dict[str, Any]:
+    """Return the values of settings that are text; of each, `given` has the place and the text.
+
+    An empty text, as of `-b "$SERVERS"` where the variable is unset, is refused: with the default,
+    the job would run somewhere else.
+    """
+    values = {}
+    for name, (place, value) in given.items():
+        if value is None:
+            continue
+        if not isinstance(value, str) or not value:
+            raise SettingError(f"{place} must be a non-empty string, not {value!r}")
+        if "\0" in value:
+            raise SettingError(f"{place} must not contain the character U+0000: {value!r}")
+        values[name] = _TEXT_SETTINGS[name].read(place, value, base)
+    return values
 
 
-def _check_metrics(port: int | None, host: str) -> None:
-    if not 0 <= (port or 0) <= PORT_MAX:
-        raise SettingError(f"--metrics-port must be an integer from 0 to {PORT_MAX}, not {port}")
-    if host and port is None:
-        raise SettingError("--metrics-host requires --metrics-port")
+def _pattern_file(_: str, text: str, base: Path) -> str:
+    return str(base / text)
+
+
+def _engine(_: str, text: str, __: Path) -> str:
+    if text not in ENGINES:
+        raise SettingError(f"unknown engine {text!r}{near(text, ENGINES)}")
+    return text
+
+
+def _group_id(place: str, text: str, _: Path) -> str:
+    if not text.isprintable() or len(text) > 200:
+        raise SettingError(
+            f"{place} must be printable and at most 200 characters, not {text[:60]!r}"
+        )
+    return text
+
+
+def _start(place: str, text: str, _: Path) -> str:
+    if text not in STARTS:
+        raise SettingError(f"{place} must be earliest or latest, not {text!r}")
+    return text
 
 
 def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -300,28 +315,6 @@ def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             raise SettingError(f"[{name}] {key} must be at most {most}")
         if key in table:
             yield key, value
-
-
-def _text(what: str, value: object) -> str | None:
-    if value is not None and (not isinstance(value, str) or not value):
-        raise SettingError(f"{what} must be a non-empty string, not {value!r}")
-    if value is not None and "\0" in value:
-        raise SettingError(f"{what} must not contain the character U+0000: {value!r}")
-    return value
-
-
-def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
-    """Raise a SettingError for `${NAME}` outside of `[kafka.properties]`."""
-    if keys[:2] == ("kafka", "properties"):
-        return
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            _refuse_variables(inner, (*keys, str(key)))
-    elif isinstance(value, str) and _VARIABLE.search(value):
-        raise SettingError(
-            f"{'.'.join(keys)}: ${{NAME}} is replaced from the environment only in "
-            "[kafka.properties]"
-        )
 
 
 def _check_topics(topics: Sequence[str], outputs: Sequence[Target], store: Target) -> None:
@@ -384,33 +377,29 @@ def _check_source(source: Source, limits: Limits) -> None:
         raise SettingError(
             f"[source] keyed_by must be the name of an attribute, not {source.keyed_by!r}"
         )
-    Shape(source, limits=limits, kafka=True)
+    with faults_placed("[source] "):
+        Shape(source, limits=limits, kafka=True)
 
 
-def _topics(given: object) -> tuple[str, ...]:
+def _topics(place: str, given: object) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise SettingError(f"[source] topics must be a list of names, not {given!r}")
-    if not given:
-        raise SettingError(
-            'no topics: set `topics = ["NAME"]` in [source] of the job file (--config FILE), or '
-            "pass --input NAME"
-        )
-    for name in map(_topic, given):
+        raise SettingError(f"{place} must be a list of names, not {given!r}")
+    for name in given:
+        _check_topic(place, name)
         if given.count(name) > 1:
-            raise SettingError(f"the topic {name} is given twice")
+            raise SettingError(f"{place}: the topic {name} is given twice")
     return tuple(given)
 
 
-def _topic(name: object) -> str:
-    """Return the name of a topic, or raise a SettingError if Kafka does not allow it."""
+def _check_topic(place: str, name: object) -> None:
+    """Raise a SettingError for the name of a topic that Kafka does not allow."""
     if not isinstance(name, str) or not _TOPIC.fullmatch(name):
         raise SettingError(
-            f"{name!r} is not the name of a topic: use 1 to 249 letters, digits, . _ and -"
+            f"{place}: {name!r} is not the name of a topic: use 1 to 249 letters, digits, . _ and -"
         )
-    return name
 
 
-def _servers(text: str) -> str:
+def _servers(place: str, text: str, _: Path) -> str:
     """Return Kafka's addresses, each with its port, since Java's clients require one."""
     servers = []
     for server in map(str.strip, text.split(",")):
@@ -419,8 +408,7 @@ def _servers(text: str) -> str:
         port = int(parts[1] or PORT) if parts else 0
         if not 0 < port <= PORT_MAX:
             raise SettingError(
-                f"[kafka] bootstrap_servers must be HOST:PORT,..., with ports from 1 to {PORT_MAX},"
-                f" not {text!r}"
+                f"{place} must be HOST:PORT,..., with ports from 1 to {PORT_MAX}, not {text!r}"
             )
         servers.append(address if parts and parts[1] else f"{address}:{port}")
     return ",".join(servers)
@@ -446,55 +434,66 @@ def _jars(given: object, base: Path) -> tuple[Path, ...]:
     return jars
 
 
-def _target(text: str | None, base: Path, what: str) -> Target | None:
-    if text is None:
-        return None
+def _output(place: str, text: str, base: Path) -> Target:
     kind, _, name = text.partition(":")
     if text == "-":
         return Target("stdout")
     if kind == "kafka" and name:
-        return Target("kafka", _topic(name))
+        _check_topic(place, name)
+        return Target("kafka", name)
     if kind == "file" and name:
         return Target("file", str(base / name))
-    raise SettingError(f"the output for {what} must be kafka:TOPIC, file:PATH or -, not {text!r}")
+    raise SettingError(f"{place} must be kafka:TOPIC, file:PATH or -, not {text!r}")
 
 
-def _store(text: str | None, base: Path, group_id: str) -> Target:
-    if text is None:
-        return Target("dir", str(state_folder() / "stream" / _SAFE.sub("_", group_id)))
+def _store(place: str, text: str, base: Path) -> Target:
     kind, _, name = text.partition(":")
     if kind == "kafka" and name:
-        return Target("kafka", _topic(name))
+        _check_topic(place, name)
+        return Target("kafka", name)
     if kind != "dir" or not name:
-        raise SettingError(f"the state store must be dir:PATH or kafka:TOPIC, not {text!r}")
+        raise SettingError(f"{place} must be dir:PATH or kafka:TOPIC, not {text!r}")
     store = Target("dir", name)
     if store.is_remote:
         return store
-    return Target("dir", str(base / name.removeprefix("file://")))
+    folder = base / name.removeprefix("file://")
+    if folder.exists() and not folder.is_dir():
+        raise SettingError(f"{place}: {folder} is not a folder")
+    return Target("dir", str(folder))
 
 
-def _properties(table: object) -> dict[str, Any]:
-    """Return the properties, with environment variables replaced by their values."""
-    if not isinstance(table, dict):
-        raise SettingError("kafka.properties must be a table: write [kafka.properties]")
-    out: dict[str, Any] = {}
-    for name, value in _dotted_items(table):
-        place = f"[kafka.properties] {name}"
-        if not isinstance(value, str | int | float | bool):
-            raise SettingError(f"{place} must be a string, a number or a boolean")
-        if isinstance(value, str):
-            for variable in _VARIABLE.findall(value):
-                if variable not in os.environ:
-                    raise SettingError(f"{place}: the environment variable {variable!r} is not set")
-            value = _VARIABLE.sub(lambda match: os.environ[match[1]], value)
-        out[name] = value
-    return out
+class _TextSetting(NamedTuple):
+    """A setting that is text."""
+
+    read: Callable[[str, str, Path], Any]
+    """Returns its value, from its place and its text; relative paths are relative to the third."""
+    table: str = ""
+    """Its table in a job file, and its key there."""
+    key: str = ""
+    flag: str = ""
+
+    @property
+    def place(self) -> str:
+        """The place of the setting in a job file."""
+        return f"[{self.table}] {self.key}" if self.table else self.key
+
+    @property
+    def argument(self) -> str:
+        """The name of the flag's value among the arguments of the command."""
+        return self.flag.strip("-").replace("-", "_").lower()
 
 
-def _dotted_items(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys with their values: TOML reads `a.b = 1` as a table in a table."""
-    for name, value in table.items():
-        if isinstance(value, dict) and value:
-            yield from _dotted_items(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value
+_TEXT_SETTINGS = {
+    "pattern": _TextSetting(_pattern_file, "", "pattern", "PATTERN"),
+    "engine": _TextSetting(_engine, "", "engine", "--engine"),
+    "bootstrap_servers": _TextSetting(
+        _servers, "kafka", "bootstrap_servers", "--bootstrap-servers"
+    ),
+    "group_id": _TextSetting(_group_id, "kafka", "group_id", "--group-id"),
+    "start": _TextSetting(_start, "kafka", "start"),
+    "verdicts": _TextSetting(_output, "output", "verdicts", "--to"),
+    "rejected": _TextSetting(_output, "output", "rejected"),
+    "store": _TextSetting(_store, "state", "store", "--state"),
+    "metrics_host": _TextSetting(lambda _, text, __: text, flag="--metrics-host"),
+}
+"""Field of `Job` → the setting."""

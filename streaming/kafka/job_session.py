@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import TopicPartition
+from kafka import errors as faults
 from kafka.structs import OffsetAndMetadata
 
 from ketal.model.summaries import total
@@ -148,6 +149,9 @@ class Session(ABC):
             batches = self._poll(timeout_ms)
         except OUT_OF_RANGE:
             self._check_topics()  # The offsets of a topic that was made anew may be smaller.
+            raise
+        except faults.CorruptRecordError as error:
+            clients.refuse_header_name(self.connection.consumer, error)
             raise
         self._check_topics()
         self._mark_active(batches)

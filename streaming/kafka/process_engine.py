@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 
-from ketal.errors import StateError
+from ketal.errors import StateError, faults_placed
 from ketal.programs.program import Program
 from ketal.streaming.job.distribution import check_shareable
 from ketal.streaming.job.file import Job
@@ -40,7 +40,8 @@ class ProcessEngine(RunningJob):
     """
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
-        check_properties(job.properties)
+        with faults_placed(job.place):
+            check_properties(job.properties)
         check_shareable(job, program)
         super().__init__(job, program, hooks)
 

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ketal import errors
-from ketal.errors import KetalError, LostError, SettingError, StateError
+from ketal.errors import KetalError, LostError, SettingError, StateError, faults_placed
 from ketal.logs.shape import Shape
 from ketal.model.events.event_time import seconds
 from ketal.model.summaries import Tally, total
@@ -67,7 +67,8 @@ class SparkEngine(JobEngine):
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
         super().__init__(job, program, hooks)
         self.families = grouping.families(program, job.key_groups)
-        self._options = kafka_options(job)
+        with faults_placed(job.place):
+            self._options = kafka_options(job)
         self._failure: BaseException | None = None
         self._checked_s = 0.0
         self._is_waiting_for_stop = False

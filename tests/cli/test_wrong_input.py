@@ -289,6 +289,14 @@ def test_pattern_file_in_another_encoding_is_reported(
         )
 
 
+def test_pattern_file_of_zero_bytes_is_in_no_other_encoding(ketal: Ketal, write: Write) -> None:
+    """As a crash of the machine leaves one."""
+    result = ketal("lint", write("zero.ketal", b"\0" * 100))
+    assert (result.code, "zero.ketal:1:1: error[K002]: the character U+0000" in result.out) == (
+        1, True,
+    )  # fmt: skip
+
+
 def test_empty_file_name_is_reported(ketal: Ketal, write: Write) -> None:
     """As from an unset shell variable; the name would mean the current folder."""
     log = write("run.jsonl", RUN)

@@ -593,6 +593,13 @@ def test_states_max_stops_an_exponential_subset_construction(count: int) -> None
     )
 
 
+def test_overlapping_steps_that_count_alike_need_few_states() -> None:
+    """Which of the two an event was makes no difference, once either reading can go on."""
+    letters = 'event A = type == "a"; event B = true;'
+    compiled = compile_one("check (B{1,2} (B | A) B B)*", letters=letters)
+    assert len(compiled.automaton.table) == 13
+
+
 def test_large_automaton_below_the_limit_is_compiled() -> None:
     with within_cpu_seconds(20):
         compiled = compile_one("check (A | B)* A (A | B){10}", letters=OVERLAPPING)
@@ -907,6 +914,8 @@ def test_order_sensitive_patterns_are_warned_of(
         ("S = Causal(A)", "check S*"),
         ("find next A",),
         ('X = A && host("n1")', 'Y = B && host("n1")', "check (X Y)*"),
+        ("check (A B)*", "partition by k, node"),
+        ("find next A not N B", "within 3 events", "partition by node"),
     ],
 )
 def test_order_independent_patterns_are_proven(statements: tuple[str, ...]) -> None:

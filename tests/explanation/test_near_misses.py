@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
+
+import pytest
 
 import ketal
 from ketal import semantics
@@ -12,6 +15,7 @@ from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.near_misses import near_misses
 from ketal.explanation.reasons import Explanation
+from ketal.explanation.step_reasons import StepReasons
 from ketal.grammar import parse
 from ketal.model import syntax
 from ketal.model.events.event import Event
@@ -143,6 +147,23 @@ def test_nearest_events_are_listed_first_with_their_reasons() -> None:
         "c@1 is after s@1: c@1 knows s:1 >= 1",
     ]
     assert [one["event"] for one in explanation.to_dict()["near"]] == ["b@1", "a@1", "c@1"]
+
+
+def test_events_before_a_candidate_are_searched_once_for_a_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[str] = []
+    between = StepReasons._between
+
+    def counting(self: StepReasons, prior: Event, event: Event) -> Iterable[Event]:
+        searched.append(str(event.dot))
+        return between(self, prior, event)
+
+    monkeypatch.setattr(StepReasons, "_between", counting)
+    program = ketal.compile(LATE.replace("Ended Late", "Ended not Write Late"))
+    (explanation,) = ketal.explain(program, _log())
+    assert sorted(searched) == ["a@1", "b@1", "c@1"]
+    assert len(explanation.near) == 3
 
 
 def test_near_miss_without_following_events_is_reported() -> None:

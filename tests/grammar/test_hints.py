@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import random
+import string
+from collections.abc import Collection
+
 import pytest
 
 import ketal
+from ketal.errors import NEIGHBOURS_MAX
 
 HEAD = 'pattern P { order CausalOrder; event E = type == "e"; event F = type == "f"; '
 
@@ -63,3 +69,29 @@ def test_following_a_hint_removes_the_error(
     at = text.rindex(old)
     mended = text[:at] + new + text[at + len(old) :]
     assert errors(mended) == []
+
+
+def test_misspelt_name_is_compared_with_few_of_many_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with thousands of misspelt names would take minutes otherwise."""
+    rng = random.Random(1)
+    names = ["Step" + "".join(rng.choices(string.ascii_lowercase, k=8)) for _ in range(200)]
+    compared: list[int] = []
+    compare = difflib.get_close_matches
+
+    def counting(name: str, known: Collection[str], most: int, cutoff: float) -> list[str]:
+        compared.append(len(known))
+        return compare(name, known, most, cutoff)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counting)
+    misspelt = [
+        *(f"{name[:5]}{name[6]}{name[5]}{name[7:]}" for name in names[:70]),
+        *(name[1:] for name in names[70:140]),
+        *(f"{name}x" for name in names[140:]),
+    ]
+    steps = "".join(f"{name} = x == 1; " for name in names)
+    text = f"pattern P {{ {steps} check {' '.join(misspelt)}; }}"
+    found = {d.message: d.hint for d in ketal.lint(text) if d.code == "K102"}
+    for name, other in zip(names, misspelt, strict=True):
+        if other not in names:
+            assert found[f"unknown step `{other}`"] == f"did you mean `{name}`?"
+    assert max(compared) <= 4 * NEIGHBOURS_MAX

@@ -189,7 +189,9 @@ def test_a_configuration_may_set_the_time_format(tmp_path: Path) -> None:
     log.write_text(line("5/27/2013 10:53:39 AM"))
     assert [event.time for event in open_source(load_config(path).source, [log])] == [NOON_S]
     path.write_text('[source]\ntime_format = "%H"\n')
-    with pytest.raises(SettingError, match=r"job\.toml: the time format '%H' has no complete date"):
+    with pytest.raises(
+        SettingError, match=r"job\.toml: \[source\] the time format '%H' has no complete date"
+    ):
         load_config(path)
 
 

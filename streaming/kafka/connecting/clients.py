@@ -226,6 +226,22 @@ def drop_paused_records(consumer: Any) -> None:
     parked.clear()
 
 
+def refuse_header_name(consumer: Any, error: BaseException) -> None:
+    """Raise a SettingError if a consumer failed at a header whose name is not valid UTF-8.
+
+    The consumer can read neither that message nor those after it in its batch, now or later.
+    """
+    fault = error.__context__
+    if isinstance(fault, UnicodeDecodeError):
+        records = _private_attribute(consumer, "_fetcher", "_next_partition_records")
+        topic, number = records.topic_partition
+        raise SettingError(
+            f"{topic}/{number}/{records.next_fetch_offset}: the message has a header whose name "
+            f"{fault.object!r} is not valid UTF-8, which kafka-python cannot read\n  hint: use the "
+            "engine spark"
+        ) from None
+
+
 def _private_attribute(client: Any, *names: str) -> Any:
     """Return a private attribute of a client, given by its path of names.
 

@@ -101,7 +101,7 @@ def test_file_that_cannot_be_locked_is_refused(
     file = tmp_path / "file"
     file.touch()
     with (
-        pytest.raises(SettingError, match=r"store state in .*/file: "),
+        pytest.raises(SettingError, match=r"store state in .*/file: Not a directory"),
         locked(file, 0, lambda: False),
     ):
         pass

@@ -20,6 +20,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 import ketal
+from ketal.errors import SettingError
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -230,3 +231,23 @@ def test_spark_engine_rejects_poison_and_matches_the_rest(
     broker: Broker, large: str, topic: Topic, tmp_path: Path
 ) -> None:
     check("spark", broker, large, topic, tmp_path)
+
+
+class _Latin1(str):
+    """Text that a producer encodes as Latin-1, as clients in C may."""
+
+    def encode(self, *_: Any) -> bytes:
+        return super().encode("latin-1")
+
+
+def test_message_with_a_header_name_that_is_not_utf8_ends_the_job(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The client can read neither it nor the messages after it in its batch."""
+    source = topic()
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
+        for name in ("näme", _Latin1("näme")):
+            producer.send(source, event(), headers=[(name, b"1")]).get(timeout=30)
+    job = job_of(broker, [source], tmp_path, until_end=True)
+    with pytest.raises(SettingError, match=rf"^{source}/0/1: .* name b'n\\xe4me' is not valid UTF"):
+        run(job, ketal.compile(FORKS))

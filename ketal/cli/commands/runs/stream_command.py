@@ -31,7 +31,7 @@ from ketal.cli.output import summary_text
 from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.output.progress import StatusLine
 from ketal.cli.process_state import calm_collector, signals_handled
-from ketal.errors import LostError, SettingError, printable
+from ketal.errors import LostError, ParameterError, SettingError, printable
 from ketal.model.wording import counted
 
 if TYPE_CHECKING:
@@ -128,7 +128,12 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
         )
     own = {word.partition("=")[0].strip() for word in args.set}
     settings = [f"{name}={value}" for name, value in job.params.items() if name not in own]
-    program = options.load_program(job.pattern, job.limits, settings=[*settings, *args.set])
+    try:
+        program = options.load_program(job.pattern, job.limits, settings=[*settings, *args.set])
+    except ParameterError as fault:
+        if fault.parameter in own:
+            raise
+        raise SettingError(f"{job.place}[params] {fault}") from None
     # This refuses patterns that cannot run on a stream, before any call to Kafka.
     Execution(program, limits=job.limits)
     try:
