@@ -35,6 +35,7 @@ from ketal.errors import EventError, SettingError
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import deciding_log
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
@@ -123,11 +124,7 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
     """Return the lattice of the only execution of a log, its events identified as in a run."""
     compiled = checked_program(program).one
     run_limits = Limits.given(limits, compiled.limits)
-    if (undecided := getattr(log, "undecided", None)) is not None:
-        raise SettingError(
-            f"{undecided.scheme} clocks do not determine which linear extensions an execution has"
-        )
-    executions = executions_of(log, run_limits)
+    executions = executions_of(deciding_log(log), run_limits)
     if len(executions) > 1:
         raise SettingError(
             f"the log has several executions: {execution_names(executions)}; "

@@ -111,14 +111,15 @@ def _executions(
     SettingError
         If the logs have no event.
     """
+    from ketal.model.log_arguments import deciding_log
     from ketal.runtime.admission.execution_events import executions_of, rejected_of
 
-    source, limits = options.deciding_source_and_limits(args)
+    source, limits = options.source_and_limits(args)
     executions = read_with_progress(
         logs,
         source,
         limits,
-        lambda log: executions_of(log, limits),
+        lambda log: executions_of(deciding_log(log), limits),
         "the log was not read to the end",
     )
     rejected, first = rejected_of(executions.values())
