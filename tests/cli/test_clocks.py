@@ -301,6 +301,11 @@ def test_restamp_can_count_relevant_events_only(ketal: Ketal, write: Write) -> N
             "the stamps of the scheme history would have 5 entries, more than 4 (limit stamped_e",
         ),
         (
+            ["restamp", "plausible:5000000", "run.jsonl"],
+            "the stamps of the scheme plausible:5000000 would have 15,000,000 entries",
+        ),
+        (["restamp", f"plausible:{'9' * 5000}", "run.jsonl"], "unknown clock scheme 'plausible:9"),
+        (
             ["compare", "run.jsonl", "a@1", "b@1", "--scheme", "itc"],
             "--scheme cannot be combined with two events",
         ),
@@ -321,21 +326,21 @@ def test_schemes_with_too_many_stamp_entries_are_left_out(ketal: Ketal, write: W
     why = "the stamps of the scheme history would have 1,770 entries, more than 100"
     assert f"history omitted: {why} (limit stamped_entries_max)" in ketal(*few).lines
     compared = json.loads(ketal(*few, "--output", "json").out)["comparison"]
-    assert list(compared["left_out"]) == ["history"]
+    assert list(compared["left_out"]) == ["history", "plausible"]
     assert "history" not in [one["scheme"] for one in compared["schemes"]]
     result = ketal(*few, "--scheme", "history")
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith(f"ketal: {why}")
 
 
-def test_schemes_whose_stamps_grow_faster_than_clocks_are_left_out(
+def test_schemes_whose_stamps_are_larger_than_clocks_are_left_out(
     ketal: Ketal, write: Write
 ) -> None:
     turns = [("ab"[n % 2], {"a": n // 2 + 1, "b": (n + 1) // 2}) for n in range(60)]
     log = write("run.jsonl", "".join(event(node, "x", clock) for node, clock in turns))
     few = ("clocks", "compare", log, "--limit", "stamped_entries_max=150", "--output", "json")
     left_out = json.loads(ketal(*few).out)["comparison"]["left_out"]
-    assert list(left_out) == ["history", "matrix", "stamps"]
+    assert list(left_out) == ["history", "matrix", "stamps", "plausible"]
 
 
 def test_compare_samples_pairs_beyond_the_limit(ketal: Ketal, write: Write) -> None:
