@@ -42,6 +42,7 @@ _REPLACEMENTS = {
     "!~": "!(… matches /…/)",
 }
 """Operator of another language → the operator to write instead."""
+_GUARD_SIGNS = ("==", "=", "!=", "<", "<=", ">", ">=", ".", "&&")
 _RELATIONS = "for happened-before, write `Causal(B, A)`; for concurrency, `Conc(B, A)`"
 _VALUE = frozenset({"STRING", "NUMBER", "TRUE", "FALSE", "MINUS", "LSQB", "LPAR", "NAME"})
 _GUARD = frozenset({"CALL", "HOST", "ORIGIN", "EXISTS", "CAUSAL", "CONC", "LOCALHOST", "BANG"})
@@ -505,6 +506,17 @@ RULES: tuple[Rule, ...] = (
         "write `{before}` between steps, and `{A & B}` for steps in any order",
     ),
     Rule(
+        lambda s: s.before == "not" and "CALL" in s.expects and "BANG" not in s.expects,
+        "expected an event name or a guard in parentheses after `not`",
+        "write `A not N B` or `A not (N && x > 1) B`",
+    ),
+    Rule(
+        lambda s: s.in_body and s.statement[-2:-1] == ["not"] and s.found in _GUARD_SIGNS,
+        "the guard of a `not` requires parentheses",
+        "write `A not (N && x > 1) B`",
+        at="before",
+    ),
+    Rule(
         lambda s: s.in_body and s.found in ("&", "&&") and "VBAR" in s.expects,
         "`{found}` is not allowed between steps here",
         "write `{A & B}` for steps in any order; declare a guard as a step",
@@ -516,7 +528,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda s: s.in_body and s.found in ("->", ">"),
-        "`->` is not allowed between steps",
+        "`{found}` is not allowed between steps",
         "write `A B` for A, then B; for happened-before, use `Causal(…)` in a step's guard",
     ),
     Rule(
@@ -542,14 +554,9 @@ RULES: tuple[Rule, ...] = (
         at="before",
     ),
     Rule(
-        lambda s: s.in_body and s.found in ("==", "=", "!=", "<", "<=", ">=", "."),
+        lambda s: s.in_body and s.found in _GUARD_SIGNS,
         "a body consists of steps; a guard is not allowed in it",
         "declare a step, `A = …;`, and use its name here",
-    ),
-    Rule(
-        lambda s: s.before == "not" and "CALL" in s.expects and "BANG" not in s.expects,
-        "expected an event name or a guard in parentheses after `not`",
-        "write `A not N B` or `A not (N && x > 1) B`",
     ),
     Rule(
         lambda s: s.found in ("*", "+", "?") and "VBAR" in s.expects and "STAR" not in s.expects,
