@@ -400,6 +400,14 @@ def test_lint_warns_of_guards_that_inexact_clocks_leave_unknown(ketal: Ketal, wr
     assert ketal("lint", "--clock", "itc", copies).lines == ["no errors and no warnings in 1 file"]
 
 
+def test_clocks_of_a_scheme_that_was_not_named_are_answered_with_the_option(
+    ketal: Ketal, write: Write
+) -> None:
+    result = ketal("stats", write("run.jsonl", LAMPORT))
+    assert result.code == 2
+    assert "--clock to name the scheme of clocks that are not vector clocks" in result.err
+
+
 @pytest.mark.parametrize("command", ["stats", "audit", "cuts"])
 def test_command_that_needs_exact_clocks_refuses_inexact_ones(
     command: str, ketal: Ketal, write: Write
