@@ -343,6 +343,25 @@ def test_schemes_whose_stamps_are_larger_than_clocks_are_left_out(
     assert list(left_out) == ["history", "matrix", "stamps", "plausible"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "run.jsonl", "a@1", "b@1"],
+        ["compare", "run.jsonl"],
+        ["restamp", "itc", "run.jsonl"],
+        ["show", "vector", "run.jsonl"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_clocks_of_no_execution_are_refused(words: list[str], ketal: Ketal, write: Write) -> None:
+    """Each of the two events knows the other; one of the two orders was reported."""
+    write("run.jsonl", event("a", "x", {"a": 1, "b": 1}) + event("b", "x", {"a": 1, "b": 1}))
+    result = ketal("clocks", *words)
+    assert (result.code, result.out) == (2, "")
+    fault = "1 event with an impossible clock; run `ketal audit` to find the fault"
+    assert result.err == f"ketal: {fault}\n"
+
+
 def test_compare_samples_pairs_beyond_the_limit(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 30)))
     result = ketal("clocks", "compare", log, "--scheme", "vector", "--limit", "stamp_pairs_max=50")

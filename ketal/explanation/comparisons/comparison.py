@@ -132,7 +132,7 @@ def compare_events(
         raise SettingError(f"cannot compare {first} with itself; name two different events")
     if execution is not None:
         executions = {execution: execution_named(executions, execution)}
-    graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
+    graphs = {name: CausalGraph(part.possible_events()) for name, part in executions.items()}
     _, rejected = rejected_of(executions.values())
     name = _common_execution(graphs, first, second, rejected)
     part, graph = executions[name], graphs[name]

@@ -45,7 +45,6 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import execution_names, executions_of
-from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
 from ketal.runtime.modes.state_keys import StateKeys
 
 if TYPE_CHECKING:
@@ -136,11 +135,8 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
             f"no event was read: {counted(execution.rejected, 'record')} rejected; "
             f"the first: {execution.first_rejected}"
         )
-    known = execution.events()
-    if impossible := KnownCounters(known).release(canonical(known)):
-        raise EventError(impossible_text(impossible))
     nodes = closed_nodes(compiled.pattern.topology)
-    events = (event for event in known if takes_part(event.node, nodes))
+    events = (event for event in execution.possible_events() if takes_part(event.node, nodes))
     return _Lattice(compiled, events, run_limits)
 
 

@@ -191,7 +191,7 @@ def _compare(args: argparse.Namespace) -> int:
             raise SettingError(f"--to svg requires two events; {_USAGE['compare']}")
         schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
         part = _chosen_execution(executions, args.execution)
-        compared = compare_schemes(part.events(), schemes, limits, part.name)
+        compared = compare_schemes(part.possible_events(), schemes, limits, part.name)
     else:
         from ketal.explanation.comparisons.comparison import compare_events
 
@@ -221,7 +221,7 @@ def _stamped_execution(args: argparse.Namespace) -> tuple[StampedExecution, list
         raise SettingError(f"no log is given after {name!r}; {_USAGE[args.action]}")
     scheme = scheme_named(name)
     executions, limits = _executions(args, logs)
-    events = _chosen_execution(executions, args.execution).events()
+    events = _chosen_execution(executions, args.execution).possible_events()
     if args.only is not None:
         events = _alphabet_events(events, args.only, limits)
     return restamped(events, scheme, limits), logs, limits
