@@ -299,7 +299,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: s.found.isalpha() and not s.found.isascii(),
         "`{found}` is not allowed in a name",
-        'names consist of A-Z a-z 0-9 _; write an attribute of another name as data["größe"]',
+        "names consist of A-Z a-z 0-9 _; write an attribute of another name as "
+        'data["größe"], and a node of a topology as "größe"',
         code="K002",
     ),
     Rule(
@@ -695,7 +696,10 @@ def _default_hint(s: Situation) -> str:
     if "SEMICOLON" in s.expects and (s.new_line or s.ended or s.found == "}"):
         return "end the statement with `;`"
     if "ARROW" in s.expects or "->" in s.statement:
-        return "write an edge as `q0 -> q1 on A;`, or in a topology as `p -> q;`"
+        return (
+            "write an edge as `q0 -> q1 on A;`, or in a topology as `p -> q;`, with a name of "
+            'other characters than A-Z a-z 0-9 _ in quotes: `"db-1" -> q;`'
+        )
     return _FORMS.get(s.keyword, "write `NAME = guard;`, or a statement such as `find next A B;`")
 
 
