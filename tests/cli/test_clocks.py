@@ -406,6 +406,24 @@ def test_run_counts_pairs_that_inexact_clocks_do_not_order(ketal: Ketal, write: 
     assert "--live cannot read lamport clocks: converting them to vector clocks" in live.err
 
 
+def test_explanations_claim_no_order_that_inexact_clocks_leave_open(
+    ketal: Ketal, write: Write
+) -> None:
+    pattern = write(
+        "two.ketal",
+        """pattern Two { order CausalOrder; event W = type == "write";
+            A = W && node == "a"; B = W && node == "b"; find any A B; }""",
+    )
+    log = write("run.jsonl", LAMPORT)
+    words = "lamport clocks do not determine how b@2 and a@1 are ordered"
+    assert f"  {words}" in ketal("explain", "--clock", "lamport", pattern, log).lines
+    explained = ketal("explain", "--clock", "lamport", "--output", "json", pattern, log).objects
+    pair = explained[1]["pairs"][0]
+    assert pair == {"first": "a@1", "second": "b@2", "order": "unknown", "because": words}
+    shown = ketal("run", "--show", "--clock", "lamport", pattern, log).out
+    assert "lamport clocks do not determine happened-before: arrows show what may have" in shown
+
+
 def test_lint_warns_of_guards_that_inexact_clocks_leave_unknown(ketal: Ketal, write: Write) -> None:
     result = ketal("lint", "--clock", "lamport", write("conflict.ketal", CONFLICT))
     assert result.code == 0
