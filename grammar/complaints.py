@@ -43,6 +43,7 @@ _REPLACEMENTS = {
     "!~": "!(… matches /…/)",
 }
 """Operator of another language → the operator to write instead."""
+_GUARD_SIGNS = ("==", "=", "!=", "<", "<=", ">", ">=", ".", "&&")
 _RELATIONS = "for happened-before, write `Causal(B, A)`; for concurrency, `Conc(B, A)`"
 _VALUE = frozenset({"STRING", "NUMBER", "TRUE", "FALSE", "MINUS", "LSQB", "LPAR", "NAME"})
 _GUARD = frozenset({"CALL", "HOST", "ORIGIN", "EXISTS", "CAUSAL", "CONC", "LOCALHOST", "BANG"})
@@ -299,7 +300,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: s.found.isalpha() and not s.found.isascii(),
         "`{found}` is not allowed in a name",
-        'names consist of A-Z a-z 0-9 _; write an attribute of another name as data["größe"]',
+        "names consist of A-Z a-z 0-9 _; write an attribute of another name as "
+        'data["größe"], and a node of a topology as "größe"',
         code="K002",
     ),
     Rule(
@@ -511,6 +513,17 @@ RULES: tuple[Rule, ...] = (
         "write `{before}` between steps, and `{A & B}` for steps in any order",
     ),
     Rule(
+        lambda s: s.before == "not" and "CALL" in s.expects and "BANG" not in s.expects,
+        "expected an event name or a guard in parentheses after `not`",
+        "write `A not N B` or `A not (N && x > 1) B`",
+    ),
+    Rule(
+        lambda s: s.in_body and s.statement[-2:-1] == ["not"] and s.found in _GUARD_SIGNS,
+        "the guard of a `not` requires parentheses",
+        "write `A not (N && x > 1) B`",
+        at="before",
+    ),
+    Rule(
         lambda s: s.in_body and s.found in ("&", "&&") and "VBAR" in s.expects,
         "`{found}` is not allowed between steps here",
         "write `{A & B}` for steps in any order; declare a guard as a step",
@@ -522,7 +535,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda s: s.in_body and s.found in ("->", ">"),
-        "`->` is not allowed between steps",
+        "`{found}` is not allowed between steps",
         "write `A B` for A, then B; for happened-before, use `Causal(…)` in a step's guard",
     ),
     Rule(
@@ -548,14 +561,9 @@ RULES: tuple[Rule, ...] = (
         at="before",
     ),
     Rule(
-        lambda s: s.in_body and s.found in ("==", "=", "!=", "<", "<=", ">=", "."),
+        lambda s: s.in_body and s.found in _GUARD_SIGNS,
         "a body consists of steps; a guard is not allowed in it",
         "declare a step, `A = …;`, and use its name here",
-    ),
-    Rule(
-        lambda s: s.before == "not" and "CALL" in s.expects and "BANG" not in s.expects,
-        "expected an event name or a guard in parentheses after `not`",
-        "write `A not N B` or `A not (N && x > 1) B`",
     ),
     Rule(
         lambda s: s.found in ("*", "+", "?") and "VBAR" in s.expects and "STAR" not in s.expects,
@@ -694,7 +702,10 @@ def _default_hint(s: Situation) -> str:
     if "SEMICOLON" in s.expects and (s.new_line or s.ended or s.found == "}"):
         return "end the statement with `;`"
     if "ARROW" in s.expects or "->" in s.statement:
-        return "write an edge as `q0 -> q1 on A;`, or in a topology as `p -> q;`"
+        return (
+            "write an edge as `q0 -> q1 on A;`, or in a topology as `p -> q;`, with a name of "
+            'other characters than A-Z a-z 0-9 _ in quotes: `"db-1" -> q;`'
+        )
     return _FORMS.get(s.keyword, "write `NAME = guard;`, or a statement such as `find next A B;`")
 
 

@@ -260,7 +260,7 @@ def test_unjudged_run_does_not_pass(tests: Path) -> None:
     done = _pytest(tests, "test_store.py")
     assert "5 failed, 1 passed" in done.stdout
     assert "ketal/server.jsonl:1: the line is not JSON" in done.stdout
-    assert "1 event with an impossible clock; ketal.audit(log) names the fault" in done.stdout
+    assert "1 event with an impossible clock; run `ketal audit` to find the fault" in done.stdout
     assert "AssertionError: a registered guard of P failed 1 time" in done.stdout
     assert "AssertionError: no event was recorded" in done.stdout
     assert "overflow limit events_max reached at client@2: the event" in done.stdout

@@ -26,7 +26,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.log_arguments import records_of
+from ketal.model.log_arguments import deciding_log, records_of
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import file_and_line
 
@@ -155,7 +155,7 @@ def examine_log(
     """Return each execution of a log with its findings."""
     parts: dict[str, ExaminedExecution] = {}
     count = 0
-    for position, (name, item, file, line) in enumerate(records_of(log)):
+    for position, (name, item, file, line) in enumerate(records_of(deciding_log(log))):
         part = parts.get(name)
         if part is None:
             part = parts[name] = ExaminedExecution(name, messages)

@@ -197,23 +197,6 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
     return replace(source, **changed), parse_limits(args.limit, limits)
 
 
-def deciding_source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
-    """Return the source and the limits, for a command that needs happened-before.
-
-    Raises
-    ------
-    SettingError
-        If the clocks of the source do not decide happened-before.
-    """
-    source, limits = source_and_limits(args)
-    if source.scheme is not None and not source.scheme.decides:
-        raise SettingError(
-            f"{source.clock} clocks do not determine happened-before, which this command requires; "
-            "use `ketal run`, `explain` or `view`"
-        )
-    return source, limits
-
-
 def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
     """Return the text of a pattern file, or of standard input, and the name for messages."""
     from ketal.programs.compiling import decoded_pattern, read_pattern

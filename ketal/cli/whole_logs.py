@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MAPPING_HINT = (
     "hint: use --field to locate the fields of an event (--field type=event --field clock=pkt.vc), "
-    "--format or --regex to name the format of the log, and --rebuild id=msg.id,send=type:send,"
-    "receive=type:recv if the events have no clocks; see `ketal run --help`"
+    "--format or --regex to name the format of the log, --clock to name the scheme of clocks that "
+    "are not vector clocks, and --rebuild id=msg.id,send=type:send,receive=type:recv if the events "
+    "have no clocks; see `ketal run --help`"
 )
 _UNREADABLE = re.compile(
     r":\d+: (within the \w+ data: )?"

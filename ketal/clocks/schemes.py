@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +54,6 @@ def scheme_named(name: str) -> Scheme[Any]:
     """
     if name in SCHEMES:
         return SCHEMES[name]()
-    base, colon, size = name.partition(":")
-    if base == PlausibleClocks.name and colon and size.isascii() and size.isdigit():
-        return PlausibleClocks(int(size))
+    if sized := re.fullmatch(PlausibleClocks.name + ":([0-9]{1,9})", name):
+        return PlausibleClocks(int(sized[1]))
     raise SettingError(f"unknown clock scheme {name!r}{near(name, SCHEMES)}")

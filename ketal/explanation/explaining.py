@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.explanation.causal_graph import missing_event_hint
+from ketal.explanation.guard_evidence import possible_order_in_words
 from ketal.explanation.judged_log import Explained, JudgedLog
 from ketal.explanation.near_misses import near_misses
 from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer, take_first
@@ -162,7 +163,8 @@ def diagram(judged: JudgedLog, explanation: Explanation) -> list[str]:
     verdict = explanation.verdict
     assert isinstance(verdict, Explained)
     rows = rows_around(explanation, judged.graph(verdict.execution))
-    return text_diagram(rows) if rows else []
+    note = possible_order_in_words(judged.run_of(verdict).compiled.undecided)
+    return [*filter(None, [note]), *text_diagram(rows)] if rows else []
 
 
 def explain_verdict(judged: JudgedLog, verdict: Explained) -> Explanation:
@@ -187,7 +189,14 @@ def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOu
     placed_in_run = functools.partial(judged.placed, run)
     links_max = run.limits.path_links_max
     pairs = tuple(
-        PairReason.of(graph, placed_in_run, one, other, links_max=links_max)
+        PairReason.of(
+            graph,
+            placed_in_run,
+            one,
+            other,
+            links_max=links_max,
+            undecided=run.compiled.undecided,
+        )
         for (_, one), (_, other) in pairwise(taken)
     )
     statements: tuple[str, ...] = ()

@@ -207,8 +207,7 @@ class GuardEvidence(Guards):
             return Evidence(text, holds, because, {})
         if self.related(relation, guard.anchor, at) is None:
             others = anchors[0].dot if len(anchors) == 1 else f"{len(anchors):,} events"
-            pair = f"{event.dot} and {others}"
-            because = f"{self._undecided} clocks do not determine how {pair} are ordered"
+            because = undecided_in_words(self._undecided, event, others)
             return Evidence(text, None, because, {}, dots)
         wrong = [anchor for anchor in anchors if not relation(anchor, event)]
         if wrong or len(anchors) == 1:
@@ -254,6 +253,21 @@ def order_in_words(one: Event, other: Event) -> str:
     if happened_before(other, one):
         return f"{other.dot} is before {one.dot}: {_knows(one, other)}"
     return f"{one.dot} and {other.dot} are concurrent: {_knows(other, one)}, {_knows(one, other)}"
+
+
+def undecided_in_words(scheme: str, event: Event, others: object) -> str:
+    """Return that clocks of a scheme leave open how an event and others are ordered."""
+    return f"{scheme} clocks do not determine how {event.dot} and {others} are ordered"
+
+
+def possible_order_in_words(scheme: str) -> str:
+    """Return the meaning of arrows if clocks do not decide happened-before; empty if they do."""
+    if not scheme:
+        return ""
+    return (
+        f"{scheme} clocks do not determine happened-before: arrows show what may have "
+        "happened before what"
+    )
 
 
 def _knows(one: Event, other: Event) -> str:

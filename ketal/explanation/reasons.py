@@ -12,10 +12,10 @@ from itertools import pairwise, starmap, zip_longest
 from typing import Any, Literal
 
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.guard_evidence import Evidence, order_in_words
+from ketal.explanation.guard_evidence import Evidence, order_in_words, undecided_in_words
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import happened_before
+from ketal.model.events.happened_before import concurrent, happened_before
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import counted, scope_text
@@ -141,7 +141,10 @@ class PairReason:
     first, second : PlacedEvent
         The events.
     order : str
-        `before`, `concurrent`, or `after` if the second happened before the first.
+        `before`, `concurrent`, `after` if the second happened before the first, or `unknown` if the
+        clocks do not determine it.
+    because : str
+        The order in words, with the clock entries as proof.
     path : tuple of PlacedLink
         A shortest path from the earlier event to the later one; empty if it has more than
         `links_max` links.
@@ -154,7 +157,8 @@ class PairReason:
 
     first: PlacedEvent
     second: PlacedEvent
-    order: Literal["before", "concurrent", "after"]
+    order: Literal["before", "concurrent", "after", "unknown"]
+    because: str
     path: tuple[PlacedLink, ...] = ()
     links_max: int = 0
     known: tuple[PlacedEvent | None, PlacedEvent | None] = (None, None)
@@ -168,21 +172,27 @@ class PairReason:
         other: Event,
         *,
         links_max: int,
+        undecided: str = "",
     ) -> PairReason:
-        """Return how two different events of an execution are ordered, with the path as proof."""
+        """Return how two different events of an execution are ordered, with the path as proof.
+
+        `undecided` names the scheme of clocks that order all pairs that may be ordered.
+        """
 
         def path(source: Event, target: Event) -> tuple[PlacedLink, ...]:
             events = graph.path(source, target, links_max=links_max)
             return tuple(starmap(PlacedLink, pairwise(map(placed, events))))
 
-        first, second = placed(one), placed(other)
+        first, second, because = placed(one), placed(other), order_in_words(one, other)
+        if concurrent(one, other):
+            known = graph.last_known(one, other)
+            last_of_one, last_of_other = (None if last is None else placed(last) for last in known)
+            return cls(first, second, "concurrent", because, known=(last_of_one, last_of_other))
+        if undecided and one.node != other.node:
+            return cls(first, second, "unknown", undecided_in_words(undecided, other, one.dot))
         if happened_before(one, other):
-            return cls(first, second, "before", path(one, other), links_max)
-        if happened_before(other, one):
-            return cls(first, second, "after", path(other, one), links_max)
-        known = graph.last_known(one, other)
-        last_of_one, last_of_other = (None if last is None else placed(last) for last in known)
-        return cls(first, second, "concurrent", known=(last_of_one, last_of_other))
+            return cls(first, second, "before", because, path(one, other), links_max)
+        return cls(first, second, "after", because, path(other, one), links_max)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -190,11 +200,11 @@ class PairReason:
             "first": str(self.first.dot),
             "second": str(self.second.dot),
             "order": self.order,
-            "because": order_in_words(self.first.event, self.second.event),
+            "because": self.because,
         }
         if self.order == "concurrent":
             out["known"] = [None if one is None else one.to_dict() for one in self.known]
-        else:
+        elif self.order != "unknown":
             out["path"] = [link.to_dict() for link in self.path]
             if not self.path:
                 out["limit"] = "path_links_max"
@@ -211,13 +221,15 @@ class PairReason:
     @property
     def too_long(self) -> str:
         """The text that replaces a path with too many links; empty if there is no such path."""
-        if self.order == "concurrent" or self.path:
+        if self.order in ("concurrent", "unknown") or self.path:
             return ""
         return f"the shortest path has more than {self.links_max:,} links (limit path_links_max)"
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
-        yield order_in_words(self.first.event, self.second.event)
+        yield self.because
+        if self.order == "unknown":
+            return
         if self.too_long:
             yield f"  {self.too_long}"
             return

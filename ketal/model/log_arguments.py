@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ketal.errors import wrong_type
+from ketal.errors import SettingError, wrong_type
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -76,6 +76,25 @@ def checked_log(log: Any, what: str = "log") -> Any:
     if file or not (hasattr(log, "batches") or isinstance(log, Iterable)):
         wanted = "a ketal.Log, for example from ketal.read_log(path), or an iterable of ketal.Event"
         raise wrong_type(what, wanted, log)
+    return log
+
+
+def deciding_log(log: Any, what: str = "log") -> Any:
+    """Return an argument after checking that it can be a log whose clocks decide happened-before.
+
+    Raises
+    ------
+    SettingError
+        If the clocks leave the order of some events open, as Lamport clocks do.
+    TypeError
+        If it cannot be a log.
+    """
+    undecided = getattr(checked_log(log, what), "undecided", None)
+    if undecided is not None:
+        raise SettingError(
+            f"{undecided.scheme} clocks do not determine happened-before, which is required here; "
+            "use `run`, `explain` or `view`"
+        )
     return log
 
 

@@ -14,7 +14,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import batches_of, checked_log
+from ketal.model.log_arguments import batches_of, deciding_log
 from ketal.model.summaries import Summary
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -145,7 +145,7 @@ class Monitor:
         ['match P: A=n@1+n@2']
         """
         out: list[Verdict] = []
-        for batch in batches_of(checked_log(events, "events")):
+        for batch in batches_of(deciding_log(events, "events")):
             # With handlers one event at a time: a handler may query the monitor.
             for part in batch.singly() if self._handlers else (batch,):
                 for _, verdicts in self._execution.process(part.items, part.place):

@@ -1,7 +1,8 @@
 """The activities of a program: lines of the space-time diagram, each with a vector clock.
 
 An activity is the process, a thread, or an asyncio task. Concurrent activities that shared
-one clock would be ordered by it although they are concurrent ("Interleaving clocks", Fig. 1), so
+one clock would be ordered by it although they are concurrent (Baquero and Moura, "Improving
+Causality Logging in Mobile Computing Networks", Fig. 1), so
 each has its own line, a node of the execution: `n1`, `n1/1`, `n1/2`. The clock of a line starts
 with the events that its creator knew: tasks copy the context of their creator, which has the clock
 of its last event. A clock in a context is never modified, so later events of the creator are not in

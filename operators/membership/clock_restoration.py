@@ -1,7 +1,7 @@
 """Clocks that shrink when a node leaves, and how they are restored.
 
 The clocks of "Implementation of causal control operators to detect distributed
-events" (section IV.C) lose the entry of a node when it leaves. The lost entry follows from
+events" (section V.C) lose the entry of a node when it leaves. The lost entry follows from
 other clocks. The **closure** of an event e of node m is the entry-wise
 maximum of e's clock and of the closures of the events that e directly knows,
 which are its predecessor on m and, for each entry Q: c of its clock, the event

@@ -303,6 +303,11 @@ def test_restamp_can_count_relevant_events_only(ketal: Ketal, write: Write) -> N
             "the stamps of the scheme history would have 5 entries, more than 4 (limit stamped_e",
         ),
         (
+            ["restamp", "plausible:5000000", "run.jsonl"],
+            "the stamps of the scheme plausible:5000000 would have 15,000,000 entries",
+        ),
+        (["restamp", f"plausible:{'9' * 5000}", "run.jsonl"], "unknown clock scheme 'plausible:9"),
+        (
             ["compare", "run.jsonl", "a@1", "b@1", "--scheme", "itc"],
             "--scheme cannot be combined with two events",
         ),
@@ -323,21 +328,40 @@ def test_schemes_with_too_many_stamp_entries_are_left_out(ketal: Ketal, write: W
     why = "the stamps of the scheme history would have 1,770 entries, more than 100"
     assert f"history omitted: {why} (limit stamped_entries_max)" in ketal(*few).lines
     compared = json.loads(ketal(*few, "--output", "json").out)["comparison"]
-    assert list(compared["left_out"]) == ["history"]
+    assert list(compared["left_out"]) == ["history", "plausible"]
     assert "history" not in [one["scheme"] for one in compared["schemes"]]
     result = ketal(*few, "--scheme", "history")
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith(f"ketal: {why}")
 
 
-def test_schemes_whose_stamps_grow_faster_than_clocks_are_left_out(
+def test_schemes_whose_stamps_are_larger_than_clocks_are_left_out(
     ketal: Ketal, write: Write
 ) -> None:
     turns = [("ab"[n % 2], {"a": n // 2 + 1, "b": (n + 1) // 2}) for n in range(60)]
     log = write("run.jsonl", "".join(event(node, "x", clock) for node, clock in turns))
     few = ("clocks", "compare", log, "--limit", "stamped_entries_max=150", "--output", "json")
     left_out = json.loads(ketal(*few).out)["comparison"]["left_out"]
-    assert list(left_out) == ["history", "matrix", "stamps"]
+    assert list(left_out) == ["history", "matrix", "stamps", "plausible"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "run.jsonl", "a@1", "b@1"],
+        ["compare", "run.jsonl"],
+        ["restamp", "itc", "run.jsonl"],
+        ["show", "vector", "run.jsonl"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_clocks_of_no_execution_are_refused(words: list[str], ketal: Ketal, write: Write) -> None:
+    """Each of the two events knows the other; one of the two orders was reported."""
+    write("run.jsonl", event("a", "x", {"a": 1, "b": 1}) + event("b", "x", {"a": 1, "b": 1}))
+    result = ketal("clocks", *words)
+    assert (result.code, result.out) == (2, "")
+    fault = "1 event with an impossible clock; run `ketal audit` to find the fault"
+    assert result.err == f"ketal: {fault}\n"
 
 
 def test_compare_samples_pairs_beyond_the_limit(ketal: Ketal, write: Write) -> None:
@@ -384,6 +408,24 @@ def test_run_counts_pairs_that_inexact_clocks_do_not_order(ketal: Ketal, write: 
     assert "--live cannot read lamport clocks: converting them to vector clocks" in live.err
 
 
+def test_explanations_claim_no_order_that_inexact_clocks_leave_open(
+    ketal: Ketal, write: Write
+) -> None:
+    pattern = write(
+        "two.ketal",
+        """pattern Two { order CausalOrder; event W = type == "write";
+            A = W && node == "a"; B = W && node == "b"; find any A B; }""",
+    )
+    log = write("run.jsonl", LAMPORT)
+    words = "lamport clocks do not determine how b@2 and a@1 are ordered"
+    assert f"  {words}" in ketal("explain", "--clock", "lamport", pattern, log).lines
+    explained = ketal("explain", "--clock", "lamport", "--output", "json", pattern, log).objects
+    pair = explained[1]["pairs"][0]
+    assert pair == {"first": "a@1", "second": "b@2", "order": "unknown", "because": words}
+    shown = ketal("run", "--show", "--clock", "lamport", pattern, log).out
+    assert "lamport clocks do not determine happened-before: arrows show what may have" in shown
+
+
 def test_lint_warns_of_guards_that_inexact_clocks_leave_unknown(ketal: Ketal, write: Write) -> None:
     result = ketal("lint", "--clock", "lamport", write("conflict.ketal", CONFLICT))
     assert result.code == 0
@@ -395,6 +437,14 @@ def test_lint_warns_of_guards_that_inexact_clocks_leave_unknown(ketal: Ketal, wr
     assert result.code == 1
     assert "error[K306]: a copy of the pattern is offered the events that its" in result.lines[0]
     assert ketal("lint", "--clock", "itc", copies).lines == ["no errors and no warnings in 1 file"]
+
+
+def test_clocks_of_a_scheme_that_was_not_named_are_answered_with_the_option(
+    ketal: Ketal, write: Write
+) -> None:
+    result = ketal("stats", write("run.jsonl", LAMPORT))
+    assert result.code == 2
+    assert "--clock to name the scheme of clocks that are not vector clocks" in result.err
 
 
 @pytest.mark.parametrize("command", ["stats", "audit", "cuts"])

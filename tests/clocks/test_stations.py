@@ -353,3 +353,8 @@ def test_sizes_of_the_stamps_of_a_long_run() -> None:
     # Two numbers, each with three bytes instead of one.
     assert sizes["interleaving", 100] - sizes["interleaving", 10] == 4
     assert sizes["station", 100] - sizes["station", 10] == 2
+
+
+def test_bits_of_hierarchical_stamps_count_towards_the_limit_of_entries() -> None:
+    """64 bits as one entry: 1 entry of the clock, and 640 bits."""
+    assert scheme_named("hierarchical").entries({"a": 640}) == 11

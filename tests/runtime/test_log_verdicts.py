@@ -251,7 +251,7 @@ def test_log_with_a_rejected_record_is_not_shown_to_hold() -> None:
 def test_log_with_impossible_clocks_is_not_shown_to_hold() -> None:
     cycle = [Event("a", "take", {"a": 1, "b": 1}), Event("b", "free", {"a": 1, "b": 1})]
     assert reasons(ketal.run(program("CausalOrder"), cycle)) == [
-        "1 event with an impossible clock; ketal.audit(log) names the fault"
+        "1 event with an impossible clock; run `ketal audit` to find the fault"
     ]
 
 

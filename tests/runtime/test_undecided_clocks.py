@@ -6,6 +6,7 @@ import io
 import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.property.executions import execution
 from tests.property.patterns import REFUSED, pattern_file
 from tests.sampling import chances, drawn, examples, sample
 
+PROGRAM = ketal.compile("pattern P { order CausalOrder; event A = true; check A; }")
 INEXACT = [name for name in SCHEMES if not scheme_named(name).decides]
 
 
@@ -134,10 +136,28 @@ def test_pattern_that_needs_exact_clocks_is_refused() -> None:
         with pytest.raises(PatternError) as raised:
             list(ketal.run(program, log))
         assert [d.code for d in raised.value.diagnostics] == ["K306"]
-    program = ketal.compile("pattern P { order CausalOrder; event A = true; check A; }")
-    for ask in (ketal.possibly, ketal.definitely):
-        with pytest.raises(SettingError, match="lamport clocks do not determine which linear ext"):
-            ask(program, log)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda log: ketal.possibly(PROGRAM, log),
+        lambda log: ketal.definitely(PROGRAM, log),
+        lambda log: ketal.Monitor(PROGRAM).feed_many(log),
+        lambda log: ketal.cuts(log),
+        lambda log: ketal.audit(log),
+        lambda log: ketal.stats(log),
+        lambda log: ketal.write_jsonl(log, io.BytesIO()),
+    ],
+    ids=["possibly", "definitely", "feed_many", "cuts", "audit", "stats", "write_jsonl"],
+)
+def test_function_that_needs_exact_clocks_refuses_inexact_ones(
+    use: Callable[[ketal.Log], object],
+) -> None:
+    """It would take every pair that may be ordered for one that is."""
+    log = _log("lamport", ("a", "write", 1), ("b", "write", 2))
+    with pytest.raises(SettingError, match="lamport clocks do not determine happened-before"):
+        use(log)
 
 
 ROWS = re.findall(

@@ -33,7 +33,7 @@ from ketal.logs import Log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.log_arguments import records_of
+from ketal.model.log_arguments import deciding_log, records_of
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 SEED = 17
@@ -73,6 +73,14 @@ def stats(log: Log | Iterable[Event], *, limits: Limits = DEFAULT) -> LogStats:
     >>> print(stats)
     3 records = 3 events
     ...
+    """
+    return contents_of(deciding_log(log), limits=limits)
+
+
+def contents_of(log: Log | Iterable[Event], *, limits: Limits) -> LogStats:
+    """Return the statistics of a log whose clocks may leave the order of some events open.
+
+    Such clocks make the numbers of ordered pairs and of messages upper bounds.
     """
     counts = LogCounts(Limits.given(limits))
     for execution, item, _, _ in records_of(log):

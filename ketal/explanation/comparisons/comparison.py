@@ -18,7 +18,6 @@ from typing import Any
 from ketal.clocks.vector import Vector
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph, missing_event_hint
-from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -72,15 +71,15 @@ class EventComparison:
             If one of them knows more events that the other does not than a picture draws.
         """
         one, other = self.pair.first.event, self.pair.second.event
-        title = order_in_words(one, other)
-        return pair_svg(Vector(one.node, one.clock), Vector(other.node, other.clock), title=title)
+        clocks = Vector(one.node, one.clock), Vector(other.node, other.clock)
+        return pair_svg(*clocks, title=self.pair.because)
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
         pair = self.pair
         if self.execution:
             yield f"execution {self.execution}"
-        yield order_in_words(pair.first.event, pair.second.event)
+        yield pair.because
         yield f"  {pair.first}"
         yield f"  {pair.second}"
         if pair.order == "concurrent":
@@ -132,7 +131,7 @@ def compare_events(
         raise SettingError(f"cannot compare {first} with itself; name two different events")
     if execution is not None:
         executions = {execution: execution_named(executions, execution)}
-    graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
+    graphs = {name: CausalGraph(part.possible_events()) for name, part in executions.items()}
     _, rejected = rejected_of(executions.values())
     name = _common_execution(graphs, first, second, rejected)
     part, graph = executions[name], graphs[name]

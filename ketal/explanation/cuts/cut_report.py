@@ -19,6 +19,7 @@ from ketal.explanation.cuts.cut_counting import LIMIT, CutCount, count_cuts
 from ketal.explanation.cuts.cut_lattice import CutLattice
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import deciding_log
 from ketal.model.wording import counted
 from ketal.runtime.admission.execution_events import (
     ExecutionEvents,
@@ -311,7 +312,7 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     linear extensions  3
     """
     given = Limits.given(limits)
-    parts = executions_of(log, given)
+    parts = executions_of(deciding_log(log), given)
     rejected, first_rejected = rejected_of(parts.values())
     return LogCuts(
         executions=tuple(_count_execution(part, given) for part in parts.values()),

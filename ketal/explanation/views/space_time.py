@@ -17,7 +17,7 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.explaining import explain_verdict
-from ketal.explanation.guard_evidence import GuardEvidence
+from ketal.explanation.guard_evidence import GuardEvidence, possible_order_in_words
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
@@ -105,12 +105,7 @@ class SpaceTime:
     @property
     def note(self) -> str:
         """The meaning of arrows if clocks do not decide happened-before; empty if they do."""
-        if not self.undecided:
-            return ""
-        return (
-            f"{self.undecided} clocks do not determine happened-before: arrows show what may have "
-            "happened before what"
-        )
+        return possible_order_in_words(self.undecided)
 
     def place(self, event: Event) -> str:
         """Return the place of an event in the log; empty if unknown."""

@@ -29,7 +29,7 @@ from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import LogItem, RecordBatch, checked_log
+from ketal.model.log_arguments import LogItem, RecordBatch, deciding_log
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 _TRUNCATED = "Input data was truncated"
@@ -175,7 +175,7 @@ def write_jsonl(
     >>> list(ketal.read_log("run.jsonl")) == events
     True
     """
-    checked_log(events, "events")
+    deciding_log(events, "events")
     if isinstance(file, str | os.PathLike):
         name = os.fsdecode(file)
         if name.endswith((".gz", ".zst")):

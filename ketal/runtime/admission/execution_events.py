@@ -19,10 +19,12 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import records_of
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import place_at
+from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
+from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
 
 if TYPE_CHECKING:
     from ketal.logs import Log
@@ -110,6 +112,20 @@ class ExecutionEvents:
         """Return the events with restored clocks, in the order of the log."""
         left = self._admission.departed_nodes(self._events)
         return restored_with_doubts(self._events, left, limits=self._limits)[0]
+
+    def possible_events(self) -> list[Event]:
+        """Return `events`, whose clocks can be those of an execution.
+
+        Raises
+        ------
+        EventError
+            If an event knows of an event that comes later in the canonical order.
+        """
+        events = self.events()
+        if impossible := KnownCounters(events).release(canonical(events)):
+            where = f"execution {self.name}: " if self.name else ""
+            raise EventError(where + impossible_text(impossible))
+        return events
 
     def place(self, dot: Dot) -> str:
         """Return the place of an event in the log; empty if it is not known."""

@@ -14,7 +14,8 @@ from ketal.model.wording import counted
 
 def impossible_text(count: int) -> str:
     """Return the statement that some events have impossible clocks."""
-    return f"{counted(count, 'event')} with an impossible clock; ketal.audit(log) names the fault"
+    events = counted(count, "event")
+    return f"{events} with an impossible clock; run `ketal audit` to find the fault"
 
 
 class KnownCounters:

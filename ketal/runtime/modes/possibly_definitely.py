@@ -36,6 +36,7 @@ from ketal.errors import EventError, SettingError
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import deciding_log
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
@@ -45,7 +46,6 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import execution_names, executions_of
-from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
 from ketal.runtime.modes.state_keys import StateKeys
 
 if TYPE_CHECKING:
@@ -126,11 +126,7 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
     """Return the lattice of the only execution of a log, its events identified as in a run."""
     compiled = checked_program(program).one
     run_limits = Limits.given(limits, compiled.limits)
-    if (undecided := getattr(log, "undecided", None)) is not None:
-        raise SettingError(
-            f"{undecided.scheme} clocks do not determine which linear extensions an execution has"
-        )
-    executions = executions_of(log, run_limits)
+    executions = executions_of(deciding_log(log), run_limits)
     if len(executions) > 1:
         raise SettingError(
             f"the log has several executions: {execution_names(executions)}; "
@@ -143,11 +139,8 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
         if not len(execution):
             raise EventError(f"no event was read: {reason}")
         _LOGGER.warning("%s", reason)
-    known = execution.events()
-    if impossible := KnownCounters(known).release(canonical(known)):
-        raise EventError(impossible_text(impossible))
     nodes = closed_nodes(compiled.pattern.topology)
-    events = (event for event in known if takes_part(event.node, nodes))
+    events = (event for event in execution.possible_events() if takes_part(event.node, nodes))
     return _Lattice(compiled, events, run_limits)
 
 

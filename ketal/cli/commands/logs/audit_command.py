@@ -63,7 +63,7 @@ def execute(args: argparse.Namespace) -> int:
 
     if args.repair and args.write in (None, "-"):
         raise SettingError("--repair requires --write FILE for the corrected log")
-    source, limits = options.deciding_source_and_limits(args)
+    source, limits = options.source_and_limits(args)
     messages = None if args.match_messages is None else Messages.of(args.match_messages)
 
     def audited(log: Log) -> tuple[list[ExaminedExecution], Audit]:

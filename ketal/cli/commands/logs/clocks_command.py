@@ -111,14 +111,15 @@ def _executions(
     SettingError
         If the logs have no event.
     """
+    from ketal.model.log_arguments import deciding_log
     from ketal.runtime.admission.execution_events import executions_of, rejected_of
 
-    source, limits = options.deciding_source_and_limits(args)
+    source, limits = options.source_and_limits(args)
     executions = read_with_progress(
         logs,
         source,
         limits,
-        lambda log: executions_of(log, limits),
+        lambda log: executions_of(deciding_log(log), limits),
         "the log was not read to the end",
     )
     rejected, first = rejected_of(executions.values())
@@ -194,7 +195,7 @@ def _compare(args: argparse.Namespace) -> int:
             raise SettingError(f"--to svg requires two events; {_USAGE['compare']}")
         schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
         part = _chosen_execution(executions, args.execution)
-        compared = compare_schemes(part.events(), schemes, limits, part.name)
+        compared = compare_schemes(part.possible_events(), schemes, limits, part.name)
     else:
         from ketal.explanation.comparisons.comparison import compare_events
 
@@ -224,7 +225,7 @@ def _stamped_execution(args: argparse.Namespace) -> tuple[StampedExecution, list
         raise SettingError(f"no log is given after {name!r}; {_USAGE[args.action]}")
     scheme = scheme_named(name)
     executions, limits = _executions(args, logs)
-    events = _chosen_execution(executions, args.execution).events()
+    events = _chosen_execution(executions, args.execution).possible_events()
     if args.only is not None:
         events = _alphabet_events(events, args.only, limits)
     return restamped(events, scheme, limits), logs, limits

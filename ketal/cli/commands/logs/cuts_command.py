@@ -45,7 +45,7 @@ def execute(args: argparse.Namespace) -> int:
     """Print the numbers, or draw the lattice; return the exit code."""
     from ketal.explanation.cuts.cut_report import cuts
 
-    source, limits = options.deciding_source_and_limits(args)
+    source, limits = options.source_and_limits(args)
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     unfinished = "not all cuts were counted"
     counted = read_with_progress(

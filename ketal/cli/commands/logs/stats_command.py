@@ -6,6 +6,7 @@ The one rule: it counts and does not judge. The exit code is 0 if an event was r
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, options
@@ -40,22 +41,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_reading(parser)
 
 
-def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
-    """Return the statistics of logs, with progress on standard error."""
-    from ketal.auditing.contents.contents_counting import stats
-
+def read_stats(
+    logs: list[str], source: Source, limits: Limits, count: Callable[..., LogStats]
+) -> LogStats:
+    """Return the statistics that `count` returns of logs, with progress on standard error."""
     unfinished = "the log was not read to the end"
     return read_with_progress(
-        logs, source, limits, lambda log: stats(log, limits=limits), unfinished
+        logs, source, limits, lambda log: count(log, limits=limits), unfinished
     )
 
 
 def execute(args: argparse.Namespace) -> int:
     """Print the statistics of the logs; return the exit code."""
+    from ketal.auditing.contents.contents_counting import stats
     from ketal.auditing.contents.contents_report import lines
 
-    source, limits = options.deciding_source_and_limits(args)
-    contents = stats_of(args.logs, source, limits)
+    source, limits = options.source_and_limits(args)
+    contents = read_stats(args.logs, source, limits, stats)
     with open_output(args.write, inputs=args.logs) as sink:
         if args.output == "json":
             sink.line(as_json({"stats": contents.to_dict()}))

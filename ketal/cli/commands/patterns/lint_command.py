@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, interruption_named, options
-from ketal.cli.commands.logs.stats_command import stats_of
+from ketal.cli.commands.logs.stats_command import read_stats
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.whole_logs import report_rejected, require_events
@@ -79,7 +79,11 @@ def execute(args: argparse.Namespace) -> int:
     if not args.log and reading_flags:
         raise SettingError(f"{reading_flags[0]} applies to a log, but none is given; add --log LOG")
     undecided_scheme = "" if source.scheme is None or source.scheme.decides else source.clock
-    stats = stats_of(args.log, source, limits) if args.log else None
+    stats = None
+    if args.log:
+        from ketal.auditing.contents.contents_counting import contents_of
+
+        stats = read_stats(args.log, source, limits, contents_of)
     findings: list[Finding] = []
     compiled: list[tuple[PatternText, Program]] = []
     unread_files = 0
