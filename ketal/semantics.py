@@ -377,9 +377,9 @@ def _kleene_not(truth: Truth) -> Truth:
 def _kind(value: typing.Any) -> str | None:
     if isinstance(value, bool):
         return "boolean"
-    if isinstance(value, int | float):
+    if isinstance(value, float):
         return None if math.isnan(value) else "number"
-    return "string" if isinstance(value, str) else None
+    return "number" if isinstance(value, int) else "string" if isinstance(value, str) else None
 
 
 _ORDERINGS: dict[str, Callable[[typing.Any, typing.Any], bool]] = {

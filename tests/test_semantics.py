@@ -223,6 +223,14 @@ def test_registered_guards_are_unknown_for_other_kinds() -> None:
     ]
 
 
+def test_integers_beyond_the_range_of_floats_are_numbers() -> None:
+    huge = 10**400
+    text = p("X = n > 1", "Y = n - X.n == 0", "find any X Y", letters="event E = true;")
+    events = (e("n@1", "t", n=huge), e("n@2", "t", n=huge), e("n@3", "t", n=1))
+    ((_, steps, _),) = semantics.judge(parse(text), "P", events).matches
+    assert steps == (("X", Dot("n", 1)), ("Y", Dot("n", 2)))
+
+
 def test_work_is_bounded_on_demand() -> None:
     file = parse(p("find any A*B", order="CausalOrder"))
     events = [e(f"n{i}@1", "a") for i in range(9)] + [e("m@1", "b")]

@@ -18,7 +18,9 @@ _SURROGATE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F].
 
 
 def why_not_json(text: str, fault: Exception) -> str:
-    """Return why msgspec rejected a text: a syntax error, or a number out of range."""
+    """Return why msgspec rejected a text: its syntax, its depth, or a number out of range."""
+    if isinstance(fault, RecursionError):
+        return "is nested too deeply"
     why = f"is not JSON: {str(fault).removeprefix('JSON is malformed: ')}"
     if "out of range" not in why:
         return f"is not JSON: {extension}" if (extension := _python_extension(text)) else why

@@ -83,6 +83,12 @@ def test_bad_clock_is_rejected_with_its_place(clock: str, reason: str) -> None:
     assert read[1][1].place.endswith(":2")
 
 
+def test_clock_that_is_nested_too_deeply_is_rejected() -> None:
+    clock = '{"a":' * 5000 + "1" + "}" * 5000
+    (rejected,) = records(f"a {clock} y\n", regex=ONE_LINE)
+    assert rejected[1].reason.endswith("…' is nested too deeply")
+
+
 def test_invalid_utf_8_rejects_only_its_event() -> None:
     text = b'a {"a":1} x\na {"a":2} y\xff\na {"a":3} z\n\xfe\n'
     read = records(text, regex=ONE_LINE)

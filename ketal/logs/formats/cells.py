@@ -57,7 +57,9 @@ def with_decoded_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
     if isinstance(text, str) and len(shape.paths["data"]) == 1:
         try:
             record[column] = msgspec.json.decode(text)
-        except (ValueError, RecursionError):
+        except RecursionError:
+            raise EventError(f"the column {column} is nested too deeply") from None
+        except ValueError:
             raise EventError(f"the column {column} is not a JSON object: {brief(text)}") from None
     return record
 

@@ -271,7 +271,7 @@ def _is_readable(connection: socket.socket) -> bool:
 def _received_lines(connection: socket.socket, line_bytes_max: int) -> Iterator[bytes]:
     """Yield blocks of whole lines from a connection; drop a truncated line at its end.
 
-    A line longer than `line_bytes_max` is yielded cut.
+    A line longer than `line_bytes_max` is yielded in pieces; the reader rejects it as one line.
     """
     rest = b""
     while True:
@@ -285,9 +285,7 @@ def _received_lines(connection: socket.socket, line_bytes_max: int) -> Iterator[
         if end:
             yield lines + end
         elif len(rest) > line_bytes_max:
-            # Too long for an event: end the line here, so that the reader rejects it. Replacing a
-            # byte instead of adding one keeps the offsets of a log right.
-            yield rest[:-1] + b"\n"
+            yield rest
             rest = b""
 
 

@@ -28,13 +28,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ketal.errors import SettingError, StateError, refused_as_setting
 from ketal.files.file_replacement import replace_file
@@ -70,6 +71,14 @@ _MACHINE_FAULTS = (
 """SQLite's error codes for which the machine is at fault, and not the file."""
 
 
+class _ClaimContent(msgspec.Struct, frozen=True):
+    group_id: str
+    topics: list[str]
+
+
+_decode_claim = msgspec.json.Decoder(_ClaimContent).decode
+
+
 class Claim:
     """The claim of a group to a folder, made when it has committed with state in the folder.
 
@@ -85,10 +94,10 @@ class Claim:
         check_engine(folder, names, "process")
         self._path = folder / _CLAIM
         self._content = held = self._read()
-        before = held.get("topics", [])
-        if held.get("group_id", group_id) != group_id:
+        before = held.topics if held else []
+        if held and held.group_id != group_id:
             raise SettingError(
-                f"{folder} contains the state of group {held['group_id']}, but this job's group is "
+                f"{folder} contains the state of group {held.group_id}, but this job's group is "
                 f"{group_id}: give this job its own folder, [state] store dir:PATH"
             )
         if before and not set(before) & set(topics):
@@ -97,36 +106,33 @@ class Claim:
                 f"{', '.join(before)}, but this job reads {', '.join(topics)}: give this job its "
                 "own --group-id, and its own --state if one is set"
             )
-        self._claim_content = {"group_id": group_id, "topics": sorted({*before, *topics})}
+        self._claim_content = _ClaimContent(group_id, sorted({*before, *topics}))
 
     @property
     def has_commits(self) -> bool:
         """Whether a commit with state in this folder exists."""
-        return bool(self._content)
+        return self._content is not None
 
     def mark_committed(self) -> None:
         """Record in the claim's file that a commit with state in this folder exists."""
         if self._claim_content != self._content:
             with refused_as_setting(self._path):
-                replace_file(self._path, json.dumps(self._claim_content).encode(), durable=True)
+                replace_file(self._path, msgspec.json.encode(self._claim_content), durable=True)
             self._content = self._claim_content
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> _ClaimContent | None:
         try:
             with refused_as_setting(self._path):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 if not self._path.exists():
-                    return {}
-                held = json.loads(self._path.read_bytes())
-        except ValueError:
-            held = None
-        if not isinstance(held, dict) or not {"group_id", "topics"} <= held.keys():
+                    return None
+                return _decode_claim(self._path.read_bytes())
+        except (ValueError, RecursionError):
             raise SettingError(
                 f"{self._path} is damaged: it does not name the group of this state\n  hint: "
                 "restore the whole folder, or give this job another [state] store and another "
                 "group_id"
-            )
-        return held
+            ) from None
 
 
 class FolderStore:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import EventError
+from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import brief_reason
 from ketal.logs.shape import TIME_HINT_OF_SOURCE, Shape
 from ketal.logs.source import Source
@@ -140,4 +141,4 @@ def _decode_json(text: str, what: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError) as fault:
-        raise EventError(f"{what} is not JSON: {fault}") from None
+        raise EventError(f"{what} {why_not_json(text, fault)}") from None

@@ -311,7 +311,9 @@ def test_folder_belongs_to_one_group_and_its_topics(tmp_path: Path) -> None:
             Claim(folder, group_id, topics)
     (path,) = folder.iterdir()
     assert json.loads(path.read_text())["topics"] == ["a", "b", "c"]
-    for damaged in ("", "[]", "{"):
+    wrong_topics = ("5", "null", "[1]", '"a"', "[" * 100_000)
+    damaged_topics = [f'{{"group_id":"g","topics":{topics}}}' for topics in wrong_topics]
+    for damaged in ("", "[]", "{", *damaged_topics):
         path.write_text(damaged)
         with pytest.raises(SettingError, match="damaged: it does not name the group of this state"):
             Claim(folder, "g", ["a"])
