@@ -119,6 +119,11 @@ def _escaped(char: str) -> str:
     return char.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
+def at_place(place: str, reason: str) -> str:
+    """Return a reason after the place that it is about, which may be empty."""
+    return f"{place}: {reason}" if place else reason
+
+
 def columns(text: str) -> int:
     """Return the number of columns of a text in a fixed-width font."""
     return sum(
@@ -227,7 +232,7 @@ class EventError(KetalError):
     def __init__(self, reason: str, *, place: str = "") -> None:
         self.reason = reason
         self.place = place
-        super().__init__(f"{place}: {reason}" if place else reason)
+        super().__init__(at_place(place, reason))
 
 
 class StateError(KetalError):
