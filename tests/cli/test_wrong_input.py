@@ -180,8 +180,7 @@ def test_nodes_option_with_clocks_that_name_their_nodes_is_refused(ketal: Ketal)
     result = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", stdin=RUN)
     assert result.code == 2
     assert (
-        "the clock names its nodes itself; --nodes A,B,C applies only to positional clocks"
-        in result.err
+        "the clock names its nodes itself; --nodes applies only to positional clocks" in result.err
     )
 
 
