@@ -47,6 +47,8 @@ PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
 """The default paths of the fields: their own names."""
 
 _ENTRY_SEPARATOR = re.compile(r"\s*;\s*")
+_COUNTER_INSIDE = re.compile(r":[0-9]+[\s,]")
+"""A counter inside a name: the clock is not separated by `;`."""
 
 
 class Shape:
@@ -174,7 +176,7 @@ class Shape:
             return self._stamped_event(self._scheme, own, record)
         data: dict[str, Any] | None = None
         try:
-            clock = self._clock(own["clock"])
+            clock = self._clock(own["clock"], own["node"])
             time = self._read_time(own.get("time"))
             data = self._event_data(own, record)
             return clean_event(
@@ -228,7 +230,7 @@ class Shape:
             return None
         clock = own.get("clock")
         try:
-            clock = self._clock(clock)
+            clock = self._clock(clock, event.node)
             vector.checked(event.node, clock)
         except EventError:
             receives = own.get("receives") or ()
@@ -284,9 +286,9 @@ class Shape:
         record.update(data)
         return record
 
-    def _clock(self, clock: Any) -> Any:
+    def _clock(self, clock: Any, node: Any) -> Any:
         if clock.__class__ is str:
-            clock = parse_clock(clock)
+            clock = parse_clock(clock, node)
         if isinstance(clock, list):
             if self._nodes is None:
                 raise EventError(f"the clock is positional{self.terms.hint('nodes')}")
@@ -407,8 +409,12 @@ def json_type_of(value: object) -> str:
     return type(value).__name__
 
 
-def parse_clock(text: str) -> dict[str, Any] | list[Any]:
-    """Parse a clock that is text: JSON, or `node:3;m:2` (split at the last `:`)."""
+def parse_clock(text: str, own: Any) -> dict[str, Any] | list[Any]:
+    """Parse a clock that is text: JSON, or `node:3;m:2` (split at the last `:`).
+
+    `own` is the node of the event. A name that has a counter inside is accepted only if the clock
+    has an entry of `own`: without one, the entries are separated by something else than `;`.
+    """
     text = text.strip()
     if text[:1] in ("{", "["):
         try:
@@ -424,11 +430,18 @@ def parse_clock(text: str) -> dict[str, Any] | list[Any]:
         node, colon, counter = entry.rpartition(":")
         node, counter = node.strip(), counter.strip()
         if not colon or not re.fullmatch(r"-?[0-9]{1,100}", counter):
-            raise EventError(
-                f"the clock {brief(text)} is neither a JSON object nor of the form node:3;m:2"
-            )
+            raise _no_clock(text)
         entries.append((node, int(counter)))
-    return _unique_entries(entries, text)
+    clock = _unique_entries(entries, text)
+    if str(own) not in clock and any(map(_COUNTER_INSIDE.search, clock)):
+        raise _no_clock(text)
+    return clock
+
+
+def _no_clock(text: str) -> EventError:
+    return EventError(
+        f"the clock {brief(text)} is neither a JSON object nor of the form node:3;m:2"
+    )
 
 
 def _unique_entries(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:

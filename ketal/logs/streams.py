@@ -27,7 +27,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 _OTLP = re.compile(rb'[\s\[]*\{\s*"resource(S|_s)pans"')
-_ARRAY = re.compile(rb"\[[\s\[]*\{")
+ARRAY = re.compile(rb"\s*\[[\s\[]*\{")
+"""The beginning of an array of objects."""
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -170,19 +171,27 @@ def _error_text(fault: Exception) -> str:
     return getattr(fault, "strerror", None) or str(fault)
 
 
+class LongLineError(EventError):
+    """A line is longer than `line_bytes_max`; `start` is its beginning."""
+
+    def __init__(self, start: bytes, line_bytes_max: int) -> None:
+        super().__init__(
+            f"the line is longer than {line_bytes_max} bytes (limit line_bytes_max) and was skipped"
+        )
+        self.start = start
+
+
 def blocks(
     chunks: Iterator[bytes], line_bytes_max: int
 ) -> Iterator[tuple[int, bytes | EventError]]:
     """Cut bytes into blocks of whole lines; yield (number of the first line, block).
 
     The line end after a block is not part of it; the last line may lack one. A line longer than
-    `line_bytes_max` is replaced by an `EventError`, and never held in memory. Damage is yielded as
-    an `EventError` too, as the last item.
+    `line_bytes_max` is replaced by a `LongLineError`, and never held in memory. Damage is yielded
+    as an `EventError` too, as the last item.
     """
-    too_long = EventError(
-        f"the line is longer than {line_bytes_max} bytes (limit line_bytes_max) and was skipped"
-    )
-    number, parts, size = 1, [b""], 0
+    parts: list[bytes] = []
+    number, size = 1, 0
     fault: EventError | None = None
     try:
         for chunk in _sliced(chunks, min(BLOCK_BYTES, line_bytes_max)):
@@ -190,7 +199,7 @@ def blocks(
             if end >= 0:
                 first_end = chunk.index(b"\n")
                 if size + first_end > line_bytes_max:
-                    yield number, too_long
+                    yield number, LongLineError(parts[0], line_bytes_max)
                     number += 1
                     parts, begin = [], first_end + 1
                 else:
@@ -202,15 +211,16 @@ def blocks(
                 parts, size = [], 0
             tail = chunk[end + 1 :]
             size += len(tail)
-            if size <= line_bytes_max:
+            if size > line_bytes_max:
+                del parts[1:]
+            elif tail:
                 parts.append(tail)
-            else:
-                parts.clear()
     except EventError as error:
         fault = error
     # A line in which the data is truncated is incomplete: the damage takes its place.
     if size and not isinstance(fault, TornError):
-        yield number, b"".join(parts) if size <= line_bytes_max else too_long
+        is_long = size > line_bytes_max
+        yield number, LongLineError(parts[0], line_bytes_max) if is_long else b"".join(parts)
         number += 1
     if fault is not None:
         yield number, fault
@@ -291,7 +301,7 @@ def _trace_format(text: bytes) -> str:
     """Return the format of a trace file that begins with `text`; empty if it is not a trace."""
     if _OTLP.match(text):
         return "otlp"
-    if _ARRAY.match(text):
+    if ARRAY.match(text):
         return "zipkin" if b'"traceId"' in text else ""
     line = text.partition(b"\n")[0]
     spans = b'"traceId"' in line and b'"localEndpoint"' in line and b'"node"' not in line

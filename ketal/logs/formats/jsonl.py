@@ -24,7 +24,7 @@ from ketal.logs.log_records import rejected_item
 from ketal.logs.record_terms import RecordTerms
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
 from ketal.logs.source import Source
-from ketal.logs.streams import blocks
+from ketal.logs.streams import ARRAY, LongLineError, blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
@@ -48,6 +48,8 @@ def read_lines(
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
+            if isinstance(block, LongLineError) and ARRAY.match(block.start):
+                block = _no_object([], shape.terms)
             yield RecordBatch("", [rejected_item(block, name, number)], name, [number])
             continue
         lines = block.split(b"\n")
@@ -109,12 +111,16 @@ def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) ->
     except (ValueError, RecursionError) as fault:
         raise EventError(_text_error(line, fault, shape.terms)) from None
     if record.__class__ is not dict:
-        terms = shape.terms
-        hint = terms.hint("array") if isinstance(record, list) else ""
-        raise EventError(f"the {terms.text} is {json_type_of(record)}, not a JSON object{hint}")
+        raise _no_object(record, shape.terms)
     if outside:
         record[KAFKA] = outside
     return shape.item(record)
+
+
+def _no_object(value: Any, terms: RecordTerms) -> EventError:
+    """Return the error for a text that is JSON, but not an object."""
+    hint = terms.hint("array") if isinstance(value, list) else ""
+    return EventError(f"the {terms.text} is {json_type_of(value)}, not a JSON object{hint}")
 
 
 def _text_error(text: bytes, fault: Exception, terms: RecordTerms) -> str:
