@@ -109,7 +109,10 @@ class PatternText:
 
 
 def printable(text: str) -> str:
-    """Return text with an escape for every character that is not printable."""
+    """Return text with an escape for every character that is not printable, except tabs.
+
+    A line of a pattern is shown with the tabs that indent it.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else _escaped(c) for c in text)
