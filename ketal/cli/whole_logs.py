@@ -56,12 +56,17 @@ def read_with_progress(
             taken = take(watched(log, progress.count_records))
         finally:
             progress.stop()
-    report_rebuilding(log)
+    report_reading(log)
     return taken
 
 
-def report_rebuilding(log: Log) -> None:
-    """Print on standard error which causes were missing when the clocks of a log were rebuilt."""
+def report_reading(log: Log) -> None:
+    """Print on standard error which mapped fields no record has, and which causes were missing.
+
+    The causes are those that would order events, for clocks that were rebuilt.
+    """
+    for sentence in log.mapped.sentences():
+        complain(sentence)
     for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
         complain(f"clocks rebuilt: {sentence}; events that this would order remain unordered")
 

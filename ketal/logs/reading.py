@@ -19,8 +19,8 @@ from ketal.logs.formats import jsonl, shiviz, tabular
 from ketal.logs.formats.in_memory import RowOrigin, Rows
 from ketal.logs.log_records import too_many_error
 from ketal.logs.shape import Shape
-from ketal.logs.source import MESSAGE, TRACES, VECTOR, Source
-from ketal.logs.streams import LogOrigin, detected_format
+from ketal.logs.source import MESSAGE, TRACES, VECTOR, MappedFields, Source
+from ketal.logs.streams import LogOrigin, detected_format, share_read
 from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, add_receives, rebuilt
@@ -87,6 +87,7 @@ class Log:
         self.rebuilding = rebuilding
         self.undecided = undecided
         self.share_read: Callable[[], float | None] = lambda: None
+        self.mapped = MappedFields({})
         self._origin_text = ""
 
     @classmethod
@@ -412,7 +413,8 @@ def open_source(
     for name in ("format", "regex", "delimiter"):
         if len(files) < len(origins) and getattr(source, name) is not None:
             raise SettingError(f"{name} applies only to files, not to rows in memory")
-    Shape(source)
+    mapped = MappedFields(source.fields)
+    shape = Shape(source, limits=limits, mapped=mapped)
     if source.regex or source.delimiter or source.format == "shiviz":
         shiviz.check_expressions(source, limits)
     messages = None if source.rebuild is None else Messages.of(source.rebuild)
@@ -421,10 +423,10 @@ def open_source(
         piece_numbers, row_numbers = count(1), count(1)
         for origin in origins:
             if isinstance(origin, RowOrigin):
-                rows = origin.records(source, limits, row_numbers)
+                rows = origin.records(shape, row_numbers)
                 yield from batched(rows, together=origin.is_stored)
             else:
-                yield from _file_batches(origin, source, limits, piece_numbers)
+                yield from _file_batches(origin, source, shape, limits, piece_numbers)
 
     traces = source.format if source.format in TRACES else None
     is_rebuilt = traces is not None or messages is not None
@@ -436,6 +438,7 @@ def open_source(
     message_path = source.fields.get(MESSAGE)
 
     def batches() -> Iterator[RecordBatch]:
+        mapped.reset()
         records: Iterator[Record] = chain.from_iterable(map(RecordBatch.records, read_batches()))
         if traces is not None:
             records = read_traces(files, traces, limits, missing)
@@ -446,22 +449,16 @@ def open_source(
         elif message_path is None:
             return read_batches()
         if message_path is not None:
-            records = add_receives(records, message_path, limits)
+            records = add_receives(records, message_path, limits, mapped)
         return batched(records, together=True)
 
     log = Log.of_batches(batches, undecided=pairs, limits=limits)
     log.rebuilding = missing if is_rebuilt else None
+    log.mapped = mapped
     if len(files) == len(origins):
-        log.share_read = partial(_share_read, files)
+        log.share_read = partial(share_read, files)
         log._origin_text = f" of {', '.join(file.name for file in files)}"
     return log
-
-
-def _share_read(files: Sequence[LogOrigin]) -> float | None:
-    """Return the fraction of the files' bytes read so far, 0 to 1; None if it is unknown."""
-    shares = [part for file in files if (part := file.bytes_read()) is not None]
-    size = sum(part[1] for part in shares)
-    return sum(part[0] for part in shares) / size if size and len(shares) == len(files) else None
 
 
 def _log_origin(where: Any) -> LogOrigin | RowOrigin:
@@ -469,7 +466,7 @@ def _log_origin(where: Any) -> LogOrigin | RowOrigin:
 
 
 def _file_batches(
-    origin: LogOrigin, source: Source, limits: Limits, piece_numbers: Iterator[int]
+    origin: LogOrigin, source: Source, shape: Shape, limits: Limits, piece_numbers: Iterator[int]
 ) -> Iterator[RecordBatch]:
     with origin.opened() as file:
         chunks = origin.chunks(file)
@@ -489,12 +486,14 @@ def _file_batches(
         records: Iterator[Record]
         if format_name == "parquet":
             origin.rewind(file)
-            records = tabular.read_parquet(origin.name, file, source, limits)
+            records = tabular.read_parquet(origin.name, file, shape)
         elif format_name == "csv":
-            records = tabular.read_csv(origin.name, chunks, source, limits)
+            records = tabular.read_csv(origin.name, chunks, shape, limits)
         elif format_name == "shiviz":
-            records = shiviz.read_text(origin.name, chunks, source, limits, piece_numbers)
+            records = shiviz.read_text(
+                origin.name, chunks, source, limits, piece_numbers, shape.mapped
+            )
         else:
-            yield from jsonl.read_lines(origin.name, chunks, source, limits)
+            yield from jsonl.read_lines(origin.name, chunks, shape, limits)
             return
         yield from batched(records, together=origin.is_stored)

@@ -24,7 +24,7 @@ from ketal.clocks.scheme import Scheme
 from ketal.errors import EventError, SettingError
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.record_terms import LINE, RecordTerms
-from ketal.logs.source import MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
+from ketal.logs.source import MESSAGE, PLAIN, TIMESTAMP, MappedFields, Path, Source, path_of
 from ketal.logs.times import TimeReading
 from ketal.model.attributes import refuse_deep
 from ketal.model.events.control import CONTROL_PREFIX, Control
@@ -42,9 +42,6 @@ Item = Event | Control
 KAFKA = "\0kafka"
 """The key under which a record holds the key, headers and timestamp of its Kafka message, the
 argument `outside` of `decoded`."""
-
-PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
-"""The default paths of the fields: their own names."""
 
 _ENTRY_SEPARATOR = re.compile(r"\s*;\s*")
 _COUNTER_INSIDE = re.compile(r":[0-9]+[\s,]")
@@ -66,6 +63,8 @@ class Shape:
     terms : RecordTerms
         The terms of error messages. If records are messages, `kafka.key`, `kafka.timestamp` and
         `kafka.header.NAME` are valid paths.
+    mapped : MappedFields, optional
+        Tracks which mapped fields some record has.
 
     Raises
     ------
@@ -80,6 +79,7 @@ class Shape:
         limits: Limits = DEFAULT,
         *,
         terms: RecordTerms = LINE,
+        mapped: MappedFields | None = None,
     ) -> None:
         is_message = terms.is_message
         for name, path in source.fields.items():
@@ -102,6 +102,7 @@ class Shape:
         """Field → the keys of its path."""
         self._path_texts = path_texts
         self.terms = terms
+        self.mapped = MappedFields({}) if mapped is None else mapped
         self._nodes = source.nodes
         self._scheme = source.scheme
         if is_message and self._scheme is not None and not self._scheme.states_clocks:
@@ -144,6 +145,8 @@ class Shape:
             raise EventError(f"a value is out of range: {fault}") from None
 
     def _item(self, record: dict[str, Any]) -> Item:
+        if self.mapped.absent:
+            self.mapped.mark_present(record)
         if self._has_flat_paths:
             own = {name: record.pop(path[0], None) for name, path in self._own_paths}
         else:

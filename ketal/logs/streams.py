@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
@@ -158,6 +158,13 @@ class LogOrigin:
                 yield chunk
         except OSError as fault:
             raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
+
+
+def share_read(files: Sequence[LogOrigin]) -> float | None:
+    """Return the fraction of the files' bytes read so far, 0 to 1; None if it is unknown."""
+    shares = [part for file in files if (part := file.bytes_read()) is not None]
+    size = sum(part[1] for part in shares)
+    return sum(part[0] for part in shares) / size if size and len(shares) == len(files) else None
 
 
 def _seekable(file: BinaryIO) -> bool:

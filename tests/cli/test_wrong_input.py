@@ -368,6 +368,49 @@ def test_log_without_clocks_gets_a_hint_about_rebuild(ketal: Ketal, write: Write
     assert result.lines[0].startswith("match Conflict")
 
 
+MAPPED = [
+    (
+        "run.jsonl",
+        '{"node": "a", "type": "write", "clock": {"a": 1}, "at": 1, "m": {"id": 4}}\n'
+        '{"node": "b", "type": "write", "clock": {"a": 1, "b": 1}, "m": {"no": 0, "id": null}}\n',
+        ["time=at", "message=m.id", "incarnation=m.no"],
+    ),
+    (
+        "run.csv",
+        "node,type,clock,at,m.id,m.no\na,write,a:1,1,4,0\n",
+        ["time=at", r"message=m\.id", r"incarnation=m\.no"],
+    ),
+    ("run.shiviz", 'a write {"a": 1} 1 4 0\n', ["time=at", "message=msg", "incarnation=no"]),
+]
+"""(file, text, the mapped fields that its records have)."""
+REGEX = r"(?<host>\S+) (?<event>\S+) (?<clock>{.*}) (?<at>\S+) (?<msg>\S+) (?<no>\S+)"
+
+
+@pytest.mark.parametrize("command", [["run", "phases.ketal"], ["stats"], ["view"]])
+@pytest.mark.parametrize(("name", "text", "present"), MAPPED, ids=[name for name, _, _ in MAPPED])
+def test_mapped_field_that_no_record_has_is_reported(
+    ketal: Ketal, write: Write, name: str, text: str, present: list[str], command: list[str]
+) -> None:
+    words = [*command, write(name, text)]
+    if name == "run.shiviz":
+        words += ["--regex", REGEX]
+    assert "--field" not in ketal(*words, *(f"--field={one}" for one in present)).err
+    absent = ["time=att", "incarnation=m.nO", "message=m.idd", "data=payload"]
+    result = ketal(*words, *(f"--field={one}" for one in absent))
+    assert [line for line in result.err.splitlines() if "--field" in line] == [
+        f"ketal: --field {one}: no record that was read has a value at this path" for one in absent
+    ]
+
+
+def test_mapped_fields_of_a_log_without_a_record_are_not_reported(
+    ketal: Ketal, write: Write
+) -> None:
+    log = write("none.jsonl", "\n")
+    for field in ("time=att", "message=m.idd"):
+        result = ketal("run", "phases.ketal", log, "--field", field)
+        assert result.err == "ketal: no event was read: there are no events in none.jsonl\n"
+
+
 SPAN = {
     "traceId": "0af7651916cd43dd8448eb211c80319c",
     "name": "get",

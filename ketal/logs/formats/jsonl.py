@@ -23,7 +23,6 @@ from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import rejected_item
 from ketal.logs.record_terms import RecordTerms
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
-from ketal.logs.source import Source
 from ketal.logs.streams import ARRAY, LongLineError, blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
@@ -39,10 +38,9 @@ _PREFIX = CONTROL_PREFIX.encode()
 
 
 def read_lines(
-    name: str, chunks: Iterator[bytes], source: Source, limits: Limits
+    name: str, chunks: Iterator[bytes], shape: Shape, limits: Limits
 ) -> Iterator[RecordBatch]:
     """Yield the records of a file of JSON lines in order, one batch per block."""
-    shape = Shape(source, limits=limits)
     plain = shape.plain
     # A clock entry takes at least five bytes, so no clock in a shorter block exceeds the limit.
     short = 5 * limits.clock_entries_max

@@ -24,6 +24,7 @@ from itertools import chain
 from typing import Any, Self
 
 from ketal.logs.formats.jsonl import read_lines
+from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -66,7 +67,7 @@ class MonitorFeeder(ABC):
 
     def _feed_lines(self, name: str, chunks: Iterator[bytes]) -> None:
         """Feed the events of JSON lines; `name` is the source in the places of rejections."""
-        for batch in read_lines(name, chunks, Source(), DEFAULT):
+        for batch in read_lines(name, chunks, Shape(Source()), DEFAULT):
             with self.lock:
                 for number, item in enumerate(batch.items):
                     self._monitor.feed(item, place=batch.place(number))

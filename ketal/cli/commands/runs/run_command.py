@@ -31,7 +31,7 @@ from ketal.cli.output.output_lines import OutputLines, add_output, open_output
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.cli.process_state import LineSignals, calm_collector
-from ketal.cli.whole_logs import no_event_read_reason, open_logs, rejection_text, report_rebuilding
+from ketal.cli.whole_logs import no_event_read_reason, open_logs, rejection_text, report_reading
 from ketal.errors import SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
@@ -134,7 +134,7 @@ def execute(args: argparse.Namespace) -> int:
         try:
             lines = VerdictLines(args, program, limits, places, judged)
             code = _RunCommand(args, program, run, lines, sink, progress, signals).judge(verdicts)
-            report_rebuilding(log)
+            report_reading(log)
             return code
         finally:
             progress.stop()
