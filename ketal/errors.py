@@ -254,7 +254,14 @@ class StateError(KetalError):
 
 
 class OtherProgramError(StateError):
-    """Saved state is intact, but of another program."""
+    """Saved state is intact, but of another program; `changes` is the difference, as text."""
+
+    def __init__(self, changes: str) -> None:
+        self.changes = changes
+        super().__init__(changes)
+
+    def __str__(self) -> str:
+        return f"the state is of another program: {self.changes}"
 
 
 class SettingError(KetalError):
