@@ -18,10 +18,9 @@ from typing import Any
 
 from ketal.errors import SettingError, near
 from ketal.files.user_folders import state_folder
-from ketal.logs.record_terms import MESSAGE_IN_TOPIC
-from ketal.logs.shape import Shape
 from ketal.logs.source import Config, Source, load_config, table_of
 from ketal.model.limits import DEFAULT, Limits
+from ketal.streaming.job.messages import MessageReader
 
 PORT = 9092
 """Kafka's port where the address of a server has none."""
@@ -385,7 +384,7 @@ def _check_source(source: Source, limits: Limits) -> None:
         raise SettingError(
             f"[source] keyed_by must be the name of an attribute, not {source.keyed_by!r}"
         )
-    Shape(source, limits=limits, terms=MESSAGE_IN_TOPIC)
+    MessageReader(source, limits)
 
 
 def _topics(given: object) -> tuple[str, ...]:
