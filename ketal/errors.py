@@ -114,7 +114,10 @@ class PatternText:
 
 
 def printable(text: str) -> str:
-    """Return text with an escape for every character that is not printable."""
+    """Return text with an escape for every character that is not printable, except tabs.
+
+    A line of a pattern is shown with the tabs that indent it.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else _escaped(c) for c in text)
@@ -122,6 +125,11 @@ def printable(text: str) -> str:
 
 def _escaped(char: str) -> str:
     return char.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def at_place(place: str, reason: str) -> str:
+    """Return a reason after the place that it is about, which may be empty."""
+    return f"{place}: {reason}" if place else reason
 
 
 def columns(text: str) -> int:
@@ -232,7 +240,7 @@ class EventError(KetalError):
     def __init__(self, reason: str, *, place: str = "") -> None:
         self.reason = reason
         self.place = place
-        super().__init__(f"{place}: {reason}" if place else reason)
+        super().__init__(at_place(place, reason))
 
 
 class StateError(KetalError):
@@ -251,7 +259,14 @@ class StateError(KetalError):
 
 
 class OtherProgramError(StateError):
-    """Saved state is intact, but of another program."""
+    """Saved state is intact, but of another program; `changes` is the difference, as text."""
+
+    def __init__(self, changes: str) -> None:
+        self.changes = changes
+        super().__init__(changes)
+
+    def __str__(self) -> str:
+        return f"the state is of another program: {self.changes}"
 
 
 class SettingError(KetalError):

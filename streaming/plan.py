@@ -104,7 +104,10 @@ def _order(compiled: CompiledPattern) -> str:
     if not compiled.causal:
         return "arrival: the order in which events are consumed"
     if compiled.order_free:
-        return "CausalOrder: no event waits, because the result is the same in every order"
+        return (
+            "CausalOrder: the result is the same in every order, so no event waits until a node "
+            "leaves or restarts"
+        )
     policy = ReleaseOptions.of(compiled.pattern.order).policy
     return f"CausalOrder ({policy}): events wait in the hold-back queue until they are ready"
 

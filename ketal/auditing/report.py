@@ -19,6 +19,7 @@ from ketal.auditing.faults import CODES, Audit, Fault
 from ketal.auditing.log_model import AuditedEvent, AuditedExecution, Finding
 from ketal.auditing.log_statistics import Statistics, measure, sum_executions
 from ketal.auditing.restarts import read_restarts
+from ketal.errors import at_place
 from ketal.logs import Log
 from ketal.logs.log_records import too_many_error
 from ketal.logs.traces.message_pairing import Messages
@@ -226,6 +227,6 @@ def _statistics(part: ExaminedExecution) -> Statistics:
         events=len(execution.events) + len(part.unjudged),
         duplicates=execution.duplicates,
         rejected=len(part.rejected),
-        first_rejected="".join(f"{one.place}: {one.reason}" for one in part.rejected[:1]),
+        first_rejected="".join(at_place(one.place, one.reason) for one in part.rejected[:1]),
         messages=messages,
     )

@@ -118,10 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         # argparse has printed everything already.
         code = stop.code if isinstance(stop.code, int) else COULD_NOT_RUN
-    except Terminated:
-        code = TERMINATED
-    except KeyboardInterrupt:
-        code = INTERRUPTED
+    except KeyboardInterrupt as stop:
+        code = report_interruption(stop)
     except BrokenPipeError:
         leave_closed_pipe()
         code = FINE
@@ -200,11 +198,11 @@ def complain(message: str) -> None:
 
 @contextmanager
 def interruption_named(unfinished: str) -> Iterator[None]:
-    """Print what was left `unfinished`, if Ctrl-C interrupts the body of a `with`."""
+    """Name what is left `unfinished` if Ctrl-C interrupts the body of a `with`, for `main`."""
     try:
         yield
-    except KeyboardInterrupt:
-        complain(f"interrupted: {unfinished}")
+    except KeyboardInterrupt as stop:
+        stop.args = (unfinished,)
         raise
 
 
@@ -231,6 +229,13 @@ def leave_closed_pipe(stream: TextIO | None = None) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
+
+
+def report_interruption(stop: KeyboardInterrupt) -> int:
+    """Print what is unfinished after Ctrl-C or SIGTERM, as far as it is named; return the code."""
+    is_sigterm = isinstance(stop, Terminated)
+    complain(": ".join(["terminated" if is_sigterm else "interrupted", *stop.args]))
+    return TERMINATED if is_sigterm else INTERRUPTED
 
 
 def _report_error(error: Exception) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
+PATTERN_AS_LOG = "is a pattern file, but a log is expected here"
 
 _READING = {
     "format": (
@@ -239,17 +240,18 @@ def load_program_beside_logs(args: argparse.Namespace, limits: Limits, command: 
     try:
         return load_program(args.pattern, limits, settings=args.set, chosen=args.chosen)
     except KetalError:
-        for log in () if _is_pattern(args.pattern, limits) else args.logs:
-            if _is_pattern(log, limits):
+        for log in () if is_pattern(args.pattern, limits) else args.logs:
+            if is_pattern(log, limits):
                 words = [log, args.pattern, *(one for one in args.logs if one != log)]
                 raise SettingError(
-                    f"{log} is a pattern file, but a log is expected here; "
-                    f"are the arguments swapped? use `ketal {command} {' '.join(words)}`"
+                    f"{log} {PATTERN_AS_LOG}; are the arguments swapped? use "
+                    f"`ketal {command} {' '.join(words)}`"
                 ) from None
         raise
 
 
-def _is_pattern(path: str, limits: Limits) -> bool:
+def is_pattern(path: str, limits: Limits = DEFAULT) -> bool:
+    """Return whether a path is that of a pattern file, as far as it can be read."""
     from ketal.grammar import parse
     from ketal.programs.compiling import read_pattern
 

@@ -6,14 +6,13 @@ event is named, with the reason.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ketal.cli import complain, interruption_named
-from ketal.cli.options import STDIN, STDIN_NAME
+from ketal.cli.options import PATTERN_AS_LOG, STDIN, STDIN_NAME, is_pattern
 from ketal.cli.output.progress import ProgressLine
-from ketal.errors import SettingError, printable
+from ketal.errors import SettingError, at_place, printable
 from ketal.model.wording import counted
 
 if TYPE_CHECKING:
@@ -22,18 +21,6 @@ if TYPE_CHECKING:
     from ketal.model.verdicts.execution_verdicts import Rejected
 
 T = TypeVar("T")
-_MAPPING_HINT = (
-    "hint: use --field to locate the fields of an event (--field type=event --field clock=pkt.vc), "
-    "--format or --regex to name the format of the log, --clock to name the scheme of clocks that "
-    "are not vector clocks, and --rebuild id=msg.id,send=type:send,receive=type:recv if the events "
-    "have no clocks; see `ketal run --help`"
-)
-_UNREADABLE = re.compile(
-    r":\d+: (within the \w+ data: )?"
-    "(the (gzip|Zstandard|Parquet) data |the file is (empty|compressed)|the text is UTF-|"
-    "this is not |the line is not JSON: it contains |the (line|row|event's text) is longer than )"
-)
-"""Rejection reasons of `ketal.logs` for records that cannot be read, whatever the `--field`."""
 
 
 def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
@@ -49,7 +36,7 @@ def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
     log = open_source(source, logs, limits)
     for name in logs:
         if name.endswith(".ketal"):
-            raise SettingError(f"{name} is a pattern file, but a log is expected here")
+            raise SettingError(f"{name} {PATTERN_AS_LOG}")
     return log
 
 
@@ -69,19 +56,24 @@ def read_with_progress(
             taken = take(watched(log, progress.count_records))
         finally:
             progress.stop()
-    report_rebuilding(log)
+    report_reading(log)
     return taken
 
 
-def report_rebuilding(log: Log) -> None:
-    """Print on standard error which causes were missing when the clocks of a log were rebuilt."""
+def report_reading(log: Log) -> None:
+    """Print on standard error which mapped fields no record has, and which causes were missing.
+
+    The causes are those that would order events, for clocks that were rebuilt.
+    """
+    for sentence in log.mapped.sentences():
+        complain(sentence)
     for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
         complain(f"clocks rebuilt: {sentence}; events that this would order remain unordered")
 
 
 def rejection_text(rejected: Rejected | None) -> str:
     """Return the place of a rejected record and the reason; empty for None."""
-    return "" if rejected is None else f"{rejected.place}: {rejected.reason}"
+    return "" if rejected is None else at_place(rejected.place, rejected.reason)
 
 
 def no_event_read_reason(logs: Sequence[str], rejected: int, first: str) -> str:
@@ -89,10 +81,11 @@ def no_event_read_reason(logs: Sequence[str], rejected: int, first: str) -> str:
     if not rejected:
         names = ", ".join(STDIN_NAME if name == STDIN else name for name in logs)
         return f"no event was read: there are no events in {names}"
+    if pattern := next(filter(is_pattern, logs), ""):
+        return f"{pattern} {PATTERN_AS_LOG}"
     records = f"all {rejected:,} records were" if rejected > 1 else "1 record was"
     why = f"; the first is {printable(first)}" if first else ""
-    hint = "" if _UNREADABLE.search(first) else f"\n{_MAPPING_HINT}"
-    return f"no event was read: {records} rejected{why}{hint}"
+    return f"no event was read: {records} rejected{why}"
 
 
 def require_events(logs: Sequence[str], events: int, rejected: int, first: str) -> None:

@@ -20,6 +20,7 @@ from ketal.compiler.memo import Memo
 from ketal.compiler.predicates import Formula, evaluate, simplify, variables
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.relations import Relations
+from ketal.model.verdicts.check_verdicts import expected_text
 from ketal.operators import causal, conc
 from ketal.operators.history import EMPTY
 
@@ -248,7 +249,7 @@ class Machine:
         states, mask = argument
         automaton, known = self.automaton, self.local_truth(mask)
         expected = automaton.expected(states)
-        text = f"expected {_either(expected)}" if expected else "nothing may follow"
+        text = expected_text(expected)
         enabled = (automaton.formulas[v] for s in states for v in automaton.enabled[s])
         return expected, text, any(simplify(f, known) is not False for f in enabled)
 
@@ -339,7 +340,3 @@ def step(
         (group, machine.take(configuration, group, target, seen))
         for group, target in machine.decide(sub, configuration, seen)
     )
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]

@@ -126,16 +126,14 @@ class JudgedLog(LogPass):
         Raises
         ------
         SettingError
-            If no verdict has such an id, or several have.
+            If the prefix is empty, or no verdict has such an id, or several have.
         """
-        matching = [one for one in self.explainable if prefix and one.id.startswith(prefix)]
-        if len({one.id for one in matching}) != 1:
-            some = f"{len(matching):,} verdicts have" if matching else "no verdict has"
-            raise SettingError(
-                f"{some} an id that begins with {prefix!r}; "
-                "list the ids with `ketal run --output json`"
-            )
-        return matching[0]
+        matching = [one for one in self.explainable if one.id.startswith(prefix)]
+        if prefix and len({one.id for one in matching}) == 1:
+            return matching[0]
+        some = f"{len(matching):,} verdicts have" if matching else "no verdict has"
+        why = f"{some} an id that begins with {prefix!r}" if prefix else "the id is empty"
+        raise SettingError(f"{why}; list the ids of verdicts with `ketal run --output json`")
 
     def run_of(self, verdict: Explained) -> ObservedRun:
         """Return the run that reported a verdict."""

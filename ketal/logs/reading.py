@@ -20,8 +20,8 @@ from ketal.logs.formats.in_memory import RowOrigin, Rows
 from ketal.logs.formats.log_files import file_batches
 from ketal.logs.log_records import too_many_error
 from ketal.logs.shape import Shape
-from ketal.logs.source import MESSAGE, TRACES, VECTOR, Source
-from ketal.logs.streams import LogOrigin
+from ketal.logs.source import MESSAGE, TRACES, VECTOR, MappedFields, Source
+from ketal.logs.streams import LogOrigin, share_read
 from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, add_receives, rebuilt
@@ -88,6 +88,7 @@ class Log:
         self.rebuilding = rebuilding
         self.undecided = undecided
         self.share_read: Callable[[], float | None] = lambda: None
+        self.mapped = MappedFields({})
         self._origin_text = ""
 
     @classmethod
@@ -413,7 +414,8 @@ def open_source(
     for name in ("format", "regex", "delimiter"):
         if len(files) < len(origins) and getattr(source, name) is not None:
             raise SettingError(f"{name} applies only to files, not to rows in memory")
-    Shape(source)
+    mapped = MappedFields(source.fields)
+    shape = Shape(source, limits=limits, mapped=mapped)
     if source.regex or source.delimiter or source.format == "shiviz":
         shiviz.check_expressions(source, limits)
     messages = None if source.rebuild is None else Messages.of(source.rebuild)
@@ -422,10 +424,10 @@ def open_source(
         piece_numbers, row_numbers = count(1), count(1)
         for origin in origins:
             if isinstance(origin, RowOrigin):
-                rows = origin.records(source, limits, row_numbers)
+                rows = origin.records(shape, row_numbers)
                 yield from batched(rows, together=origin.is_stored)
             else:
-                yield from file_batches(origin, source, limits, piece_numbers)
+                yield from file_batches(origin, source, shape, limits, piece_numbers)
 
     traces = source.format if source.format in TRACES else None
     is_rebuilt = traces is not None or messages is not None
@@ -437,6 +439,7 @@ def open_source(
     message_path = source.fields.get(MESSAGE)
 
     def batches() -> Iterator[RecordBatch]:
+        mapped.reset()
         records: Iterator[Record] = chain.from_iterable(map(RecordBatch.records, read_batches()))
         if traces is not None:
             records = read_traces(files, traces, limits, missing)
@@ -447,22 +450,16 @@ def open_source(
         elif message_path is None:
             return read_batches()
         if message_path is not None:
-            records = add_receives(records, message_path, limits)
+            records = add_receives(records, message_path, limits, mapped)
         return batched(records, together=True)
 
     log = Log.of_batches(batches, undecided=pairs, limits=limits)
     log.rebuilding = missing if is_rebuilt else None
+    log.mapped = mapped
     if len(files) == len(origins):
-        log.share_read = partial(_share_read, files)
+        log.share_read = partial(share_read, files)
         log._origin_text = f" of {', '.join(file.name for file in files)}"
     return log
-
-
-def _share_read(files: Sequence[LogOrigin]) -> float | None:
-    """Return the fraction of the files' bytes read so far, 0 to 1; None if it is unknown."""
-    shares = [part for file in files if (part := file.bytes_read()) is not None]
-    size = sum(part[1] for part in shares)
-    return sum(part[0] for part in shares) / size if size and len(shares) == len(files) else None
 
 
 def _log_origin(where: Any) -> LogOrigin | RowOrigin:

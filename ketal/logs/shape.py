@@ -23,7 +23,8 @@ from ketal.clocks import vector
 from ketal.clocks.scheme import Scheme
 from ketal.errors import EventError, SettingError
 from ketal.logs.json_faults import why_not_json
-from ketal.logs.source import MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
+from ketal.logs.record_terms import LINE, RecordTerms
+from ketal.logs.source import MESSAGE, PLAIN, TIMESTAMP, MappedFields, Path, Source, path_of
 from ketal.logs.times import TimeReading
 from ketal.model.attributes import refuse_deep
 from ketal.model.events.control import CONTROL_PREFIX, Control
@@ -42,22 +43,9 @@ KAFKA = "\0kafka"
 """The key under which a record holds the key, headers and timestamp of its Kafka message, the
 argument `outside` of `decoded`."""
 
-PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
-"""The default paths of the fields: their own names."""
-
 _ENTRY_SEPARATOR = re.compile(r"\s*;\s*")
-_TIME_HINT = " (pass --time-format FORMAT to set the format of times)"
-TIME_HINT_OF_SOURCE = " (set `time_format` of the source to the format of times)"
-_UNIT_HINT = " (pass --time-unit UNIT to set the unit of numeric times)"
-_UNIT_HINT_OF_SOURCE = " (set `time_unit` of the source to the unit of numeric times)"
-_MISSING_HINT = {
-    "node": " (pass --field node=PATH to name its field)",
-    "type": " (pass --field type=PATH to name its field)",
-    "clock": (
-        " (pass --field clock=PATH to name its field, or --rebuild KEYS to compute clocks from "
-        "messages)"
-    ),
-}
+_COUNTER_INSIDE = re.compile(r":[0-9]+[\s,]")
+"""A counter inside a name: the clock is not separated by `;`."""
 
 
 class Shape:
@@ -72,10 +60,11 @@ class Shape:
         neither mapping is not read from the record.
     limits : Limits
         `clock_entries_max` bounds the entries of a clock.
-    kafka : bool
-        Whether records are Kafka messages. If so, `kafka.key`, `kafka.timestamp` and
-        `kafka.header.NAME` are valid paths, and error messages name settings of the source instead
-        of command-line flags.
+    terms : RecordTerms
+        The terms of error messages. If records are messages, `kafka.key`, `kafka.timestamp` and
+        `kafka.header.NAME` are valid paths.
+    mapped : MappedFields, optional
+        Tracks which mapped fields some record has.
 
     Raises
     ------
@@ -89,20 +78,22 @@ class Shape:
         defaults: Mapping[str, str] = PLAIN,
         limits: Limits = DEFAULT,
         *,
-        kafka: bool = False,
+        terms: RecordTerms = LINE,
+        mapped: MappedFields | None = None,
     ) -> None:
+        is_message = terms.is_message
         for name, path in source.fields.items():
-            if not kafka and _kafka_path(path):
+            if not is_message and _kafka_path(path):
                 raise SettingError(
                     f"the path {path} of {name} requires a Kafka source: "
                     "records of a file have no key, headers or timestamp"
                 )
-            if kafka and path.startswith("kafka.") and not _kafka_path(path):
+            if is_message and path.startswith("kafka.") and not _kafka_path(path):
                 raise SettingError(
                     f"unknown path {path!r} of {name}; choose from kafka.key, {TIMESTAMP}, "
                     "kafka.header.NAME"
                 )
-        if kafka and MESSAGE in source.fields:
+        if is_message and MESSAGE in source.fields:
             raise SettingError(
                 "the field message pairs the sends and receives of a whole log, not of a stream; "
                 "list the sends in the field receives of each event instead"
@@ -115,11 +106,11 @@ class Shape:
         }
         """Field → the keys of its path."""
         self._path_texts = path_texts
-        self._hints = {} if kafka else _MISSING_HINT
-        self._nodes_option = "`nodes` of the source" if kafka else "--nodes A,B,C"
+        self.terms = terms
+        self.mapped = MappedFields({}) if mapped is None else mapped
         self._nodes = source.nodes
         self._scheme = source.scheme
-        if kafka and self._scheme is not None and not self._scheme.states_clocks:
+        if is_message and self._scheme is not None and not self._scheme.states_clocks:
             raise SettingError(
                 f"converting {source.clock} clocks to vector clocks requires a whole log, not a "
                 "stream"
@@ -130,7 +121,7 @@ class Shape:
                 "a time format is given, but no field contains the time; pass --field time=PATH to "
                 "name it"
             )
-        hints = (TIME_HINT_OF_SOURCE, _UNIT_HINT_OF_SOURCE) if kafka else (_TIME_HINT, _UNIT_HINT)
+        hints = terms.hint("time"), terms.hint("time unit")
         self.times = TimeReading(source.time_unit, source.time_format, *hints)
         """Reads the times of events."""
         self._read_time = self.times.read
@@ -153,12 +144,14 @@ class Shape:
         try:
             return self._item(record)
         except RecursionError:
-            raise EventError("the record is nested too deeply") from None
+            raise EventError(f"the {self.terms.record} is nested too deeply") from None
         except (ValueError, OverflowError) as fault:
             # An integer of thousands of digits fails in any conversion.
             raise EventError(f"a value is out of range: {fault}") from None
 
     def _item(self, record: dict[str, Any]) -> Item:
+        if self.mapped.absent:
+            self.mapped.mark_present(record)
         if self._has_flat_paths:
             own = {name: record.pop(path[0], None) for name, path in self._own_paths}
         else:
@@ -191,7 +184,7 @@ class Shape:
             return self._stamped_event(self._scheme, own, record)
         data: dict[str, Any] | None = None
         try:
-            clock = self._clock(own["clock"])
+            clock = self._clock(own["clock"], own["node"])
             time = self._read_time(own.get("time"))
             data = self._event_data(own, record)
             return clean_event(
@@ -245,7 +238,7 @@ class Shape:
             return None
         clock = own.get("clock")
         try:
-            clock = self._clock(clock)
+            clock = self._clock(clock, event.node)
             vector.checked(event.node, clock)
         except EventError:
             receives = own.get("receives") or ()
@@ -255,12 +248,13 @@ class Shape:
     def _missing_reason(self, name: str, value: Any, record: Mapping[str, Any]) -> str:
         path = self._path_texts.get(name, name)
         where = "" if path == name else f" at {path}"
-        fault = f"the record has no {name}{where}"
+        noun = self.terms.record
+        fault = f"the {noun} has no {name}{where}"
         if value is not None:
-            fault = f"the record's {name}{where} is empty"
+            fault = f"the {noun}'s {name}{where} is empty"
         keys = ", ".join(list(record)[:8])
         has = f"; its other keys are {keys}" if keys else ""
-        return f"{fault}{self._hints.get(name, '')}{has}"
+        return f"{fault}{self.terms.hint(name)}{has}"
 
     def _event_data(self, own: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
         data = self._attributes(record)
@@ -268,7 +262,7 @@ class Shape:
         if number is not None:
             if INCARNATION in data:
                 raise EventError(
-                    f"the record has an attribute {INCARNATION!r} besides the one "
+                    f"the {self.terms.record} has an attribute {INCARNATION!r} besides the one "
                     f"at {self._path_texts[INCARNATION]}"
                 )
             data[INCARNATION] = number
@@ -294,32 +288,29 @@ class Shape:
         for key in record:
             if key in data:
                 raise EventError(
-                    f"the key {key!r} is both in the record and in its {self._path_texts['data']}"
+                    f"the key {key!r} is both in the {self.terms.record} and in its "
+                    f"{self._path_texts['data']}"
                 )
         record.update(data)
         return record
 
-    def _clock(self, clock: Any) -> Any:
+    def _clock(self, clock: Any, node: Any) -> Any:
         if clock.__class__ is str:
-            clock = parse_clock(clock)
+            clock = parse_clock(clock, node)
         if isinstance(clock, list):
             if self._nodes is None:
-                raise EventError(
-                    "the clock is positional; name the nodes of its entries with "
-                    f"{self._nodes_option}"
-                )
+                raise EventError(f"the clock is positional{self.terms.hint('nodes')}")
             if len(clock) != len(self._nodes):
-                option = self._nodes_option.removesuffix(" A,B,C")
                 raise EventError(
-                    f"the clock has {counted(len(clock), 'entry', 'entries')}, but {option} names "
-                    f"{counted(len(self._nodes), 'node')}"
+                    f"the clock has {counted(len(clock), 'entry', 'entries')}, but "
+                    f"{self.terms.nodes_option} names {counted(len(self._nodes), 'node')}"
                 )
             clock = dict(zip(self._nodes, clock, strict=True))
         elif clock.__class__ is not dict:
             raise EventError(f"clock must map nodes to counters, not be {json_type_of(clock)}")
         elif self._nodes is not None:
             raise EventError(
-                f"the clock names its nodes itself; {self._nodes_option} applies only to "
+                f"the clock names its nodes itself; {self.terms.nodes_option} applies only to "
                 "positional clocks"
             )
         return checked_size(clock, self._entries_max)
@@ -426,8 +417,12 @@ def json_type_of(value: object) -> str:
     return type(value).__name__
 
 
-def parse_clock(text: str) -> dict[str, Any] | list[Any]:
-    """Parse a clock that is text: JSON, or `node:3;m:2` (split at the last `:`)."""
+def parse_clock(text: str, own: Any) -> dict[str, Any] | list[Any]:
+    """Parse a clock that is text: JSON, or `node:3;m:2` (split at the last `:`).
+
+    `own` is the node of the event. A name that has a counter inside is accepted only if the clock
+    has an entry of `own`: without one, the entries are separated by something else than `;`.
+    """
     text = text.strip()
     if text[:1] in ("{", "["):
         try:
@@ -443,11 +438,18 @@ def parse_clock(text: str) -> dict[str, Any] | list[Any]:
         node, colon, counter = entry.rpartition(":")
         node, counter = node.strip(), counter.strip()
         if not colon or not re.fullmatch(r"-?[0-9]{1,100}", counter):
-            raise EventError(
-                f"the clock {brief(text)} is neither a JSON object nor of the form node:3;m:2"
-            )
+            raise _no_clock(text)
         entries.append((node, int(counter)))
-    return _unique_entries(entries, text)
+    clock = _unique_entries(entries, text)
+    if str(own) not in clock and any(map(_COUNTER_INSIDE.search, clock)):
+        raise _no_clock(text)
+    return clock
+
+
+def _no_clock(text: str) -> EventError:
+    return EventError(
+        f"the clock {brief(text)} is neither a JSON object nor of the form node:3;m:2"
+    )
 
 
 def _unique_entries(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:

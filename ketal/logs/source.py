@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -23,11 +23,15 @@ from ketal.errors import SettingError, faults_placed, near
 from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.values import dig
 
 TRACES = ("otlp", "zipkin")
 """Formats of trace files."""
 FORMATS = ("jsonl", "shiviz", "csv", "parquet", *TRACES)
-OWN_FIELDS = ("node", "type", "clock", "time", "id", "data", "receives")
+_REQUIRED = ("node", "type", "clock")
+OWN_FIELDS = (*_REQUIRED, "time", "id", "data", "receives")
+PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
+"""The default paths of the fields: their own names."""
 MESSAGE = "message"
 """The field with the id of a message, which the send and its receives share."""
 FIELDS = (*OWN_FIELDS, INCARNATION, MESSAGE)
@@ -246,6 +250,46 @@ class Source:
             repeated = next(name for name in names if names.count(name) > 1)
             raise SettingError(f"nodes lists {repeated!r} twice")
         object.__setattr__(self, "nodes", names)
+
+
+class MappedFields:
+    """The optional fields that a source maps, and which of them no record has: likely mistyped.
+
+    A record without one of the other fields is rejected.
+
+    Attributes
+    ----------
+    absent : dict of str to tuple of str
+        Field → the keys of its path, for fields that no record has had so far.
+    is_read : bool
+        Whether some record was read.
+    """
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        # With the default paths, records are decoded without a look at their keys.
+        mapped = {name: path for name, path in fields.items() if PLAIN.get(name) != path}
+        self._fields = {name: mapped[name] for name in mapped if name not in _REQUIRED}
+        self.reset()
+
+    def reset(self) -> None:
+        """Mark all fields absent, for another reading of the log."""
+        self.absent = {name: path_of(path) for name, path in self._fields.items()}
+        self.is_read = False
+
+    def mark_present(self, record: Mapping[str, Any]) -> None:
+        """Remove the fields of a record from `absent`, except `MESSAGE`, which events have."""
+        self.is_read = True
+        for name, path in list(self.absent.items()):
+            if name != MESSAGE and dig(record, path) is not None:
+                del self.absent[name]
+
+    def sentences(self) -> Iterator[str]:
+        """Yield a sentence for each field that no record has, if any record was read."""
+        for name in self.absent if self.is_read else ():
+            yield (
+                f"--field {name}={self._fields[name]}: no record that was read has a value at this "
+                "path"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

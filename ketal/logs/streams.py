@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
@@ -148,6 +148,13 @@ class LogOrigin:
             raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
 
 
+def share_read(files: Sequence[LogOrigin]) -> float | None:
+    """Return the fraction of the files' bytes read so far, 0 to 1; None if it is unknown."""
+    shares = [part for file in files if (part := file.bytes_read()) is not None]
+    size = sum(part[1] for part in shares)
+    return sum(part[0] for part in shares) / size if size and len(shares) == len(files) else None
+
+
 def _seekable(file: BinaryIO) -> bool:
     try:
         return file.seekable()
@@ -159,19 +166,27 @@ def _error_text(fault: Exception) -> str:
     return getattr(fault, "strerror", None) or str(fault)
 
 
+class LongLineError(EventError):
+    """A line is longer than `line_bytes_max`; `start` is its beginning."""
+
+    def __init__(self, start: bytes, line_bytes_max: int) -> None:
+        super().__init__(
+            f"the line is longer than {line_bytes_max} bytes (limit line_bytes_max) and was skipped"
+        )
+        self.start = start
+
+
 def blocks(
     chunks: Iterator[bytes], line_bytes_max: int
 ) -> Iterator[tuple[int, bytes | EventError]]:
     """Cut bytes into blocks of whole lines; yield (number of the first line, block).
 
     The line end after a block is not part of it; the last line may lack one. A line longer than
-    `line_bytes_max` is replaced by an `EventError`, and never held in memory. Damage is yielded as
-    an `EventError` too, as the last item.
+    `line_bytes_max` is replaced by a `LongLineError`, and never held in memory. Damage is yielded
+    as an `EventError` too, as the last item.
     """
-    too_long = EventError(
-        f"the line is longer than {line_bytes_max} bytes (limit line_bytes_max) and was skipped"
-    )
-    number, parts, size = 1, [b""], 0
+    parts: list[bytes] = []
+    number, size = 1, 0
     fault: EventError | None = None
     try:
         for chunk in _sliced(chunks, min(BLOCK_BYTES, line_bytes_max)):
@@ -179,7 +194,7 @@ def blocks(
             if end >= 0:
                 first_end = chunk.index(b"\n")
                 if size + first_end > line_bytes_max:
-                    yield number, too_long
+                    yield number, LongLineError(parts[0], line_bytes_max)
                     number += 1
                     parts, begin = [], first_end + 1
                 else:
@@ -191,15 +206,16 @@ def blocks(
                 parts, size = [], 0
             tail = chunk[end + 1 :]
             size += len(tail)
-            if size <= line_bytes_max:
+            if size > line_bytes_max:
+                del parts[1:]
+            elif tail:
                 parts.append(tail)
-            else:
-                parts.clear()
     except EventError as error:
         fault = error
     # A line in which the data is truncated is incomplete: the damage takes its place.
     if size and not isinstance(fault, TornError):
-        yield number, b"".join(parts) if size <= line_bytes_max else too_long
+        is_long = size > line_bytes_max
+        yield number, LongLineError(parts[0], line_bytes_max) if is_long else b"".join(parts)
         number += 1
     if fault is not None:
         yield number, fault

@@ -19,7 +19,7 @@ from ketal.errors import EventError
 from ketal.model.events.content import digest
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, received
-from ketal.model.events.incarnation import INCARNATION, name_of, number_of
+from ketal.model.events.incarnation import INCARNATION, is_named, name_of, number_of
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.entry_resolution import EntryResolver
 from ketal.operators.membership.incarnation_names import IncarnationTable, later_run
@@ -50,11 +50,11 @@ class Incarnations(Stateful):
     Notes
     -----
     A program that numbers incarnations itself does so in the attribute `INCARNATION`: 1 is `A`,
-    any other whole number k is `A#k`. Without it, an event of counter 1 whose content differs
-    from every event of counter 1 of that node starts a new incarnation (same content: a
-    duplicate). A later counter belongs to the incarnation in which it has not been seen and
-    between whose neighbours its clock fits: the latest, or an earlier one with a hole there (a
-    late event). Where both are possible it is rejected.
+    any other whole number k is `A#k`, and a node `A#k` keeps its name. Without it, an event of
+    counter 1 whose content differs from every event of counter 1 of that node starts a new
+    incarnation (same content: a duplicate). A later counter belongs to the incarnation in which it
+    has not been seen and between whose neighbours its clock fits: the latest, or an earlier one
+    with a hole there (a late event). Where both are possible it is rejected.
 
     A name is given on arrival and does not change. So a restart must arrive before its
     effects: the first event of an incarnation must arrive after the first one of the previous
@@ -124,8 +124,10 @@ class Incarnations(Stateful):
             raise EventError(
                 f"incarnation must be an integer, not {str(value)[:60]!r}", place=str(event.dot)
             )
+        if is_named(node, number):
+            return 1  # `name_of` leaves the name as it is
         run = later_run(node)
-        if run is not None and INCARNATION in event.data and run[1] != number:
+        if run is not None and INCARNATION in event.data:
             raise EventError(
                 f"incarnation is {number}, but {node} is the name of incarnation {run[1]}",
                 place=str(event.dot),

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from ketal.errors import SettingError, faults_placed, near
 from ketal.files.user_folders import state_folder
-from ketal.logs.shape import Shape
 from ketal.logs.source import Config, Source, load_config, table_of
 from ketal.model.limits import DEFAULT, Limits
 from ketal.streaming.job.client_properties import read_properties, refuse_variables
+from ketal.streaming.job.messages import MessageReader
 
 PORT = 9092
 """Kafka's port where the address of a server has none."""
@@ -378,7 +378,7 @@ def _check_source(source: Source, limits: Limits) -> None:
             f"[source] keyed_by must be the name of an attribute, not {source.keyed_by!r}"
         )
     with faults_placed("[source] "):
-        Shape(source, limits=limits, kafka=True)
+        MessageReader(source, limits)
 
 
 def _topics(place: str, given: object) -> tuple[str, ...]:

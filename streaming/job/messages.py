@@ -15,6 +15,7 @@ from typing import Any, cast
 from ketal.errors import EventError
 from ketal.logs.formats.jsonl import decoded, may_hold_control
 from ketal.logs.log_records import brief_reason
+from ketal.logs.record_terms import MESSAGE_IN_TOPIC, RecordTerms
 from ketal.logs.shape import KAFKA, Item, Shape
 from ketal.logs.source import Source
 from ketal.logs.times import TIME_UNITS
@@ -51,8 +52,11 @@ class MessageMetadata:
 class MessageReader:
     """Decodes messages of at most `line_bytes_max` bytes, as a source describes them."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
-        self._shape = Shape(source, limits=limits, kafka=True)
+    def __init__(
+        self, source: Source, limits: Limits, *, terms: RecordTerms = MESSAGE_IN_TOPIC
+    ) -> None:
+        self._shape = Shape(source, limits=limits, terms=terms)
+        self._noun = terms.text
         self._plain = self._shape.plain
         self._bytes_max = limits.line_bytes_max
         # A message of this length cannot exceed a limit: a clock entry takes at least five bytes.
@@ -91,17 +95,15 @@ class MessageReader:
         try:
             return self._item(record)
         except EventError as fault:
-            return Rejected(
-                place=place_of(record), reason=brief_reason(_message_reason(fault.reason))
-            )
+            return Rejected(place=place_of(record), reason=brief_reason(fault.reason))
 
     def _item(self, record: Any) -> Item:
         value = record.value
         if value is None:
-            raise EventError("the message has no value (a tombstone)")
+            raise EventError(f"the {self._noun} has no value (a tombstone)")
         if len(value) > self._bytes_max:
             raise EventError(
-                f"the message has {len(value)} bytes, more than {self._bytes_max} "
+                f"the {self._noun} has {len(value)} bytes, more than {self._bytes_max} "
                 "(limit line_bytes_max)"
             )
         return decoded(value, self._shape, self._metadata(record))
@@ -129,10 +131,3 @@ def _utf8_text(value: bytes, what: str) -> str:
         raise EventError(
             f"the message's {what} is not valid UTF-8 (byte {fault.start + 1})"
         ) from None
-
-
-def _message_reason(reason: str) -> str:
-    """Reword the reason of an EventError about a line of a file for a message; drop file hints."""
-    if not reason.startswith("the line "):
-        return reason
-    return "the message " + reason.removeprefix("the line ").partition(" (")[0]

@@ -269,7 +269,7 @@ def _program_changes(held: str, program: Program, limits: Limits) -> str:
     try:
         Execution.restored(program, base64.b64decode(held, validate=True), limits=limits)
     except OtherProgramError as fault:
-        return str(fault).partition(": ")[2]
+        return fault.changes
     except StateError as fault:
         return str(fault)
     return ""

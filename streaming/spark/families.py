@@ -30,6 +30,7 @@ import msgspec
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
+from ketal.logs.record_terms import MESSAGE_IN_TOPIC
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import Path, Source
 from ketal.model import syntax
@@ -153,7 +154,7 @@ def placement(families: Sequence[Family], source: Source) -> dict[str, str]:
 
     If that changes, or the number of groups, or `HASHING`, scopes would lose their state.
     """
-    paths = Shape(source, kafka=True).paths
+    paths = Shape(source, terms=MESSAGE_IN_TOPIC).paths
     out: dict[str, str] = {}
     for family in families:
         if family.partition:

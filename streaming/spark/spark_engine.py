@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ketal import errors
 from ketal.errors import KetalError, LostError, SettingError, StateError, faults_placed
+from ketal.logs.record_terms import MESSAGE_IN_TOPIC
 from ketal.logs.shape import Shape
 from ketal.model.events.event_time import seconds
 from ketal.model.summaries import Tally, total
@@ -132,7 +133,9 @@ class SparkEngine(JobEngine):
     ) -> DataFrame:
         """Return a stream of the rows that the key groups emit for the messages of the topics."""
         job = self.job
-        wants_headers = bool(MessageMetadata(Shape(job.source, kafka=True).paths).headers)
+        wants_headers = bool(
+            MessageMetadata(Shape(job.source, terms=MESSAGE_IN_TOPIC).paths).headers
+        )
         events = (
             session.readStream.format("kafka")
             .options(**self._options)

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import pytest
 
-from ketal.cli import options
+from ketal.cli import Terminated, options
 from tests.cli.conftest import BROKEN, CONFLICT, PHASES, ROOT, RUN, Ketal, Write, event
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -113,15 +113,39 @@ def test_sigterm_ends_a_stream_like_ctrl_c(start: Start) -> None:
     assert err == "ketal: terminated: the log was not read and judged to the end\n"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("stop", "code", "word"),
+    [(KeyboardInterrupt, 130, "interrupted"), (Terminated, 143, "terminated")],
+)
+@pytest.mark.parametrize("command", ["run", "explain", "lint"])
+def test_signal_while_a_command_starts_is_reported(
+    ketal: Ketal,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    stop: type[KeyboardInterrupt],
+    code: int,
+    word: str,
+) -> None:
+    def stopped(*_: object) -> None:
+        raise stop
+
+    monkeypatch.setattr(options, "source_and_limits", stopped)
+    result = ketal(command, "conflict.ketal", "run.jsonl")
+    assert (result.code, result.out, result.err) == (code, "", f"ketal: {word}\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [(signal.SIGTERM, 0, ""), (signal.SIGINT, 130, "ketal: interrupted\n")],
+)
 def test_streaming_job_stopped_while_starting_exits_like_a_running_one(
-    ketal: Ketal, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+    ketal: Ketal, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int, message: str
 ) -> None:
     """Its pattern compiles, or Spark is imported: a supervisor need not distinguish this."""
     before = signal.getsignal(number)
     monkeypatch.setattr(options, "load_program", lambda *_, **__: signal.raise_signal(number))
     result = ketal("stream", "conflict.ketal", "--input", "events")
-    assert (result.code, result.out, result.err) == (code, "", "")
+    assert (result.code, result.out, result.err) == (code, "", message)
     assert signal.getsignal(number) is before
 
 

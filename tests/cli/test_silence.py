@@ -192,6 +192,7 @@ CASES = [
          (*RUN_IT, "--time-format", "%d/%m/%Y %H:%M:%S")),
     # Reading.
     Case("a wrong `--field`", words=(*RUN_IT, "--field", "type=evnt")),
+    Case("a wrong `--field` of a message", words=(*RUN_IT, "--field", "message=msg.idd")),
     Case("a wrong `--regex`", log=SHIVIZ, words=(
         *RUN_IT, "--format", "shiviz", "--regex", r"(?<host>\d+) (?<clock>{.*})\n(?<event>.*)")),
     Case("columns of other names", words=("run", "p.ketal", "run.csv"), files={"run.csv": CSV}),

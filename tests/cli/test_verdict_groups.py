@@ -92,8 +92,10 @@ def test_rejections_of_one_reason_are_grouped(run: Ketal, write: Write) -> None:
 
 
 def violation(number: int, type: str = "read", why: str = "") -> Violation:
-    reason = f"expected A{why}"
-    return Violation(fingerprint="", pattern="P", event=Dot("n", number), type=type, reason=reason)
+    return Violation(
+        fingerprint="", pattern="P", event=Dot("n", number), type=type, expected=("A",),
+        reason=f"expected A{why}",
+    )  # fmt: skip
 
 
 def test_causes_beyond_the_limit_are_not_grouped() -> None:

@@ -458,6 +458,8 @@ def test_verdict_is_selected_by_itself_its_id_or_a_prefix_of_the_id() -> None:
         assert one.verdict == second != first
     with pytest.raises(ketal.SettingError, match="no verdict has an id that begins with 'x'"):
         ketal.explain(program, log, verdict="x")
+    with pytest.raises(ketal.SettingError, match="the id is empty; list the ids of verdicts"):
+        ketal.explain(program, log[:1], verdict="")
     ids = [one.id for one in ketal.run(program, log).violations]
     with pytest.raises(ketal.SettingError, match="verdicts have an id that begins with"):
         ketal.explain(program, log, verdict=_shared(ids))

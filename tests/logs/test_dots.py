@@ -68,9 +68,10 @@ def test_the_first_of_two_events_with_the_same_dot_is_returned() -> None:
     assert log["a@1"].data["k"] == 1
 
 
+@pytest.mark.parametrize("node", ["a", "a#2"])
 @pytest.mark.parametrize("number", [2, "2", "02"])
-def test_event_is_found_by_its_numbered_incarnation(number: Any) -> None:
-    events = [event("a", 1, incarnation=1), event("a", 1, incarnation=number)]
+def test_event_is_found_by_its_numbered_incarnation(node: str, number: Any) -> None:
+    events = [event("a", 1, incarnation=1), event(node, 1, incarnation=number)]
     log = Log.of(events)
     program = ketal.compile('pattern P { event E = type == "e"; find any E; }')
     dots = [match.events[0] for match in ketal.run(program, log).matches]

@@ -193,9 +193,7 @@ def test_options_of_files_apply_to_rows() -> None:
     rows = [{"node": "b", "type": "T", "clock": [1, 2], "time": "27.5.2013"}, GOOD]
     first, second = items(*rows, nodes=["a", "b"], time_format="%d.%m.%Y")
     assert first == Event("b", "T", {"a": 1, "b": 2}, time=1369612800.0)
-    assert second.reason.startswith(
-        "the clock names its nodes itself; --nodes A,B,C applies only to"
-    )
+    assert second.reason.startswith("the clock names its nodes itself; --nodes applies only to")
     assert items(GOOD | {"time": 1500}, time_unit="ms")[0].time == 1.5
     (one,) = items(GOOD, limits=Limits(clock_entries_max=1))
     assert one == Event("a", "T", {"a": 1})

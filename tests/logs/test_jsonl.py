@@ -203,6 +203,18 @@ def test_empty_log_has_no_records(content: bytes, tmp_path: Path) -> None:
     assert list(log.executions) == [""]
 
 
+@pytest.mark.parametrize("before", [b"", GOOD.encode() + b"\n"])
+@pytest.mark.parametrize("after", [b"", b"\n" + GOOD.encode()])
+def test_array_longer_than_a_line_is_reported_as_an_array(before: bytes, after: bytes) -> None:
+    array = b" [\t" + b",".join([GOOD.encode()] * 30_000) + b"]"
+    assert len(array) > 2**20
+    (rejected,) = read_log(io.BytesIO(before + array + after), format="jsonl").rejected
+    assert rejected.reason == (
+        "the line is an array, not a JSON object (convert an array to JSON lines with "
+        "`jq -c '.[]' FILE`)"
+    )
+
+
 def test_huge_line_is_never_held_in_memory() -> None:
     class Huge(io.RawIOBase):
         """A line of 200 MB between two events."""
@@ -360,7 +372,7 @@ def test_two_fields_may_have_the_same_path() -> None:
 def test_nodes_option_is_for_positional_clocks_only() -> None:
     (lost,) = items(GOOD, nodes=["a", "b"])
     assert lost.reason.startswith(
-        "the clock names its nodes itself; --nodes A,B,C applies only to positional"
+        "the clock names its nodes itself; --nodes applies only to positional"
     )
 
 

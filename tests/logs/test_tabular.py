@@ -89,7 +89,10 @@ def test_bad_rows_are_rejected_with_their_place() -> None:
         b"a,T,a:7;a:8,1\n"
         b"a,T,a:1000000000000000000000000000000,1\n"
         b"a,T,a:9,1\n"
-        b'a,T,a:10,"open\n'
+        b"a,T,a:10 b:2,1\n"
+        b'a,T,"a:11, b:2",1\n'
+        b"a,T,a:12;b:7 c:2,1\n"
+        b'a,T,a:13,"open\n'
     )
     read = records(text)
     assert [(r[3], r[1].reason if isinstance(r[1], Rejected) else r[1].counter) for r in read] == [
@@ -108,7 +111,10 @@ def test_bad_rows_are_rejected_with_their_place() -> None:
         (12, "the clock 'a:7;a:8' has two entries for 'a'"),
         (13, "clock: the entry for 'a' is too large; the maximum is 2^63 - 1"),
         (14, 9),
-        (15, "the row is not valid CSV: a quote is not closed"),
+        (15, "the clock 'a:10 b:2' is neither a JSON object nor of the form node:3;m:2"),
+        (16, "the clock 'a:11, b:2' is neither a JSON object nor of the form node:3;m:2"),
+        (17, 12),
+        (18, "the row is not valid CSV: a quote is not closed"),
     ]
 
 

@@ -622,6 +622,17 @@ def test_incarnation_number_that_contradicts_the_name_is_rejected(number: int) -
         Stage().take(e("A#2@1", "a", incarnation=number))
 
 
+def test_incarnation_number_that_repeats_the_name_changes_nothing() -> None:
+    stage = Stage()
+    assert stage.take(e("A#2@1", "a", incarnation=2))[1][0].node == "A#2"
+    assert stage.take(e("A#2@2", "b", incarnation="2"))[1][0].clock == {"A#2": 2}
+    assert stage.take(e("A@1", "c", incarnation=1))[1][0].node == "A"
+    assert stage.take(e("A@3", "d", incarnation=2))[1][0].node == "A#2"
+    assert stage.take(e("A#0@1", "d", incarnation=0))[1][0].node == "A#0"
+    assert stage.take(e("A#2@1", "again", incarnation=2))[0] == "contradiction"
+    assert stage.take(e("B@1", "e", "A:1 A#2:1"))[1][0].clock == {"A": 1, "A#2": 1, "B": 1}
+
+
 def test_zero_and_large_incarnation_numbers_are_accepted() -> None:
     stage = Stage()
     assert stage.take(e("A@1", "a", incarnation=0))[1][0].node == "A#0"

@@ -217,3 +217,27 @@ def test_search_is_by_guard_or_text_and_reports_which(browser: Any, tmp_path: Pa
     browser.execute_script("ketal.chooseVerdict(0)")
     assert _found(browser, "v > First.v && Conc(Write, First)")[0] == {"c@1"}
     assert browser.get_log("browser") == []
+
+
+OTHER_WRITES = """
+pattern Copies {
+    at every node;
+    event Write = type == "read";
+    event Own = localhost && type == "write";
+    check (Write | Own)*;
+}
+"""
+
+
+def test_search_for_a_declared_guard_that_cannot_be_evaluated_is_reported(
+    browser: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.html"
+    ketal.view(LOG, ketal.compile(CONFLICT + OTHER_WRITES)).write(path)
+    browser.get(path.as_uri())
+    message = "the patterns declare `Write` differently; select a verdict of one of them"
+    assert _found(browser, "Write") == _found(browser, "!Write") == (set(), message)
+    message = "`localhost` is the node of a copy of the pattern; a search has no copy"
+    assert _found(browser, "Own") == (set(), message)
+    browser.execute_script("ketal.chooseVerdict(0)")
+    assert _found(browser, "Write") == ({"a@1", "c@1"}, "2 events found (guard)")

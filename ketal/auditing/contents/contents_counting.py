@@ -29,6 +29,7 @@ from ketal.auditing.contents.log_contents import ConcurrencyStats, LeftOut, Type
 from ketal.auditing.contents.message_pairs import MessageSearch
 from ketal.auditing.contents.repeated_dots import RepeatedDots
 from ketal.auditing.log_statistics import DotAndClock, ordered_pairs
+from ketal.errors import at_place
 from ketal.logs import Log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -114,7 +115,7 @@ class LogCounts:
             self._controls += 1
         elif isinstance(item, Rejected):
             self._rejected += 1
-            self._first_rejected = self._first_rejected or f"{item.place}: {item.reason}"
+            self._first_rejected = self._first_rejected or at_place(item.place, item.reason)
         else:
             status = self._dots.status(execution, item)
             if status == "duplicate":

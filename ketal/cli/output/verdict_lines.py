@@ -20,7 +20,7 @@ from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sar
 from ketal.cli.output.output_lines import as_json
 from ketal.errors import printable
 from ketal.explanation.verdict_places import VerdictPlaces
-from ketal.model.verdicts.check_verdicts import Violation
+from ketal.model.verdicts.check_verdicts import Violation, expected_text
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
@@ -74,8 +74,7 @@ class VerdictGroups:
 def _cause(verdict: Verdict) -> str:
     match verdict:
         case Violation():
-            expected = verdict.reason.partition(";")[0]
-            cause = f"{verdict.pattern}: {verdict.type}: {expected}"
+            cause = f"{verdict.pattern}: {verdict.type}: {expected_text(verdict.expected)}"
         case Overflow():
             of = f"{verdict.pattern}: " if verdict.pattern else ""
             cause = f"{of}limit {verdict.limit} reached: {verdict.given_up}"

@@ -18,10 +18,8 @@ from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.formats.cells import item_of_row
 from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
-from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record
 from ketal.model.verdicts.execution_verdicts import Rejected
 
@@ -82,7 +80,7 @@ class RowOrigin:
             )
         return isinstance(where, Iterable)
 
-    def records(self, source: Source, limits: Limits, numbers: Iterator[int]) -> Iterator[Record]:
+    def records(self, shape: Shape, numbers: Iterator[int]) -> Iterator[Record]:
         """Yield the records of the rows, in order; `numbers` yields their row numbers."""
         if self._was_read and self._is_iterator:
             raise SettingError(
@@ -90,7 +88,6 @@ class RowOrigin:
                 "again"
             )
         self._was_read = True
-        shape = Shape(source, limits=limits)
         typed = self._library in ("arrow", "polars")
         for row in self._iterate():
             if isinstance(row, Event | Control | Rejected):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -21,9 +22,9 @@ import msgspec
 from ketal.errors import EventError, SettingError, write_errors, wrong_type
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import rejected_item
+from ketal.logs.record_terms import RecordTerms
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
-from ketal.logs.source import Source
-from ketal.logs.streams import blocks
+from ketal.logs.streams import LongLineError, blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
@@ -32,26 +33,24 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import LogItem, RecordBatch, deciding_log
 from ketal.model.verdicts.execution_verdicts import Rejected
 
+ARRAY = re.compile(rb"\s*\[[\s\[]*\{")
+"""The beginning of an array of objects."""
 _TRUNCATED = "Input data was truncated"
-_ARRAY_HINT = "convert an array to JSON lines with `jq -c '.[]' FILE`"
-_OBJECTS_HINT = (
-    "convert objects that span several lines with `jq -c . FILE`; else the line is truncated"
-)
-_FORMAT_HINT = "pass --format if the log has another format"
 _object_decoder = msgspec.json.Decoder()
 _PREFIX = CONTROL_PREFIX.encode()
 
 
 def read_lines(
-    name: str, chunks: Iterator[bytes], source: Source, limits: Limits
+    name: str, chunks: Iterator[bytes], shape: Shape, limits: Limits
 ) -> Iterator[RecordBatch]:
     """Yield the records of a file of JSON lines in order, one batch per block."""
-    shape = Shape(source, limits=limits)
     plain = shape.plain
     # A clock entry takes at least five bytes, so no clock in a shorter block exceeds the limit.
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
+            if isinstance(block, LongLineError) and ARRAY.match(block.start):
+                block = _no_object([], shape.terms)
             yield RecordBatch("", [rejected_item(block, name, number)], name, [number])
             continue
         lines = block.split(b"\n")
@@ -111,33 +110,39 @@ def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) ->
     try:
         record: Any = _object_decoder.decode(line)
     except (ValueError, RecursionError) as fault:
-        raise EventError(_line_error(line, fault)) from None
+        raise EventError(_text_error(line, fault, shape.terms)) from None
     if record.__class__ is not dict:
-        hint = f" ({_ARRAY_HINT})" if isinstance(record, list) else ""
-        raise EventError(f"the line is {json_type_of(record)}, not a JSON object{hint}")
+        raise _no_object(record, shape.terms)
     if outside:
         record[KAFKA] = outside
     return shape.item(record)
 
 
-def _line_error(line: bytes, fault: Exception) -> str:
+def _no_object(value: Any, terms: RecordTerms) -> EventError:
+    """Return the error for a text that is JSON, but not an object."""
+    hint = terms.hint("array") if isinstance(value, list) else ""
+    return EventError(f"the {terms.text} is {json_type_of(value)}, not a JSON object{hint}")
+
+
+def _text_error(text: bytes, fault: Exception, terms: RecordTerms) -> str:
+    """Return why the text of a record is not JSON."""
     try:
-        line.decode()
+        text.decode()
     except UnicodeDecodeError as error:
-        return f"the line is not valid UTF-8 (byte {error.start + 1})"
+        return f"the {terms.text} is not valid UTF-8 (byte {error.start + 1})"
     if isinstance(fault, RecursionError):
-        return "the record is nested too deeply"
-    if b"\0" in line:
-        return f"the line is not JSON: it contains NUL bytes ({_FORMAT_HINT})"
-    if line.lstrip()[:1] not in (b"{", b"["):
-        return f"the line is not JSON ({_FORMAT_HINT})"
-    why = why_not_json(line.decode(), fault)
+        return f"the {terms.record} is nested too deeply"
+    not_json = f"the {terms.text} is not JSON"
+    if b"\0" in text:
+        return f"{not_json}: it contains NUL bytes{terms.hint('format')}"
+    if text.lstrip()[:1] not in (b"{", b"["):
+        return f"{not_json}{terms.hint('format')}"
+    why = why_not_json(text.decode(), fault)
     if why.endswith(_TRUNCATED):
         # Most often this is not damage but indented JSON.
-        if line.lstrip().startswith(b"["):
-            return f"the line is not JSON: the array is incomplete ({_ARRAY_HINT})"
-        return f"the line is not JSON: the object is incomplete ({_OBJECTS_HINT})"
-    return f"the line {why}"
+        kind = "array" if text.lstrip().startswith(b"[") else "object"
+        return f"{not_json}: the {kind} is incomplete{terms.hint(kind)}"
+    return f"the {terms.text} {why}"
 
 
 def write_jsonl(

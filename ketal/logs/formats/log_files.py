@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ketal.errors import SettingError
 from ketal.logs.decompression import read_head
 from ketal.logs.formats import jsonl, shiviz, tabular
+from ketal.logs.shape import Shape
 from ketal.logs.source import TRACES, Source
 from ketal.logs.streams import BYTE_ORDER_MARK, LogOrigin
 from ketal.model.limits import Limits
@@ -20,7 +21,6 @@ from ketal.model.log_arguments import Record, RecordBatch, batched
 
 _FIRST_LINE_BYTES = 65_536
 _OTLP = re.compile(rb'[\s\[]*\{\s*"resource(S|_s)pans"')
-_ARRAY = re.compile(rb"\[[\s\[]*\{")
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -35,7 +35,7 @@ _SUFFIXES = {
 
 
 def file_batches(
-    origin: LogOrigin, source: Source, limits: Limits, piece_numbers: Iterator[int]
+    origin: LogOrigin, source: Source, shape: Shape, limits: Limits, piece_numbers: Iterator[int]
 ) -> Iterator[RecordBatch]:
     """Yield the records of a file; `piece_numbers` is as in `shiviz.read_text`."""
     with origin.opened() as file:
@@ -56,13 +56,15 @@ def file_batches(
         records: Iterator[Record]
         if format_name == "parquet":
             origin.rewind(file)
-            records = tabular.read_parquet(origin.name, file, source, limits)
+            records = tabular.read_parquet(origin.name, file, shape)
         elif format_name == "csv":
-            records = tabular.read_csv(origin.name, chunks, source, limits)
+            records = tabular.read_csv(origin.name, chunks, shape, limits)
         elif format_name == "shiviz":
-            records = shiviz.read_text(origin.name, chunks, source, limits, piece_numbers)
+            records = shiviz.read_text(
+                origin.name, chunks, source, limits, piece_numbers, shape.mapped
+            )
         else:
-            yield from jsonl.read_lines(origin.name, chunks, source, limits)
+            yield from jsonl.read_lines(origin.name, chunks, shape, limits)
             return
         yield from batched(records, together=origin.is_stored)
 
@@ -93,7 +95,7 @@ def _trace_format(text: bytes) -> str:
     """Return the format of a trace file that begins with `text`; empty if it is not a trace."""
     if _OTLP.match(text):
         return "otlp"
-    if _ARRAY.match(text):
+    if jsonl.ARRAY.match(text):
         return "zipkin" if b'"traceId"' in text else ""
     line = text.partition(b"\n")[0]
     spans = b'"traceId"' in line and b'"localEndpoint"' in line and b'"node"' not in line

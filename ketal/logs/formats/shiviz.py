@@ -31,7 +31,7 @@ from ketal.logs.decompression import TornError
 from ketal.logs.log_records import rejected_record
 from ketal.logs.regexes import NAME, compile_regex
 from ketal.logs.shape import Item, Shape, brief
-from ketal.logs.source import Source
+from ketal.logs.source import MappedFields, Source
 from ketal.logs.streams import LineNumbers, read_whole
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import rfc3339
@@ -110,9 +110,9 @@ def _named_groups(regex: Any) -> dict[str, int]:
 class _ShivizReader:
     """The compiled expressions and the shape of one log."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
+    def __init__(self, source: Source, limits: Limits, mapped: MappedFields | None = None) -> None:
         self._limits = limits
-        self._shape = Shape(source, GROUPS, limits)
+        self._shape = Shape(source, GROUPS, limits, mapped=mapped)
         names = ("type", "node") if source.rebuild else ("type", "node", "clock")
         self._required_groups = [self._shape.paths[name][0] for name in names]
         self._regex = None if source.regex is None else self._compile_event_regex(source.regex)
@@ -196,13 +196,19 @@ def check_expressions(source: Source, limits: Limits) -> None:
 
 
 def read_text(
-    name: str, chunks: Iterator[bytes], source: Source, limits: Limits, piece_numbers: Iterator[int]
+    name: str,
+    chunks: Iterator[bytes],
+    source: Source,
+    limits: Limits,
+    piece_numbers: Iterator[int],
+    mapped: MappedFields,
 ) -> Iterator[Record]:
     """Yield the records of a ShiViz log, in order.
 
-    `piece_numbers` yields numbers for executions without a name; the files of a log share it.
+    The files of a log share `piece_numbers`, which yields numbers for executions without a name,
+    and `mapped`.
     """
-    reader = _ShivizReader(source, limits)
+    reader = _ShivizReader(source, limits, mapped)
     raw, damage = read_whole(name, chunks, limits.log_bytes_max, "ShiViz log")
     if isinstance(damage, TornError):
         # Drop the last line, which is incomplete.

@@ -25,7 +25,6 @@ from ketal.logs.formats.cells import value_of_text, with_decoded_data
 from ketal.logs.formats.in_memory import arrow_rows, need_pyarrow, record_of_row, repeated_column
 from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
-from ketal.logs.source import Source
 from ketal.logs.streams import blocks
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record
@@ -43,11 +42,8 @@ _CSV_FAULTS = (
 """Parts of error messages of the csv module, and clearer wordings for them."""
 
 
-def read_csv(
-    name: str, chunks: Iterator[bytes], source: Source, limits: Limits
-) -> Iterator[Record]:
+def read_csv(name: str, chunks: Iterator[bytes], shape: Shape, limits: Limits) -> Iterator[Record]:
     """Yield the records of a CSV file, in order."""
-    shape = Shape(source, limits=limits)
     # Conversion to a number would lose digits that the time format needs, as trailing zeros.
     texts = ("node", "type", "id", "time") if shape.times.numeric else ("node", "type", "id")
     as_text = {shape.paths[field][0] for field in texts}
@@ -183,7 +179,7 @@ def _rows(
         lines.begin()
 
 
-def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> Iterator[Record]:
+def read_parquet(name: str, file: BinaryIO, shape: Shape) -> Iterator[Record]:
     """Yield the records of a Parquet file, in order; their line is the number of the row."""
     with need_pyarrow(f"{name}: Parquet"):
         import pyarrow
@@ -206,7 +202,6 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
             raise EventError(why)
         yield from table.iter_batches(batch_size=_BATCH_ROWS)
 
-    shape = Shape(source, limits=limits)
     try:
         for number, row in enumerate(arrow_rows(batches(), "Parquet"), 1):
             yield record_of_row(row, name, number, shape, typed=True)

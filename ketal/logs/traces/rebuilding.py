@@ -23,7 +23,7 @@ from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
 from ketal.logs.log_records import map_events, place, read_all
 from ketal.logs.shape import with_clock
-from ketal.logs.source import path_of
+from ketal.logs.source import MESSAGE, MappedFields, path_of
 from ketal.logs.traces.message_pairing import Messages, Pairing, keys_void, paired, text_at
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, received
@@ -121,19 +121,25 @@ def rebuilt(
     yield from map_events(all_records, with_rebuilt_clock)
 
 
-def add_receives(records: Iterable[Record], path: str, limits: Limits) -> Iterator[Record]:
+def add_receives(
+    records: Iterable[Record], path: str, limits: Limits, mapped: MappedFields
+) -> Iterator[Record]:
     """Yield the records, with the send of each receive added to `receives`: `--field message=PATH`.
 
     `path` is the path of the message id in an event. The event that happened before all others with
     the same id is the send, the others are its receives; so clocks distinguish sends from receives,
-    and only the path of the id has to be given.
+    and only the path of the id has to be given. `mapped` tracks whether some event has an id.
     """
     keys = path_of(path)
     all_records = read_all(records, limits, "pairing messages by their ids")
     names: dict[int, tuple[str, str]] = {}
     senders: dict[tuple[str, str], Event] = {}
     for number, (execution, item, _, _) in enumerate(all_records):
-        if isinstance(item, Event) and (text := text_at(item, keys)) is not None:
+        if not isinstance(item, Event):
+            continue
+        mapped.is_read = True
+        if (text := text_at(item, keys)) is not None:
+            mapped.absent.pop(MESSAGE, None)
             name = names[number] = (execution, text)
             senders[name] = min(senders.get(name, item), item, key=canonical_key)
 

@@ -29,7 +29,14 @@ def number_of(value: object) -> int | None:
     return value
 
 
+def is_named(node: str, number: int) -> bool:
+    """Return whether a node has the name of its incarnation already: `A#2` for 2."""
+    return number != 1 and node.endswith(f"#{number}")
+
+
 def numbered_dot(event: Event) -> Dot:
     """Return the dot of an event, its node named by the incarnation that its program gives."""
     number = number_of(event.data.get(INCARNATION))
-    return event.dot if number is None else Dot(name_of(event.node, number), event.counter)
+    if number is None or is_named(event.node, number):
+        return event.dot
+    return Dot(name_of(event.node, number), event.counter)

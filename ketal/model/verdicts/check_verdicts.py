@@ -5,12 +5,21 @@ The one rule: a verdict names the state, and the steps that could come next in i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ketal.errors import KetalError
 from ketal.model.events.dot import Dot
 from ketal.model.verdicts.bound_steps import Steps
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict, PlacesOf
+
+
+def expected_text(steps: Sequence[str]) -> str:
+    """Return which steps were allowed in a state, as the reason of a violation begins."""
+    if not steps:
+        return "nothing may follow"
+    *others, last = steps
+    return f"expected {', '.join(others)} or {last}" if others else f"expected {last}"
 
 
 class Violation(IdentifiedVerdict, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ketal.errors import at_place
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft
 from ketal.model.verdicts.bound_steps import Steps
@@ -145,4 +146,4 @@ class Rejected(WrittenVerdict, frozen=True, kw_only=True):
         return out
 
     def __str__(self) -> str:
-        return f"rejected {self.place}: {self.reason}"
+        return f"rejected {at_place(self.place, self.reason)}"

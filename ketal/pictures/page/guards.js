@@ -107,10 +107,16 @@ class GuardReader {
     throw new GuardError("expected a guard, found a value");
   }
 
+  /* A declared guard that the page cannot evaluate is an error of the events, since the text is a guard. */
   named(name) {
     const text = this.declared[name];
-    if (text === null) throw new GuardError(`the patterns declare \`${name}\` differently; select a verdict of one of them`);
-    return new GuardReader(text, this.declared, this.depth + 1).read();
+    try {
+      if (text === null) throw new GuardError(`the patterns declare \`${name}\` differently; select a verdict of one of them`);
+      return new GuardReader(text, this.declared, this.depth + 1).read();
+    } catch (error) {
+      if (!(error instanceof GuardError)) throw error;
+      return () => { throw error; };
+    }
   }
 
   /* --- values: functions that return null for an absent value --- */

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ketal.errors import EventError, SettingError
+from ketal.errors import EventError, SettingError, at_place
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -103,7 +103,7 @@ class ExecutionEvents:
 
     def _reject(self, place: str, reason: str) -> None:
         self.rejected += 1
-        self.first_rejected = self.first_rejected or f"{place}: {reason}"
+        self.first_rejected = self.first_rejected or at_place(place, reason)
 
     def __len__(self) -> int:
         return len(self._events)

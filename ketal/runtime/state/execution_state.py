@@ -147,7 +147,7 @@ class SavedState:
             ]
             self.execution: str = saved["execution"]
         if difference and not changed:
-            raise OtherProgramError(f"the state is of another program: {difference}")
+            raise OtherProgramError(difference)
         self.retiring: Program | None = None
         if self.read.retiring is not None and not changed:
             with damage_refused():

@@ -25,6 +25,7 @@ from typing import Any, Self
 
 from ketal.errors import refused_as_setting, wrong_type
 from ketal.logs.formats.jsonl import read_lines
+from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
 from ketal.trace.delivery.feeding import Feedable, LockedMonitor
@@ -46,7 +47,7 @@ class MonitorFeeder(LockedMonitor, ABC):
 
     def _feed_lines(self, name: str, chunks: Iterator[bytes]) -> None:
         """Feed the events of JSON lines; `name` is the source in the places of rejections."""
-        for batch in read_lines(name, chunks, Source(), DEFAULT):
+        for batch in read_lines(name, chunks, Shape(Source()), DEFAULT):
             with self.lock:
                 for number, item in enumerate(batch.items):
                     self._monitor.feed(item, place=batch.place(number))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ketal.errors import SettingError
+from ketal.logs.record_terms import MESSAGE_IN_TOPIC
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import Path, Source
 from ketal.logs.times import TIME_UNITS
@@ -35,7 +36,7 @@ class MessageColumns:
     def __init__(self, events: DataFrame, source: Source, families: Sequence[Family]) -> None:
         check_types({one.name: one.dataType for one in events.schema.fields}, KAFKA_TYPES)
         self.source = source
-        paths = Shape(source, kafka=True).paths
+        paths = Shape(source, terms=MESSAGE_IN_TOPIC).paths
         self._paths = paths
         self._text = F.col("value").cast("string")
         read = [paths["type"], paths["time"]]

@@ -13,7 +13,8 @@ import msgspec
 from ketal.errors import EventError
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import brief_reason
-from ketal.logs.shape import TIME_HINT_OF_SOURCE, Shape
+from ketal.logs.record_terms import MESSAGE_IN_TOPIC, ROW_OF_EVENT
+from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -54,8 +55,9 @@ class RowReader:
         self._source = shape.source
         self._texts = [name for name in ("clock", "data") if name in self._at]
         self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(shape.headers)]
-        self._shape = Shape(Source(), limits=limits, kafka=True)
-        self._reader = MessageReader(shape.source or Source(), limits)
+        self._shape = Shape(Source(), limits=limits, terms=ROW_OF_EVENT)
+        terms = ROW_OF_EVENT if shape.source is None else MESSAGE_IN_TOPIC
+        self._reader = MessageReader(shape.source or Source(), limits, terms=terms)
         self.has_offsets = "offset" in self._at
         """Whether rows have topic, partition and offset, and so an order."""
 
@@ -68,7 +70,7 @@ class RowReader:
         if self._source is None:
             for number, item in enumerate(items):
                 if isinstance(item, Rejected):
-                    items[number] = self._reject(rows[number], item.reason)
+                    items[number] = self.rejection(rows[number], item.reason)
         return items
 
     def _message(self, row: Row) -> SimpleNamespace:
@@ -94,13 +96,7 @@ class RowReader:
                     record[name] = _decode_json(text, name)
             return self._shape.item(record)
         except EventError as fault:
-            return self._reject(row, fault.reason)
-
-    def _reject(self, row: Row, reason: str) -> Rejected:
-        reason = reason.replace("the message", "the row").replace("the record", "the row")
-        # Rows made from the columns of events have no source that the hint could refer to.
-        reason = reason.removesuffix(TIME_HINT_OF_SOURCE)
-        return self.rejection(row, brief_reason(reason))
+            return self.rejection(row, brief_reason(fault.reason))
 
     def rejection(self, row: Row, reason: str) -> Rejected:
         """Return a rejection of a row."""

@@ -403,6 +403,25 @@ def test_time_column_of_an_event_has_no_format() -> None:
     assert item.reason == "time '5/27/2013' is neither RFC 3339 nor seconds since the epoch"
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"[1]", "the row is an array, not a JSON object"),
+        (b'{"node": "a", "type": "t"}', "the row has no clock"),
+        (b'{"node": "a", "type": "t", "clock": [1]}', "the clock is positional"),
+        (
+            b'{"node": "a", "type": "t", "clock": {"a": 1}, "time": 1e300}',
+            "time 1e+300 is outside the years 1 to 9999",
+        ),
+        (None, "the row has no value (a tombstone)"),
+    ],
+)
+def test_rejection_of_a_row_names_the_row_and_no_setting(value: bytes | None, reason: str) -> None:
+    """A DataFrame with the columns of events has no source whose settings a hint could name."""
+    (item,) = RowReader(RowShape(("copy", "value"), (), None), ketal.Limits()).items([(0, value)])
+    assert item == ketal.Rejected(place="a row", reason=reason)
+
+
 def test_partition_key_without_a_column_is_an_error_before_a_row_is_read(
     spark: SparkSession,
 ) -> None:

@@ -74,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
     parts, audit = read_with_progress(args.logs, source, limits, audited, unfinished)
     repairs = _write_repairs(parts, args) if args.repair else []
     if args.match_messages != source.rebuild:
-        # With the same keys `report_rebuilding` has reported it already.
+        # With the same keys `report_reading` has reported it already.
         _report_unmatched_keys(parts)
     with open_output(None if args.repair else args.write, inputs=args.logs) as sink:
         if args.output == "json":

@@ -15,7 +15,7 @@ import shlex
 import signal
 from typing import TYPE_CHECKING
 
-from ketal.cli import FINE, LOST, TERMINATED, Terminated, complain
+from ketal.cli import FINE, INTERRUPTED, LOST, TERMINATED, Terminated, complain
 from ketal.cli.options import add_repeatable, split_pair
 from ketal.cli.process_state import signals_handled
 from ketal.errors import SettingError
@@ -100,8 +100,8 @@ def _start(broker: Broker, end: str, *, stay: bool) -> int:
             if not broker.is_own():
                 raise
             _stop(broker)
-            if stay and isinstance(why, Terminated):
-                return FINE
+            if stay and isinstance(why, KeyboardInterrupt):
+                return FINE if isinstance(why, Terminated) else INTERRUPTED
             raise
 
 

@@ -19,20 +19,19 @@ from ketal.cli import (
     COULD_NOT_RUN,
     FINE,
     FOUND,
-    INTERRUPTED,
-    TERMINATED,
-    Terminated,
     complain,
     exit_codes,
+    interruption_named,
     leave_closed_pipe,
     options,
+    report_interruption,
 )
 from ketal.cli.output import summary_text
 from ketal.cli.output.output_lines import OutputLines, add_output, open_output
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.cli.process_state import LineSignals, calm_collector
-from ketal.cli.whole_logs import no_event_read_reason, open_logs, rejection_text, report_rebuilding
+from ketal.cli.whole_logs import no_event_read_reason, open_logs, rejection_text, report_reading
 from ketal.errors import SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
@@ -135,7 +134,7 @@ def execute(args: argparse.Namespace) -> int:
         try:
             lines = VerdictLines(args, program, limits, places, judged)
             code = _RunCommand(args, program, run, lines, sink, progress, signals).judge(verdicts)
-            report_rebuilding(log)
+            report_reading(log)
             return code
         finally:
             progress.stop()
@@ -197,7 +196,8 @@ class _RunCommand:
         is_whole, no_event = False, ""
         stopped: KeyboardInterrupt | None = None
         try:
-            is_whole = self._print_verdicts(verdicts)
+            with interruption_named(self._unfinished()):
+                is_whole = self._print_verdicts(verdicts)
         except KeyboardInterrupt as stop:
             stopped = stop
         except BrokenPipeError:
@@ -222,7 +222,7 @@ class _RunCommand:
         except BrokenPipeError:
             leave_closed_pipe()
         if stopped is not None:
-            return self._interrupted_code(stopped)
+            return report_interruption(stopped)
         if not is_whole:
             upto = counted(self.args.first, "verdict")
             others = (
@@ -236,15 +236,11 @@ class _RunCommand:
             return COULD_NOT_RUN
         return self._exit_code(summary, is_whole=is_whole)
 
-    def _interrupted_code(self, stopped: KeyboardInterrupt) -> int:
-        """Report that the summary does not cover the whole log; return the exit code."""
-        by_sigterm = isinstance(stopped, Terminated)
-        word = "terminated" if by_sigterm else "interrupted"
+    def _unfinished(self) -> str:
+        """Return the message after Ctrl-C or SIGTERM: the summary does not cover the whole log."""
         if self.program.needs_order and not self.args.live:
-            complain(f"{word}: not all accepted events were judged")
-        else:
-            complain(f"{word}: the log was not read and judged to the end")
-        return TERMINATED if by_sigterm else INTERRUPTED
+            return "not all accepted events were judged"
+        return "the log was not read and judged to the end"
 
     def _print_verdicts(self, verdicts: Iterable[Verdict]) -> bool:
         """Print the verdicts; return False if `--first` stopped it."""
