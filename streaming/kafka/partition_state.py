@@ -356,6 +356,6 @@ def _hint(storage: Storage, fault: StateError, metadata: list[dict[str, Any]]) -
     is_changed = isinstance(fault, OtherProgramError)
     drain = ", drain to let the old patterns finish" if is_changed else ""
     return (
-        f"use --on-change fresh to start over at the stored offsets{drain}, or "
-        f"{storage.restart_hint}"
+        "use --on-change fresh to continue at the stored offsets without what cannot be restored"
+        f"{drain}, or {storage.restart_hint}"
     )

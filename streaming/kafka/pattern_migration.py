@@ -1,9 +1,9 @@
 """Resuming a job from saved state, with the same program or a changed one (`--on-change`).
 
 The state has the fingerprints of its patterns. If they are those of the program, the job resumes.
-If they differ, it stops (`stop`), begins anew at the stored offsets (`fresh`), or drains (`drain`):
-the patterns that changed retire in the execution (`ketal.runtime.retirement`) until their runs have
-ended.
+If they differ, it stops (`stop`), continues without the runs of the patterns that changed
+(`fresh`), or drains (`drain`): these patterns retire in the execution (`ketal.runtime.retirement`)
+until their runs have ended.
 
 A pattern without a time window cannot be drained, since its runs may live for ever; nor can a
 pattern that runs at nodes, since a node may learn of an old event at any time.
@@ -56,7 +56,9 @@ def resume(
     except StateError as fault:
         if on_change == "fresh":
             execution = Execution.restored(program, records, changed=True, limits=limits)
-            return Resumed(execution, f"{fault}; starting over at the stored offsets")
+            return Resumed(
+                execution, f"{fault}; continuing without the unfinished runs of changed patterns"
+            )
         read = Records(records)
         if read.retiring is not None and isinstance(fault, OtherProgramError):
             names = ", ".join(read.retiring.body("program")["marks"])

@@ -94,8 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-change",
         choices=("stop", "fresh", "drain"),
         default="stop",
-        help="if the saved state is of another program: stop with exit code 3 (default), start "
-        "over at the stored offsets, or let the runs of the old patterns finish",
+        help="if the saved state is of another program: stop with exit code 3 (default), "
+        "continue at the stored offsets without the runs that cannot be restored, or let the runs "
+        "of the old patterns finish",
     )
     add_output(parser, "human", "json")
     options.add_params(parser)
