@@ -59,6 +59,7 @@ CASES: list[tuple[str, list[dict[str, Any]], list[tuple[int, str, str]]]] = [
     ("a line twice", [*RUN, A[2]], []),
     ("own missing", [A[0], row("a", {"b": 0}), A[2]], [(2, "A001", "a@2")]),
     ("own missing, alone", [row("a", {"b": 1}), row("b", {"b": 1})], [(1, "A001", "a@1")]),
+    ("own missing, empty name", [A[0], row("a", {"": 1}), A[2]], [(3, "A004", "a@2")]),
     ("no clock", [A[0], {"node": "a", "type": "x"}, A[2], *B], [(2, "A002", "a@2")]),
     ("negative", [A[0], row("b", {"a": -1, "b": 1}), B[1]], [(2, "A002", "b@1")]),
     ("text", [A[0], row("a", {"a": "two"}), A[2]], [(2, "A002", "a@2")]),
