@@ -314,7 +314,7 @@ class _OverEvents:
         for variant, group in enumerate(self.guards.groups):
             self._members[group] = (*self._members.get(group, ()), variant)
         self._known_minterms: dict[tuple[_Class, ...], tuple[_Minterm, ...]] = {}
-        self._merged: dict[_States, _States] = {}
+        self._merged = {origin: frozenset((n,)) for n, origin in enumerate(self.origins)}
 
     def run(self) -> Deterministic:
         """Return the minimal automaton over minterms."""
@@ -363,16 +363,13 @@ class _OverEvents:
         return [(g, vs if self.check else self._members[g]) for g, vs in sorted(here.items())]
 
     def _merge(self, targets: Iterable[_States]) -> _States:
-        """Return the union of sets of states, or a set met before that stands for the same body.
+        """Return the union of sets of states, or an equivalent set met before.
 
-        Two sets do if their states have the same positions of the body. There are far fewer sets
-        of positions than sets of states, each of which is a set of positions already.
+        Sets are equivalent if their states have the same positions of the body.
         """
         states = frozenset().union(*targets)
         if len(states) < 2:
             return states
-        if not self._merged:
-            self._merged = {origin: frozenset((n,)) for n, origin in enumerate(self.origins)}
         positions = frozenset().union(*(self.origins[s] for s in states))
         return self._merged.setdefault(positions, states)
 
