@@ -50,6 +50,7 @@ LINE = RecordTerms(
             "messages)"
         ),
         "nodes": "; name the nodes of its entries with --nodes A,B,C",
+        "scheme": " (pass --clock SCHEME if it is not a vector clock)",
         "time": " (pass --time-format FORMAT to set the format of times)",
         "time unit": " (pass --time-unit UNIT to set the unit of numeric times)",
         "format": " (pass --format if the log has another format)",

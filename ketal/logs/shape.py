@@ -309,7 +309,10 @@ class Shape:
                 )
             clock = dict(zip(self._nodes, clock, strict=True))
         elif clock.__class__ is not dict:
-            raise EventError(f"clock must map nodes to counters, not be {json_type_of(clock)}")
+            raise EventError(
+                f"clock must map nodes to counters, not be {json_type_of(clock)}"
+                f"{self.terms.hint('scheme')}"
+            )
         elif self._nodes is not None:
             raise EventError(
                 f"the clock names its nodes itself; {self.terms.nodes_option} applies only to "

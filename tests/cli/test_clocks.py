@@ -444,7 +444,7 @@ def test_clocks_of_a_scheme_that_was_not_named_are_answered_with_the_option(
 ) -> None:
     result = ketal("stats", write("run.jsonl", LAMPORT))
     assert result.code == 2
-    assert "--clock to name the scheme of clocks that are not vector clocks" in result.err
+    assert "not be a number (pass --clock SCHEME if it is not a vector clock)" in result.err
 
 
 @pytest.mark.parametrize("command", ["stats", "audit", "cuts"])
