@@ -39,7 +39,7 @@ class Commit(NamedTuple):
         """Decode a commit of kafka-python."""
         try:
             decoded = json.loads(held.metadata or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             decoded = {}
         return cls(held.offset, decoded if isinstance(decoded, dict) else {})
 

@@ -14,8 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError, StateError
+from ketal.streaming.kafka.running_job import Commit
 from ketal.streaming.kafka.state import folder_store as saved_module
 from ketal.streaming.kafka.state.folder_store import Claim, FolderStore
 
@@ -317,3 +319,8 @@ def test_folder_belongs_to_one_group_and_its_topics(tmp_path: Path) -> None:
         path.write_text(damaged)
         with pytest.raises(SettingError, match="damaged: it does not name the group of this state"):
             Claim(folder, "g", ["a"])
+
+
+@pytest.mark.parametrize("metadata", ["", "text", "5", "[" * 4_000])
+def test_offset_of_another_program_has_no_metadata(metadata: str) -> None:
+    assert Commit.of(OffsetAndMetadata(7, metadata, -1)) == Commit(7, {})
