@@ -308,7 +308,10 @@ class ParameterError(SettingError):
 
     def __init__(self, reason: str, parameter: str) -> None:
         self.parameter = parameter
-        super().__init__(reason)
+        super().__init__(reason, parameter)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 @contextmanager
