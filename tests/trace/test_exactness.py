@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from ketal.clocks.scheme import Clock
 from ketal.trace import TracedThread, Tracer
+from ketal.trace.activities import Line
 from tests.sampling import drawn
 from tests.trace.programs import Account, Plan, check, plan, run_processes, run_tasks, run_threads
 
@@ -128,17 +130,19 @@ def test_activities_that_begin_with_a_message_reuse_names_without_a_join(kind: A
     assert max(len(event["clock"]) for event in events) <= 3
 
 
-def test_event_of_a_signal_handler_on_a_reused_line_knows_the_lines_past() -> None:
+def test_event_of_a_signal_handler_on_a_reused_line_knows_the_lines_past(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The handler runs when the line is chosen, before the message that it is reused for."""
     events = ListSink()
     tracer = Tracer("n", events, activity="thread")
     headers: list[dict[str, str]] = []
     current = tracer._activities.current
 
-    def interrupted(*learned: Any) -> Any:
-        line = current(*learned)
+    def interrupted(learned: Clock) -> Line:
+        line = current(learned)
         if learned:
-            tracer._activities.current = current  # type: ignore[method-assign]
+            monkeypatch.undo()
             tracer.record("handler")
         return line
 
@@ -149,7 +153,7 @@ def test_event_of_a_signal_handler_on_a_reused_line_knows_the_lines_past() -> No
 
     tracer.record("first")
     run(tracer.bind(lambda: headers.append(tracer.send("answer"))))
-    tracer._activities.current = interrupted  # type: ignore[method-assign]
+    monkeypatch.setattr(tracer._activities, "current", interrupted)
     run(lambda: tracer.receive(headers[0]))
     assert [(event["type"], event["clock"]) for event in events] == [
         ("first", {"n": 1}),
