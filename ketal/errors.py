@@ -18,7 +18,6 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +308,10 @@ class ParameterError(SettingError):
 
     def __init__(self, reason: str, parameter: str) -> None:
         self.parameter = parameter
-        super().__init__(reason)
+        super().__init__(reason, parameter)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 @contextmanager
@@ -373,20 +375,21 @@ def nearest(
     """
     import difflib
 
-    by_spelling, *orders = _spellings(frozenset(known), any_case)
+    by_spelling, forwards, backwards = _spellings(frozenset(known), any_case)
     spelling = name.lower() if any_case else name
-    candidates: Iterable[str] = by_spelling
-    if len(by_spelling) > 4 * NEIGHBOURS_MAX:
-        alike = {*_neighbours(spelling, orders[0])}
-        alike |= {one[::-1] for one in _neighbours(spelling[::-1], orders[1])}
-        candidates = sorted(alike)
+    candidates: Iterable[str] = forwards
+    if len(forwards) > 4 * NEIGHBOURS_MAX:
+        alike = {one[::-1] for one in _neighbours(spelling[::-1], backwards)}
+        candidates = sorted(alike.union(_neighbours(spelling, forwards)))
     close = difflib.get_close_matches(spelling, candidates, 1, cutoff)
     return by_spelling[close[0]] if close else None
 
 
 @functools.lru_cache(maxsize=8)
-def _spellings(known: frozenset[str], any_case: bool) -> tuple[dict[str, str], Any, Any]:
-    """Return names by their spelling, the spellings in order, and in that of their last letters."""
+def _spellings(
+    known: frozenset[str], any_case: bool
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """Return names by their spelling, the spellings sorted, and sorted when written backwards."""
     by_spelling = {one.lower() if any_case else one: one for one in sorted(known)}
     return by_spelling, sorted(by_spelling), sorted(one[::-1] for one in by_spelling)
 

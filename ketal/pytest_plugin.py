@@ -200,16 +200,14 @@ class KetalRun:
             )
         if lines:
             lines += doubts
-        else:
-            for doubt in doubts:
-                warnings.warn(doubt, stacklevel=2)
-        if lines:
             try:
                 view(self.log(), program, title=self.page.stem).write(self.page)
                 lines.append(f"the page of this run: {self.page}")
             except SettingError as error:  # more than a page shows
                 lines.append(f"the page of this run was not written: {error}")
             raise AssertionError("\n".join(lines))
+        for doubt in doubts:
+            warnings.warn(doubt, stacklevel=2)
         return verdicts
 
 

@@ -105,8 +105,8 @@ def _order(compiled: CompiledPattern) -> str:
         return "arrival: the order in which events are consumed"
     if compiled.order_free:
         return (
-            "CausalOrder: the result is the same in every order, so no event waits until a node "
-            "leaves or restarts"
+            "CausalOrder: the result is the same in every order, so no event waits; once a node "
+            "has left or restarted, an event waits for its past"
         )
     policy = ReleaseOptions.of(compiled.pattern.order).policy
     return f"CausalOrder ({policy}): events wait in the hold-back queue until they are ready"

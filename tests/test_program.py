@@ -248,6 +248,22 @@ def test_unknown_name_is_an_attribute_error() -> None:
     assert (caught.value.name, caught.value.obj) == ("compil", ketal)
 
 
+@pytest.mark.parametrize(
+    ("text", "params"),
+    [
+        ("pattern P {", {}),
+        ("param n = 1; pattern P { event A = x == n; check A; }", {"m": 2}),
+        ("param n = 1; pattern P { event A = x == n; check A; }", {"n": "2"}),
+    ],
+)
+def test_an_error_of_a_worker_process_is_pickled(text: str, params: dict[str, Any]) -> None:
+    with pytest.raises(ketal.KetalError) as caught:
+        ketal.compile(text, **params)
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert (type(error), str(error)) == (type(caught.value), str(caught.value))
+    assert vars(error) == vars(caught.value)
+
+
 def test_a_program_is_copied_pickled_and_shown() -> None:
     assert copy.copy(PROGRAM).names == PROGRAM.names
     assert pickle.loads(pickle.dumps(PROGRAM)).names == PROGRAM.names

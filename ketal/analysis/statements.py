@@ -19,6 +19,7 @@ from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
 
 _WITHOUT_FRONTIER: Final = {
+    "total": "releases events in canonical order anyway",
     "nodes": "waits for a time, not for nodes",
     "gap": "does not wait for missing events, so none is declared lost",
     "idle": "does not wait for nodes, so none is idle",
@@ -106,8 +107,11 @@ def _order_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
             f"write `order CausalOrder({order.given[0]} …)`, or remove it",
         )  # fmt: skip
     elif order.frontier is not None:
-        yield from _frontier_findings(order)
-    if order.nodes is not None and not (order.total or order.idle) and order.kind == "causal":
+        for name in order.given:
+            if (reason := _WITHOUT_FRONTIER.get(name)) is not None:
+                message = f"`{name}` cannot be combined with `frontier`, which {reason}"
+                yield "K128", "error", message, order.span, f"remove `{name}` or `frontier`"
+    elif order.nodes is not None and not (order.total or order.idle):
         yield (
             "K130", "warning", "`nodes` has no effect without `total` or `idle`", order.span,
             "remove it, or write `CausalOrder(total, nodes = […])`",
@@ -130,19 +134,6 @@ def _order_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
             "may learn of an event in between only after the match", barring.span,
             "remove `receiving`, or write `order arrival`",
         )  # fmt: skip
-
-
-def _frontier_findings(order: ast.Order) -> Iterator[Finding]:
-    """Report the options that have no meaning with `frontier`."""
-    if order.total:
-        yield (
-            "K128", "error", "`total` and `frontier` cannot be combined", order.span,
-            "remove `total`: `frontier` already releases events in canonical order",
-        )  # fmt: skip
-    for name in order.given:
-        if (reason := _WITHOUT_FRONTIER.get(name)) is not None:
-            message = f"`{name}` cannot be combined with `frontier`, which {reason}"
-            yield "K128", "error", message, order.span, f"remove `{name}` or `frontier`"
 
 
 def _topology_findings(pattern: ast.Pattern) -> Iterator[Finding]:

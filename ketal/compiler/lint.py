@@ -42,7 +42,7 @@ def scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
 
 
 def order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]:
-    """Yield the faults of an order that its patterns show: a topology, options without effect."""
+    """Yield the faults of a pattern's order: a wrong topology, options without effect."""
     order = pattern.order
     if pattern.topology is not None:
         try:

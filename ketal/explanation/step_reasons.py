@@ -82,11 +82,10 @@ class StepReasons:
     def misses(
         self, live: LiveRun, event: PlacedEvent
     ) -> Iterator[tuple[tuple[int, int], StepReason]]:
-        """Yield why an event does not satisfy a step that a run expects next, for each such step.
+        """Yield (distance, reason) of each step that a run expects and an event does not satisfy.
 
-        Before it comes its distance: how many conditions of the step fail, and how many follow from
-        the first failure on. The `not`s and the window count as conditions after those of the
-        guard.
+        The distance is how many conditions of the step fail, and how many follow from the first
+        failure on. The `not`s and the window count as conditions after those of the guard.
         """
         moment = self._evidence.moment(event.event, live.taken, self._node)
         for name in self._machine.automaton.expected((live.configuration.state,)):

@@ -157,6 +157,9 @@ class Activities:
             if line is None:
                 name, events = self._claim_name(known)
                 line = Line(name, self._initial_clock, events)
+                for clock in known:
+                    # A signal handler may record an event before what was learned is merged.
+                    line.merge(clock)
                 self._lines[ref(owner, self._drop_owner)] = line
         return line
 

@@ -64,7 +64,8 @@ class _TracedCall:
             return
         code, metadata = await self._call.code(), await self._call.trailing_metadata()
         if self._merge_end is not None:
-            self._merge_end()
+            self._merge_end()  # in a copy of the context
+            self._tracer.hand_over()
             return
         if self._begin_task is not None:
             self._tracer.joined(self._begin_task)

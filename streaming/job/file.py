@@ -241,7 +241,7 @@ def _job(settings: dict[str, Any]) -> Job:
             "pass --input NAME"
         )
     group_id = settings.get("group_id") or _group_id(
-        "the group_id, if it is the name of the pattern file,",
+        "the name of the pattern file, which is the default of the group_id,",
         Path(settings["pattern"]).stem,
         Path(),
     )

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from ketal.clocks.scheme import Clock
 from ketal.trace import TracedThread, Tracer
+from ketal.trace.activities import Line
 from tests.sampling import drawn
 from tests.trace.programs import Account, Plan, check, plan, run_processes, run_tasks, run_threads
 
@@ -126,6 +128,39 @@ def test_activities_that_begin_with_a_message_reuse_names_without_a_join(kind: A
     asyncio.run(main())
     assert not client.failures
     assert max(len(event["clock"]) for event in events) <= 3
+
+
+def test_event_of_a_signal_handler_on_a_reused_line_knows_the_lines_past(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The handler runs when the line is chosen, before the message that it is reused for."""
+    events = ListSink()
+    tracer = Tracer("n", events, activity="thread")
+    headers: list[dict[str, str]] = []
+    current = tracer._activities.current
+
+    def interrupted(learned: Clock) -> Line:
+        line = current(learned)
+        if learned:
+            monkeypatch.undo()
+            tracer.record("handler")
+        return line
+
+    def run(function: Callable[[], object]) -> None:
+        thread = threading.Thread(target=function)
+        thread.start()
+        thread.join()
+
+    tracer.record("first")
+    run(tracer.bind(lambda: headers.append(tracer.send("answer"))))
+    monkeypatch.setattr(tracer._activities, "current", interrupted)
+    run(lambda: tracer.receive(headers[0]))
+    assert [(event["type"], event["clock"]) for event in events] == [
+        ("first", {"n": 1}),
+        ("answer", {"n": 1, "n/1": 1}),
+        ("handler", {"n": 1, "n/1": 2}),
+        ("receive", {"n": 1, "n/1": 3}),
+    ]
 
 
 def test_thread_joined_twice_hands_over_its_final_clock_only() -> None:

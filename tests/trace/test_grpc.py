@@ -371,3 +371,23 @@ def test_second_task_that_awaits_a_call_merges_the_servers_clock() -> None:
             assert sum(event["type"] == "grpc.answered" for event in events) == 1
 
     asyncio.run(main())
+
+
+def test_task_that_the_second_task_starts_knows_the_servers_clock_too() -> None:
+    async def main() -> None:
+        async with aio_calls(AioService(), "task") as (events, client, channel):
+            call = channel.unary_unary("/s.S/unary_unary")(b"a", timeout=30)
+
+            async def record() -> None:
+                client.record("started")
+
+            async def wait() -> None:
+                await call
+                await asyncio.create_task(record())
+
+            await asyncio.create_task(wait())
+            await asyncio.create_task(wait())
+            started = [event["clock"] for event in events if event["type"] == "started"]
+            assert [clock.get("server") for clock in started] == [2, 2]
+
+    asyncio.run(main())

@@ -134,6 +134,15 @@ def test_deleted_sink_closes_its_file(tmp_path: Path) -> None:
     assert len(os.listdir("/dev/fd")) == opened
 
 
+def test_tracers_of_many_nodes_that_share_a_sink_open_no_further_files(tmp_path: Path) -> None:
+    """As in a simulation of many processes."""
+    sink = JsonLines(tmp_path / "n.jsonl")
+    opened = len(os.listdir("/dev/fd"))
+    tracers = [Tracer(f"n{number}", sink) for number in range(10)]
+    assert len(os.listdir("/dev/fd")) == opened
+    assert [tracer.node for tracer in tracers] == [f"n{number}" for number in range(10)]
+
+
 def test_a_restart_may_be_numbered_if_the_sink_cannot_number_it() -> None:
     """A peer does not mistake events of the second run for those of the first."""
     events = ListSink()

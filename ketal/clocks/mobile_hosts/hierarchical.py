@@ -93,7 +93,7 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
         return HierarchicalStamp(host, station, clock, local, tuple(remote))
 
     def entries(self, clock: Clock) -> int:
-        """Return an estimate: the entries of the clock, and 64 bits of known events in each other.
+        """Return an estimate: the entries of the clock, and one for each 64 events that it knows.
 
         It is exact if all events are of one station and know each other.
         """

@@ -107,7 +107,7 @@ class GuardReader {
     throw new GuardError("expected a guard, found a value");
   }
 
-  /* A declared guard that the page cannot evaluate is an error of the events, since the text is a guard. */
+  /* Where the page cannot evaluate a declared guard, the error comes with the events: the search is a guard, not text. */
   named(name) {
     const text = this.declared[name];
     try {

@@ -43,7 +43,7 @@ def runs_folder() -> Path:
 
 
 class Claims:
-    """The claims of runs by a sink, which end when this object is deleted, or its process ends."""
+    """Files that a sink holds open for their locks, until this object or its process ends."""
 
     def hold(self, file: int) -> int:
         """Keep a file open, with its locks, as long as this object exists; return it."""

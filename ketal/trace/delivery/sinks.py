@@ -102,6 +102,8 @@ class JsonLines:
         self._closing = weakref.finalize(self, os.close, self._file)
         self._closing.atexit = False  # Later functions at exit may record events.
         self._claims = Claims()
+        self._process = os.getpid()
+        self._claimants: dict[str, object] = {}  # Of each node, who uses the sink's own descriptor.
         self._is_short = False
         self._own_end = 0  # Offset of the end of the last line that was written here.
 
@@ -124,9 +126,8 @@ class JsonLines:
         )
         latest = run = 0
         rest = b""
-        # Opened again, since children of a fork share the sink's file, and would share its locks.
-        log = self._claims.hold(os.open(self._path, os.O_RDWR))
-        with open(log, "rb", closefd=False) as file:
+        log = self._file_of_claim(node)
+        with open(self._path, "rb") as file:
             while True:
                 while part := file.read(_READ_BYTES):
                     block = rest + part
@@ -138,6 +139,21 @@ class JsonLines:
                 run = latest + 1
                 while not claim_run(log, node, run):
                     run += 1
+
+    def _file_of_claim(self, node: str) -> int:
+        """Return a descriptor that claims no run of a node yet.
+
+        It is the sink's own for the first run of each node. For any other run the file is opened
+        again: claims of one descriptor, which the children of a fork share, exclude no claim.
+        """
+        claimant = object()
+        if (
+            self._closing.alive
+            and self._process == os.getpid()
+            and self._claimants.setdefault(node, claimant) is claimant
+        ):
+            return self._file
+        return self._claims.hold(os.open(self._path, os.O_RDWR))
 
     def write(self, event: Mapping[str, object]) -> None:
         """Append an event.

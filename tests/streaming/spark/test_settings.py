@@ -41,7 +41,7 @@ def test_job_file_sets_how_spark_runs_the_job(tmp_path: Path) -> None:
     assert f"Spark's checkpoint in {job.state}" in plan_text
     assert "exactly once" not in plan_text
     assert "in 8 key groups, by the hash of its partition" in plan_text
-    assert "so no event waits until a node leaves or restarts" in plan_text
+    assert "so no event waits; once a node has left or restarted, an event" in plan_text
     other = FORKS.replace("Forks", "Other").replace("by height", "by node, height")
     plan_text = "\n".join(plan.lines(job, ketal.compile(FORKS + other)))
     assert "one for each height; in 8 key groups, by the hash" in plan_text
