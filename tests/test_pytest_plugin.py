@@ -339,6 +339,8 @@ def test_unknown_comparison_is_a_warning_or_a_line_of_the_failure(tests: Path) -
         "number with string, 1 event" in out
     )
     assert 'Bad: line 2: `code == "500"` is unknown: number with string, 5 events' in out
-    assert out.count("match Any: ") == 3
-    assert "and 2 more" in out
+    # On a build server, pytest repeats the whole message in its short summary.
+    message, _, _ = out.partition("short test summary info")
+    assert message.count("match Any: ") == 3
+    assert "and 2 more" in message
     assert "the page of this run was not written: cannot write " in out

@@ -459,7 +459,8 @@ def test_pattern_that_time_does_not_end_cannot_be_drained(old: str, why: str) ->
         StateError, match=f"pattern P was changed or removed, and cannot be drained.*{why}"
     ):
         resume(new, blob, on_change="drain")
-    assert resume(new, blob, on_change="fresh").notice.endswith("over at the stored offsets")
+    notice = resume(new, blob, on_change="fresh").notice
+    assert notice.endswith("without the unfinished runs of changed patterns")
     # An unchanged pattern needs no end.
     both = ketal.compile(old + KEPT)
     assert resume(both, blob, on_change="drain").execution.retiring is None
