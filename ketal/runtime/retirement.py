@@ -36,7 +36,7 @@ from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.queues.reports import is_late, late_verdict
-from ketal.runtime.stream_release import StreamRelease
+from ketal.runtime.stream_release import JobRelease
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Before:
         return cls.of(seen, (Dot(*dot) for dot in pending))
 
 
-class RetiringRelease(StreamRelease):
+class RetiringRelease(JobRelease):
     """The release of retiring patterns; it returns only the verdicts that they have to report.
 
     Its program has the old versions of the patterns that changed or were removed; each has a time

@@ -68,6 +68,9 @@ class StreamRelease(Release):
         If the domains of a topology exceed a limit.
     """
 
+    by_watermark = False
+    """Whether the time of the queues goes by watermarks alone."""
+
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
     ) -> None:
@@ -84,6 +87,7 @@ class StreamRelease(Release):
             name,
             order_free=self._order_free_runs(),
             arrived=admission.intake.nodes,
+            by_watermark=self.by_watermark,
         )
         self.retiring: StreamRelease | None = None
         self._restores_clocks = False
@@ -259,3 +263,13 @@ class StreamRelease(Release):
         doubtful = 0 if membership is None else membership.in_doubt
         gaps, holes = self.queues.reports.gaps, self._admission.intake.holes()
         return {"gaps": gaps, "holes": holes, **self._admission.nonzero_counts(doubtful=doubtful)}
+
+
+class JobRelease(StreamRelease):
+    """Offers new events to the runs of a job that reads several partitions concurrently.
+
+    One partition may be read far ahead of another, so the times of events read do not show that a
+    wait for an unread event has ended. The watermark shows it: it waits for every partition.
+    """
+
+    by_watermark = True

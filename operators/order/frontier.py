@@ -5,7 +5,7 @@ arrive, so a missing counter means nothing. Here an event waits for time
 instead. It is due at the largest time of itself and of all events before it
 that are held or were released. Once the watermark has passed that time, the event is
 released, in canonical order with all others that are due. The watermark stays
-`frontier` behind the largest time seen, or is given.
+`frontier` behind the largest time seen, or is given; if time goes by watermarks alone, it is given.
 
 Whatever the times of the nodes are, no event is due before one in its past, so the
 release order respects happened-before. An event that arrives when an event
@@ -96,9 +96,10 @@ class Frontier(ReleasePolicy):
     @property
     def watermark_us(self) -> int | None:
         """The watermark: events that are due before it are released."""
-        if self.time.now is None:
+        reached = self.time.reached
+        if reached is None:
             return None
-        behind = self.time.now - self.options.frontier_us
+        behind = reached - self.options.frontier_us
         given = self.time.watermark_us
         return behind if given is None else max(behind, given)
 

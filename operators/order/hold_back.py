@@ -70,7 +70,7 @@ class HoldBackQueue:
     def __init__(self, options: ReleaseOptions, domains: DomainPast | None = None) -> None:
         self.options = options
         self._domains = domains
-        self._time = time = StreamTime()
+        self._time = time = StreamTime(by_watermark=options.by_watermark)
         self._store = store = HeldEvents(domains)
         self._live = live = LiveNodes(options.nodes, time, options.idle_us)
         self._policy = policy = _POLICIES[options.policy](options, store, time, live)

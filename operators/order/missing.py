@@ -140,7 +140,7 @@ class MissingDots(Stateful):
         self._options = options
         self._nodes = nodes
         self._arrived = arrived
-        self._time = StreamTime()
+        self._time = StreamTime(by_watermark=options.by_watermark)
         self._known: dict[str, int] = {}
         self._declared: dict[str, int] = {}  # up to here, missing dots were declared lost
         self._departed: dict[str, None] = {}
@@ -170,7 +170,7 @@ class MissingDots(Stateful):
     def begin(self, watermark_us: int | None) -> None:
         """Begin in the middle of an execution: the holes at this time are missing from now on."""
         if watermark_us is not None:
-            self._time.tick(watermark_us)
+            self._time.advance(watermark_us)
         for node, arrived in sorted(self._arrived.items()):
             highest = arrived.beyond.highest()
             if highest and takes_part(node, self._nodes):
@@ -180,7 +180,7 @@ class MissingDots(Stateful):
     def advance(self, watermark_us: int | None = None) -> ReleaseStep:
         """Declare lost the dots missing for too long, by events' times or a watermark."""
         if watermark_us is not None:
-            self._time.tick(watermark_us)
+            self._time.advance(watermark_us)
         return self._declare_all_lost(iter(self._since.overdue, None))
 
     def join(self, node: str) -> ReleaseStep:

@@ -3,7 +3,7 @@
 `docs/ordering.md` explains each policy and option; `ketal.analysis.statements` reports options that
 exclude each other.
 
-The one rule: the options follow from an order and the limits alone.
+The one rule: the options follow from an order, the limits, and what the time goes by.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ReleaseOptions:
     nodes : tuple of str
         Nodes that are live from the beginning, even without an event.
     frontier_us : int
-        How far the watermark follows the largest time seen (`frontier` only).
+        How far the watermark follows the time that is reached (`frontier` only).
     gap_us : int or None
         After how much time a missing dot is declared lost; None: never.
     idle_us : int or None
@@ -39,6 +39,8 @@ class ReleaseOptions:
         the dots that are missing longest.
     held_back_max, lost_max : int
         How many events wait, and how many dots of a hole are named, at most.
+    by_watermark : bool
+        Whether time goes by watermarks alone, and not by the times of events.
     """
 
     policy: Policy = "eager"
@@ -49,10 +51,16 @@ class ReleaseOptions:
     overflow: Literal["reject", "lost"] = "reject"
     held_back_max: int = DEFAULT.held_back_max
     lost_max: int = DEFAULT.lost_max
+    by_watermark: bool = False
 
     @classmethod
     def of(
-        cls, order: syntax.Order, limits: Limits = DEFAULT, *, ordered: bool = True
+        cls,
+        order: syntax.Order,
+        limits: Limits = DEFAULT,
+        *,
+        ordered: bool = True,
+        by_watermark: bool = False,
     ) -> ReleaseOptions:
         """Return the options of an order whose parameters have been replaced by values.
 
@@ -63,6 +71,8 @@ class ReleaseOptions:
         ordered : bool
             Whether the patterns need an order; if not, events wait only until their clocks are
             whole, within the limits of the options.
+        by_watermark : bool
+            Whether time goes by watermarks alone.
         """
         total = order.total and ordered
         return cls(
@@ -74,6 +84,7 @@ class ReleaseOptions:
             overflow=order.overflow or "reject",
             held_back_max=limits.held_back_max,
             lost_max=limits.lost_max,
+            by_watermark=by_watermark,
         )
 
     @property

@@ -134,11 +134,18 @@ class StreamTime(Stateful):
 
     There is no wall clock. Before any time is known `now` is None; a wait that began
     then is counted from `first`, the first time that became known.
+
+    Parameters
+    ----------
+    by_watermark : bool
+        Whether only watermarks end waits. The largest event time seen may be far ahead of events
+        that are still to be read; a wait begins at it all the same.
     """
 
     STATE: ClassVar = "first", "now", "watermark_us"
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_watermark: bool) -> None:
+        self._by_watermark = by_watermark
         self.now: int | None = None
         self.first: int | None = None
         self.watermark_us: int | None = None  # the largest that was given
@@ -163,8 +170,14 @@ class StreamTime(Stateful):
         if self.watermark_us is None or watermark_us > self.watermark_us:
             self.watermark_us = watermark_us
 
+    @property
+    def reached(self) -> int | None:
+        """The time up to which waits have ended; None before any is known."""
+        return self.watermark_us if self._by_watermark else self.now
+
     def passed(self, since_us: int | None, length_us: int) -> bool:
         """Return whether `length_us` has gone by since a moment (None: before any time)."""
-        if self.now is None or self.first is None:
+        reached = self.reached
+        if reached is None or self.first is None:
             return False
-        return self.now - (self.first if since_us is None else since_us) >= length_us
+        return reached - (self.first if since_us is None else since_us) >= length_us

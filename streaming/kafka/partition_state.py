@@ -34,6 +34,7 @@ from ketal.runtime.state.records import (
     decode_record,
     encode_record,
 )
+from ketal.runtime.stream_release import JobRelease
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.messages import MessageReader, place_of
 from ketal.streaming.kafka.pattern_migration import resume
@@ -66,7 +67,7 @@ class Part:
         self._program = program = engine.program
         self.positions = dict(positions)
         self.store = store
-        self.execution = Execution(program, limits=job.limits)
+        self.execution = Execution(program, limits=job.limits, release=JobRelease)
         self.watermarks = Watermarks(
             sorted(positions),
             lateness_ms=job.lateness_ms,

@@ -17,7 +17,7 @@ The one rule: while a job drains, its state holds both programs, and a third one
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ketal.errors import OtherProgramError, StateError
 from ketal.model.limits import Limits
@@ -25,6 +25,7 @@ from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.program_records import saved_program
 from ketal.runtime.state.records import Records
+from ketal.runtime.stream_release import JobRelease
 
 
 class Resumed(NamedTuple):
@@ -51,11 +52,12 @@ def resume(
         If the state is damaged; or if it is of another program, and `on_change` is "stop", or is
         "drain" and a pattern cannot be drained. The message names the change.
     """
+    options: dict[str, Any] = {"limits": limits, "release": JobRelease}
     try:
-        return Resumed(Execution.restored(program, records, limits=limits))
+        return Resumed(Execution.restored(program, records, **options))
     except StateError as fault:
         if on_change == "fresh":
-            execution = Execution.restored(program, records, changed=True, limits=limits)
+            execution = Execution.restored(program, records, changed=True, **options)
             return Resumed(
                 execution, f"{fault}; continuing without the unfinished runs of changed patterns"
             )
@@ -71,7 +73,7 @@ def resume(
     old = saved_program(read)
     changed = _patterns_to_drain(old, program)
     retiring = old.only(changed) if changed else None
-    execution = Execution.restored(program, records, changed=True, retiring=retiring, limits=limits)
+    execution = Execution.restored(program, records, changed=True, retiring=retiring, **options)
     if over := execution.drop_retired():
         notice = f"no unfinished runs of {', '.join(over)}; continuing with the new patterns"
     elif changed:

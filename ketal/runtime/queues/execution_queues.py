@@ -52,6 +52,8 @@ class Queues:
         their `gap` declares lost are reported here.
     arrived : mapping of str to NodeArrivals
         For each node the counters of the events that have arrived.
+    by_watermark : bool
+        Whether the time of the queues goes by watermarks alone.
 
     Attributes
     ----------
@@ -77,10 +79,14 @@ class Queues:
         *,
         order_free: Sequence[PatternRun],
         arrived: Mapping[str, NodeArrivals],
+        by_watermark: bool,
     ) -> None:
         self.limits = limits
-        self.queues = [PatternQueue(group, limits) for group in _by_order(runs)]
-        self.missing = _missing_dots(order_free, limits, arrived)
+        self._by_watermark = by_watermark
+        self.queues = [
+            PatternQueue(group, limits, by_watermark=by_watermark) for group in _by_order(runs)
+        ]
+        self.missing = _missing_dots(order_free, limits, arrived, by_watermark=by_watermark)
         self.reports = Reports(execution, limits.dots_max)
         self.watermark_us: int | None = None
         self._update_several()
@@ -115,7 +121,8 @@ class Queues:
         for queue in ordered:
             queue.hold_back.restore_clocks(restorer)
         restoring = [
-            RestoringQueue(group, self.limits, restorer) for group in _by_order(order_free)
+            RestoringQueue(group, self.limits, restorer, by_watermark=self._by_watermark)
+            for group in _by_order(order_free)
         ]
         self.queues += restoring
         self._update_several()
@@ -309,7 +316,11 @@ def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:
 
 
 def _missing_dots(
-    runs: Iterable[PatternRun], limits: Limits, arrived: Mapping[str, NodeArrivals]
+    runs: Iterable[PatternRun],
+    limits: Limits,
+    arrived: Mapping[str, NodeArrivals],
+    *,
+    by_watermark: bool,
 ) -> list[MissingDots]:
     """Return the missing dots of the runs that have a `gap`; runs with equal options share them.
 
@@ -320,7 +331,7 @@ def _missing_dots(
         pattern = run.compiled.pattern
         if pattern.order.gap is None:
             continue
-        options = ReleaseOptions.of(pattern.order, limits)
+        options = ReleaseOptions.of(pattern.order, limits, by_watermark=by_watermark)
         missing = MissingDots(arrived, options, closed_nodes(pattern.topology))
         run.losses.awaited = by_name.setdefault(missing.name, missing).dots
     return list(by_name.values())

@@ -46,7 +46,7 @@ class PatternQueue:
     ordered = True
     """Whether the patterns need an order; if not, they need whole clocks only."""
 
-    def __init__(self, runs: list[PatternRun], limits: Limits) -> None:
+    def __init__(self, runs: list[PatternRun], limits: Limits, *, by_watermark: bool) -> None:
         self.runs = runs
         self._dispatch = TypeDispatch(runs)
         self.withheld: set[Dot] = set()
@@ -56,7 +56,8 @@ class PatternQueue:
         self._timed = any(run.compiled.window_us is not None for run in runs)
         self._has_copies = any(run.copies is not None for run in runs)
         self._times: list[tuple[int, Dot]] | None = None  # a heap; may have released events too
-        options = ReleaseOptions.of(runs[0].compiled.pattern.order, limits, ordered=self.ordered)
+        order = runs[0].compiled.pattern.order
+        options = ReleaseOptions.of(order, limits, ordered=self.ordered, by_watermark=by_watermark)
         self.hold_back = HoldBackQueue(options, self._domains())
 
     def _domains(self) -> DomainPast | None:

@@ -34,8 +34,10 @@ class RestoringQueue(PatternQueue):
 
     ordered = False
 
-    def __init__(self, runs: list[PatternRun], limits: Limits, restorer: Restorer) -> None:
-        super().__init__(runs, limits)
+    def __init__(
+        self, runs: list[PatternRun], limits: Limits, restorer: Restorer, *, by_watermark: bool
+    ) -> None:
+        super().__init__(runs, limits, by_watermark=by_watermark)
         self._restorer = restorer
         self._losses = Losses(limits.lost_max)
         self.hold_back.restore_clocks(restorer)
