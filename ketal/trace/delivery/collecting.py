@@ -40,6 +40,8 @@ LOGS_MAX = 10_000
 """Maximum logs whose offset a collector stores. The least recently used one is evicted; if its
 connection breaks, its sender sends the log from the beginning."""
 POLL_MS = 100
+_SHAPE = Shape(Source())
+"""The shape of the events that tracers write; it maps no fields, so reading does not change it."""
 
 
 class MonitorFeeder(LockedMonitor, ABC):
@@ -47,7 +49,7 @@ class MonitorFeeder(LockedMonitor, ABC):
 
     def _feed_lines(self, name: str, chunks: Iterator[bytes]) -> None:
         """Feed the events of JSON lines; `name` is the source in the places of rejections."""
-        for batch in read_lines(name, chunks, Shape(Source()), DEFAULT):
+        for batch in read_lines(name, chunks, _SHAPE, DEFAULT):
             with self.lock:
                 for number, item in enumerate(batch.items):
                     self._monitor.feed(item, place=batch.place(number))
