@@ -153,6 +153,18 @@ def test_raised_bounds_are_propagated_over_a_whole_range() -> None:
     assert in_every_order(body, events) == 1
 
 
+def test_many_nodes_that_know_few_others() -> None:
+    """Each request has two nodes of its own: an A leads to the B and the C of its request alone."""
+    requests = [(f"p{n} A", f"q{n} B <p{n}", f"p{n} C <q{n}") for n in range(12)]
+    in_turn = happen(*itertools.chain(*requests))
+    beside = happen(*itertools.chain(*zip(*requests, strict=True)))
+    for events in (in_turn, beside):
+        assert matches(f"{CAUSAL} S = Causal(B); T = Causal(C); find any A S T;", events) == 12
+        assert matches(f"{CAUSAL} S = Causal(B); T = Conc(C); find any A S T;", events) == 12 * 11
+        assert matches(f"{CAUSAL} S = Conc(B); T = Causal(C); find any A S T;", events) == 12 * 11
+        assert matches(f"{CAUSAL} S = Causal(B); T = Causal(C, A); find any A S T;", events) == 12
+
+
 @pytest.mark.parametrize("lines", ["p A|q Z|r B <p", "p Z|q Z|r B <p"])
 def test_event_is_kept_for_a_late_start_within_the_window(lines: str) -> None:
     """The B is kept while it is within a window of events, even if earlier starts have expired."""

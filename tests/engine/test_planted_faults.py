@@ -21,7 +21,7 @@ import pytest
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find_any import bounds, occurrences, search
-from ketal.engine.find_any.columns import BLOCK, REGION, Bounds, Column
+from ketal.engine.find_any.columns import BLOCK, REGION, Bounds, Column, Columns
 from ketal.engine.find_any.event_store import EventStore
 from ketal.engine.find_any.kept_events import KeptEvents, RoleColumns
 from ketal.engine.find_any.occurrences import AnyFind
@@ -221,7 +221,7 @@ FAULTS = (
     Fault(
         "the columns of an equality are not swept",
         RoleColumns, "sweep",
-        "    _sweep(columns, is_kept)", "    pass",
+        "    columns.sweep(is_kept)", "    pass",
         by_shape(
             shapes.test_columns_of_finished_keys_are_removed, shapes.CAUSAL, "T = C && k == A.k;"
         ),
@@ -268,6 +268,18 @@ FAULTS = (
         "bisect_right(column.counters, x.clock.get(node, 0), low)",
         "bisect_right(column.counters, x.clock.get(node, 0) + 1, low)",
         (by_oracle, by_modes),
+    ),
+    Fault(
+        "the first node that an event knows is left out of a search",
+        Columns, "known_to",
+        "in sorted(clock)", "in sorted(clock)[1:]",
+        (by_shape(shapes.test_many_nodes_that_know_few_others), by_modes),
+    ),
+    Fault(
+        "events that are known to no more than one node have no events after them",
+        KeptEvents, "record_past",
+        "counter > past.get(node, 0)", "past.get(node)",
+        (by_shape(shapes.test_many_nodes_that_know_few_others), by_modes),
     ),
     Fault(
         "an N bars the event that it is",

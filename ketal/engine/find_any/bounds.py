@@ -6,8 +6,10 @@ the earliest end of a match after it. A new event *pulls* its bounds from the ev
 stand beside, and *pushes* them on to these. Seen from one event these are a range of each column;
 seen from a range of events (its first and its last decide) they are a range again.
 
-As bounds are pushed to whole ranges, one may be later than any existing start, never earlier: a
-search visits more events than it needs, but loses no match.
+As bounds are pushed to whole ranges, one for each column, one may be later than any existing start,
+never earlier: a search visits more events than it needs, but loses no match. An event that raises
+the bounds of many nodes' events pushes on from all of these at once, and most columns are raised as
+a whole after the first of them.
 
 The one rule: no match starts after, or ends before, the bounds of its events.
 """
@@ -17,10 +19,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from ketal.clocks import vector
 from ketal.engine.configurations import Seen
 from ketal.engine.find_any.columns import NEVER, Column
 from ketal.engine.find_any.kept_events import KeptEvents
 from ketal.engine.find_any.roles import StepRole
+
+Ranges = list[tuple[Seen, Seen]]
+"""The first and the last event of some ranges of columns."""
 
 
 def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], position: float) -> None:
@@ -34,9 +40,9 @@ def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], positi
         kept.columns(role).add(seen, NEVER, own_bounds)
     for role, (before, after) in zip(roles, bounds, strict=True):
         if before > NEVER:
-            _push_before(kept, role, seen, seen, before)
+            _push_before(kept, role, [(seen, seen)], before)
         if after > NEVER:
-            _push_after(kept, role, seen, seen, after)
+            _push_after(kept, role, [(seen, seen)], after)
 
 
 def _pull_bounds(
@@ -49,7 +55,7 @@ def _pull_bounds(
     before = position if role.starts else NEVER
     if not role.starts:
         for columns in kept.into.get(role.edge.source, ()):
-            for node, column in columns.nodes.items():
+            for node, column in columns.nodes.known_to(seen.clock if role.causal else None):
                 assert column.before is not None
                 if column.before.greatest > before:
                     low, high = _preceding_range(column, node, role, seen, seen)
@@ -57,7 +63,9 @@ def _pull_bounds(
     after = -position if role.ends else NEVER
     if not role.ends:
         for columns in kept.out.get(role.edge.target, ()):
-            for node, column in columns.nodes.items():
+            if not _may_follow(kept, columns.role, seen):
+                continue
+            for node, column in columns.nodes.sorted:
                 assert column.after is not None
                 if column.after.greatest > after:
                     low, high = _following_range(column, node, columns.role, seen, seen)
@@ -65,24 +73,49 @@ def _pull_bounds(
     return min(before, position), min(after, -position)
 
 
-def _push_before(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
-    """Raise `before` of the events that can follow one of a node's, from `first` to `last`."""
+def _push_before(kept: KeptEvents, role: StepRole, pushing: Ranges, value: float) -> None:
+    """Raise `before` of the events that can follow one of `pushing`, which are in a role."""
     for columns in kept.out.get(role.edge.target, ()):
-        for node, column in columns.nodes.items():
-            low, high = _following_range(column, node, columns.role, first, last)
+        followed = [some for some in pushing if _may_follow(kept, columns.role, some[0])]
+        raised: Ranges = []
+        for node, column in columns.nodes.sorted if followed else ():
+            low, high = len(column.seens), 0
+            for first, last in followed:
+                start, end = _following_range(column, node, columns.role, first, last)
+                if start < end:
+                    low, high = min(low, start), max(high, end)
+                    if high - low == len(column.seens):
+                        break
             assert column.before is not None
             if low < high and column.before.raise_range(low, high, value):
-                _push_before(kept, columns.role, column.seens[low], column.seens[high - 1], value)
+                raised.append((column.seens[low], column.seens[high - 1]))
+        if raised:
+            _push_before(kept, columns.role, raised, value)
 
 
-def _push_after(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
-    """Raise `after` of the events that can precede one of a node's, from `first` to `last`."""
+def _push_after(kept: KeptEvents, role: StepRole, pushing: Ranges, value: float) -> None:
+    """Raise `after` of the events that can precede one of `pushing`, which are in a role."""
+    known = vector.join([last.clock for _, last in pushing]) if role.causal else None
     for columns in kept.into.get(role.edge.source, ()):
-        for node, column in columns.nodes.items():
-            low, high = _preceding_range(column, node, role, first, last)
+        raised: Ranges = []
+        for node, column in columns.nodes.known_to(known):
+            low, high = len(column.seens), 0
+            for first, last in pushing:
+                start, end = _preceding_range(column, node, role, first, last)
+                if start < end:
+                    low, high = min(low, start), max(high, end)
+                    if high - low == len(column.seens):
+                        break
             assert column.after is not None
             if low < high and column.after.raise_range(low, high, value):
-                _push_after(kept, columns.role, column.seens[low], column.seens[high - 1], value)
+                raised.append((column.seens[low], column.seens[high - 1]))
+        if raised:
+            _push_after(kept, columns.role, raised, value)
+
+
+def _may_follow(kept: KeptEvents, role: StepRole, seen: Seen) -> bool:
+    """Return whether an event that is kept in a role may come just after an event."""
+    return not role.causal or kept.may_be_followed(seen)
 
 
 def _preceding_range(

@@ -14,8 +14,9 @@ The one rule: the counters of a column rise.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from typing import Final
 
 from ketal.engine.configurations import Seen
@@ -311,5 +312,54 @@ class Column:
         assert all(a < b for a, b in zip(self.counters, self.counters[1:], strict=False))
 
 
-Columns = dict[str, Column]
-NOTHING: Final[Columns] = {}
+NamedColumns = list[tuple[str, Column]]
+"""Columns, each with its node, sorted by node."""
+
+
+class Columns:
+    """The columns of a role by node; the order of the nodes decides that of an event's matches.
+
+    Attributes
+    ----------
+    sorted : NamedColumns
+        All of them.
+    """
+
+    __slots__ = ("_by_node", "sorted")
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, Column] = {}
+        self.sorted: NamedColumns = []
+
+    def get(self, node: str) -> Column | None:
+        """Return the column of a node; None if it has none."""
+        return self._by_node.get(node)
+
+    def add(self, node: str, column: Column) -> None:
+        """Add the column of a node that has none."""
+        self._by_node[node] = column
+        insort(self.sorted, (node, column), key=itemgetter(0))
+
+    def known_to(self, clock: Mapping[str, int] | None) -> NamedColumns:
+        """Return the columns of the nodes of a clock; all if there is none, or if it has more."""
+        if clock is None or len(clock) >= len(self.sorted):
+            return self.sorted
+        by_node = self._by_node
+        return [(node, by_node[node]) for node in sorted(clock) if node in by_node]
+
+    def sweep(self, is_kept: IsKept) -> None:
+        """Remove the events that `is_kept` rejects."""
+        for _, column in self.sorted:
+            column.sweep(is_kept)
+        self.sorted = [(node, column) for node, column in self.sorted if len(column)]
+        self._by_node = dict(self.sorted)
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module, for each column."""
+        assert self.sorted == sorted(self._by_node.items(), key=itemgetter(0))
+        for _, column in self.sorted:
+            column.validate_state()
+            assert len(column)
+
+
+NOTHING: Final = Columns()

@@ -289,6 +289,7 @@ class EventStore:
         else:
             roles = [role for role, _, _ in placed]
             keep_bounded(self._kept_events, seen, roles, position if self._window.bounded else 0)
+        self._kept_events.record_past(seen)
         if self._window.bounded:
             last_start = max([start for _, start, _ in placed]) if by_start else position
             self._unpassed.add(last_start, seen.place)

@@ -8,13 +8,13 @@ The one rule: an event is kept once in each role that it has.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.findings import Taken
-from ketal.engine.find_any.columns import NOTHING, Column, Columns, IsKept
-from ketal.engine.find_any.paths import last_of
+from ketal.engine.find_any.columns import NOTHING, Column, Columns, IsKept, NamedColumns
+from ketal.engine.find_any.paths import RequiredRelations, last_of
 from ketal.engine.find_any.roles import Equality, Path, Roles, StepRole
 from ketal.model.values import Key
 
@@ -43,7 +43,7 @@ class RoleColumns:
         self._by_place = by_place
         bounded = searched and roles.bounding
         self._new_column = partial(Column, bounded=bounded, counting=counting)
-        self.nodes: Columns = {}
+        self.nodes = Columns()
         indexes: list[Indexed] = [(False, n) for n in roles.anchors[role.edge.step]]
         if searched:
             indexes += [(True, equality.atom) for equality in role.equalities]
@@ -55,13 +55,17 @@ class RoleColumns:
     ) -> None:
         """Add an event; the other arguments are those of `Column.add`."""
         name, position = ("", seen.place) if self._by_place else (seen.node, seen.counter)
-        keyed = [
-            self.keyed[index].setdefault(value, {}) for index, value in self._index_values(seen)
-        ]
-        for columns in (self.nodes, *keyed):
+        every = [self.nodes]
+        for index, value in self._index_values(seen):
+            columns = self.keyed[index].get(value)
+            if columns is None:
+                columns = self.keyed[index][value] = Columns()
+            every.append(columns)
+        for columns in every:
             column = columns.get(name)
             if column is None:
-                column = self._add_column(columns, name)
+                column = self._new_column()
+                columns.add(name, column)
             column.add(position, seen, start, bounds, beginnings)
 
     def _index_values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
@@ -74,22 +78,13 @@ class RoleColumns:
             if value is not None:
                 yield index, value
 
-    def _add_column(self, columns: Columns, name: str) -> Column:
-        """Add and return a new column; columns stay sorted, as they decide the order of matches."""
-        column = columns[name] = self._new_column()
-        names = list(columns)
-        if names != sorted(names):
-            for other in sorted(names):
-                columns[other] = columns.pop(other)
-        return column
-
     def sweep(self, is_kept: IsKept) -> None:
         """Remove the events that `is_kept` rejects."""
-        _sweep(self.nodes, is_kept)
+        self.nodes.sweep(is_kept)
         for keyed in self.keyed.values():
             for value, columns in list(keyed.items()):
-                _sweep(columns, is_kept)
-                if not columns:
+                columns.sweep(is_kept)
+                if not columns.sorted:
                     del keyed[value]
 
     def having(self, index: Indexed, value: Key | None) -> Columns:
@@ -98,36 +93,25 @@ class RoleColumns:
 
     def seens(self, is_kept: IsKept) -> Iterator[Seen]:
         """Yield the events that `is_kept` accepts."""
-        for column in self.nodes.values():
+        for _, column in self.nodes.sorted:
             for seen, start in zip(column.seens, column.starts, strict=True):
                 if is_kept(seen, start):
                     yield seen
 
     def validate_state(self) -> None:
         """Assert the rule of this module and of columns, and that the indexes hold the same."""
-        assert list(self.nodes) == sorted(self.nodes)
-        for column in self.nodes.values():
-            column.validate_state()
-            assert len(column)
-        own = {seen.place for column in self.nodes.values() for seen in column.seens}
+        self.nodes.validate_state()
+        own = {seen.place for _, column in self.nodes.sorted for seen in column.seens}
         for index, keyed in self.keyed.items():
             indexed: list[int] = []
             for value, columns in keyed.items():
-                for column in columns.values():
-                    column.validate_state()
-                    assert len(column)
+                columns.validate_state()
+                for _, column in columns.sorted:
                     for seen in column.seens:
                         assert (index, value) in set(self._index_values(seen))
                         indexed.append(seen.place)
             assert len(indexed) == len(set(indexed))
             assert own >= set(indexed)
-
-
-def _sweep(columns: Columns, is_kept: IsKept) -> None:
-    for name, column in list(columns.items()):
-        column.sweep(is_kept)
-        if not len(column):
-            del columns[name]
 
 
 class KeptEvents:
@@ -142,10 +126,15 @@ class KeptEvents:
         sorted.
     """
 
-    __slots__ = ("_by_role", "_new_columns", "_reach", "_roles", "by_place", "into", "out")
+    __slots__ = (
+        "_by_role", "_new_columns", "_past", "_reach", "_roles", "by_place", "into", "out",
+    )  # fmt: skip
 
     def __init__(self, roles: Roles, *, by_place: bool, searched: bool, counting: bool) -> None:
         self._roles = roles
+        # By node, the greatest counter known to have happened before an event in `into`; None if
+        # no search goes forwards along `Causal`.
+        self._past: dict[str, int] | None = {} if searched and roles.reads_past else None
         self.by_place = by_place
         self._new_columns = partial(
             RoleColumns, roles, by_place=by_place, searched=searched, counting=counting
@@ -169,11 +158,30 @@ class KeptEvents:
         """Remove the events that `is_kept` rejects."""
         for role, columns in list(self._by_role.items()):
             columns.sweep(is_kept)
-            if not columns.nodes:
+            if not columns.nodes.sorted:
                 del self._by_role[role]
                 self.into[role.edge.target].remove(columns)
                 self.out[role.edge.source].remove(columns)
         self._reach = None
+        if self._past is not None:
+            self._past.clear()
+            for columns in self._by_role.values():
+                for _, column in columns.nodes.sorted:
+                    for seen in column.seens:
+                        self.record_past(seen)
+
+    def record_past(self, seen: Seen) -> None:
+        """Record what happened before an event that is kept."""
+        past = self._past
+        if past is not None:
+            for node in seen.clock:
+                counter = seen.last_before(node)
+                if counter > past.get(node, 0):
+                    past[node] = counter
+
+    def may_be_followed(self, seen: Seen) -> bool:
+        """Return whether an event that is kept may have happened after an event."""
+        return self._past is None or self._past.get(seen.node, 0) >= seen.counter
 
     def can_stand(self, role: StepRole) -> bool:
         """Return whether there are events for the steps before and after one in a role."""
@@ -192,31 +200,45 @@ class KeptEvents:
             leads |= more
         return frozenset(comes), frozenset(leads)
 
-    def columns_after_word(self, after: RoleColumns, taken: Taken) -> Iterable[tuple[str, Column]]:
-        """Return the columns to search for the event just after a part of a word."""
+    def columns_after_word(
+        self, after: RoleColumns, taken: Taken, required: RequiredRelations
+    ) -> NamedColumns:
+        """Return the columns to search for the event just after a part of a word.
+
+        It must have the `required` relations to events of the part.
+        """
+        if any(not concurrent and not self.may_be_followed(x) for x, concurrent in required):
+            return []
         for equality in after.role.equalities:
             anchor = last_of(taken, equality.step)
             if anchor is not None:
                 value = self._roles.anchor_value(equality.atom, equality.step, anchor.event)
-                return after.having((True, equality.atom), value).items()
-        return after.nodes.items()
+                return after.having((True, equality.atom), value).sorted
+        return after.nodes.sorted
 
     def columns_before_word(
-        self, before: RoleColumns, path: Path, taken: Taken
-    ) -> Iterable[tuple[str, Column]]:
+        self, before: RoleColumns, path: Path, taken: Taken, required: RequiredRelations
+    ) -> NamedColumns:
         """Return the columns to search for the event just before a part of a word.
 
-        Where an event of the part has an equality with it, they are those of the value.
+        It must have the `required` relations to events of the part: one that happened before an
+        event is of a node in its clock. Where an event of the part has an equality with it, the
+        columns are those of the value.
         """
+        known = [x.clock for x, concurrent in required if not concurrent]
+        columns = self._of_value(before, path, taken)
+        return columns.known_to(min(known, key=len, default=None))
+
+    def _of_value(self, before: RoleColumns, path: Path, taken: Taken) -> Columns:
         step = before.role.edge.step
         for i, later in enumerate(path):
             for equality in later.equalities:
                 if equality.step == step:
                     value = self._roles.later_value(equality.atom, taken[i][1].event)
-                    return before.having((False, equality.atom), value).items()
+                    return before.having((False, equality.atom), value)
             if later.edge.step == step:
                 break
-        return before.nodes.items()
+        return before.nodes
 
     def earliest_place(self, path: Path, taken: Taken, *, forward: bool) -> int | None:
         """Return a lower bound of the place of the event just before a part of a word.
@@ -249,7 +271,7 @@ class KeptEvents:
             column.places[0] if column.rising else 0
             for role, columns in self._by_role.items()
             if role.edge.step == equality.step
-            for column in columns.having(index, value).values()
+            for _, column in columns.having(index, value).sorted
         ]
         return min(places, default=None)
 
@@ -262,7 +284,7 @@ class KeptEvents:
     def validate_state(self) -> None:
         """Assert the rules of this module and of columns."""
         for role, columns in self._by_role.items():
-            assert columns.nodes
+            assert columns.nodes.sorted
             assert columns in self.into[role.edge.target]
             assert columns in self.out[role.edge.source]
             columns.validate_state()

@@ -151,6 +151,8 @@ class Roles:
     bounding : bool
         Whether events have bounds where any one of a match may come last: the words have a
         bounded length, and no equality narrows the search.
+    reads_past : bool
+        Whether some guard asks that an event is after another.
     plain : bool
         Whether guards are local and there is no `not`, so that adjacent events whose steps are of
         one class may be exchanged.
@@ -180,6 +182,7 @@ class Roles:
         numbers = frozenset().union(*(variables(edge.formula) for edge in self.edges))
         used = [atom for n in numbers if (atom := automaton.atoms[n]).relational]
         related = any(atom.shape in RELATIONS for atom in used)
+        self.reads_past = any(atom.shape == "before" for atom in used)
         self.by_mask = Memo(self._new_use, MASKS_MAX)
         self.nots = bool(automaton.nots)
         self.plain = not used and not self.nots

@@ -103,7 +103,9 @@ class Search:
             path: Path = (role,)
             taken: Taken = ((role.edge.step, seen),)
             required = relations_before(before.role, path, taken)
-            for node, column in self._kept_events.columns_before_word(before, path, taken):
+            for node, column in self._kept_events.columns_before_word(
+                before, path, taken, required
+            ):
                 if column.latest <= best:
                     continue
                 low, high = self._range(column, node, before.role, path, taken, required)
@@ -123,7 +125,9 @@ class Search:
             path: Path = (role,)
             taken: Taken = ((role.edge.step, seen),)
             required = relations_before(before.role, path, taken)
-            for node, column in before.nodes.items():
+            for node, column in self._kept_events.columns_before_word(
+                before, path, taken, required
+            ):
                 low, high = self._range(column, node, before.role, path, taken, required)
                 if low < high:
                     count += column.beginnings(low, high)
@@ -161,7 +165,9 @@ class Search:
             longer = (role, *path)
             required = relations_before(role, path, taken)
             checks = checks_before(role, path, taken)
-            for node, column in self._kept_events.columns_before_word(before, path, taken):
+            for node, column in self._kept_events.columns_before_word(
+                before, path, taken, required
+            ):
                 low, high = self._range(column, node, role, path, taken, required)
                 if earliest > 0 and low < high and column.rising:
                     low = bisect_left(column.places, earliest, low, high)
@@ -229,7 +235,7 @@ class Search:
             checks = checks_after(role, taken)
             longer = (*path, role)
             mirrored = self._roles.are_mirrored(last, role)
-            for node, column in self._kept_events.columns_after_word(after, taken):
+            for node, column in self._kept_events.columns_after_word(after, taken, required):
                 low, high = _range_after(column, node, join, required)
                 if low < high and mirrored:
                     low = bisect_right(column.seens, prior.key, low, high, key=_key)
