@@ -111,10 +111,7 @@ def spark_connector(pyspark: str) -> Artifacts:
 def fetch_jars(
     artifacts: Artifacts,
     java: Java,
-    *,
-    cache: Path | None = None,
     notify: Callable[[str], None] = lambda _: None,
-    pauses_s: Sequence[float] = PAUSES_S,
 ) -> Path:
     """Return the folder of a set of jars; download them if they are not in the cache.
 
@@ -123,8 +120,7 @@ def fetch_jars(
     ArtifactsError
         If Ivy is not installed, or the jars could not be downloaded.
     """
-    cache = cache_folder() if cache is None else cache
-    folder = cache / "jars" / artifacts.folder_name
+    folder = cache_folder() / "jars" / artifacts.folder_name
     if is_complete(folder):
         return folder
     ivy = _ivy_jar(artifacts)
@@ -138,10 +134,8 @@ def fetch_jars(
         working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
         try:
             notify(f"downloading {artifacts.name} into {folder} (first use only)")
-            command = [str(java.executable), *_JVM, *download_options(java, cache)]
-            _download(
-                [*command, *_ivy_arguments(ivy, working)], working, artifacts, pauses_s, notify
-            )
+            command = [str(java.executable), *_JVM, *download_options(java)]
+            _download([*command, *_ivy_arguments(ivy, working)], working, artifacts, notify)
             jars = working / "jars"
             sizes = {jar.name: jar.stat().st_size for jar in sorted(jars.iterdir())}
             (jars / _COMPLETE).write_text(json.dumps({"jars": sizes}, indent=1))
@@ -208,11 +202,10 @@ def _download(
     command: Sequence[str],
     working: Path,
     artifacts: Artifacts,
-    pauses_s: Sequence[float],
     notify: Callable[[str], None],
 ) -> None:
     (working / "ivy.xml").write_text(_ivy_module(artifacts))
-    for pause_s in (*pauses_s, None):
+    for pause_s in (*PAUSES_S, None):
         trouble, transient = _run_ivy(command, working)
         if not trouble:
             return

@@ -31,8 +31,8 @@ import msgspec
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.logs.record_terms import MESSAGE_IN_TOPIC
-from ketal.logs.shape import KAFKA, Shape
-from ketal.logs.source import Path, Source
+from ketal.logs.shape import Shape
+from ketal.logs.source import KAFKA, Path, Source
 from ketal.model import syntax
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits

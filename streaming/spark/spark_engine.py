@@ -102,7 +102,8 @@ class SparkEngine(JobEngine):
     def _run(self, session: SparkSession, checkpoint: Checkpoint, outputs: Outputs) -> None:
         from py4j.protocol import Py4JNetworkError
 
-        sink = Sink(self.job, self._options, outputs, checkpoint, self.figures.count_verdicts)
+        count = self.figures.count_verdicts
+        sink = Sink(self.job, self._options, outputs, checkpoint, count, self.mapped)
         try:
             while not self.stopping:
                 try:
@@ -110,6 +111,7 @@ class SparkEngine(JobEngine):
                     starting = checkpoint.begin(counts)
                     rows = self._group_rows(session, counts, starting)
                     query = self._start_query(session, checkpoint, sink, rows)
+                    self.count_begin()
                     self._follow(query, checkpoint)
                     break
                 except LostError as lost:
@@ -251,7 +253,7 @@ class SparkEngine(JobEngine):
         if _NO_TOPIC.search(text):
             return SettingError(f"a topic no longer exists: {_last_cause(text)}")
         if _TOO_LARGE.search(text):
-            topics = ", ".join(one.name for one in self.job.outputs if one.kind == "kafka")
+            topics = ", ".join(self.job.output_topics)
             return too_large_error(self.job, f"{_last_cause(text)} (topic {topics})")
         if _NOT_ALLOWED.search(text):
             return SettingError(f"[kafka.properties] {_last_cause(text)}")

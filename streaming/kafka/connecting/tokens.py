@@ -10,8 +10,6 @@ The one rule: neither the secret nor a token is in any message.
 from __future__ import annotations
 
 import base64
-import json
-import math
 import time
 from collections.abc import Mapping
 from http.client import HTTPException, IncompleteRead
@@ -20,6 +18,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
 from urllib.request import Request, urlopen
 
+import msgspec
 from kafka import errors as faults
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -35,6 +34,11 @@ LIFETIME_S = 60.0
 """The lifetime of a token for which the endpoint gives none."""
 EARLY = 0.8
 """The share of its lifetime after which a token is requested again, as in Java's clients."""
+
+
+class _Answer(msgspec.Struct):
+    access_token: str
+    expires_in: float = LIFETIME_S
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
@@ -68,32 +72,25 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         """
         if time.monotonic() >= self._expires_s:
             began_s = time.monotonic()
-            response_fields = self._request_token()
-            try:
-                token, lifetime_s = (
-                    response_fields["access_token"],
-                    response_fields.get("expires_in", LIFETIME_S),
-                )
-                lifetime_s = float(lifetime_s)
-            except (KeyError, TypeError, ValueError):
-                token, lifetime_s = None, 0.0
-            if not isinstance(token, str) or not math.isfinite(lifetime_s):
-                raise faults.SaslAuthenticationFailedError(
-                    f"{self._url} answered without a valid access_token"
-                )
-            self._token = token
-            self._expires_s = began_s + EARLY * lifetime_s
+            answer = self._request_token()
+            self._token = answer.access_token
+            self._expires_s = began_s + EARLY * answer.expires_in
         return self._token
 
-    def _request_token(self) -> Any:
+    def _request_token(self) -> _Answer:
         try:
             with urlopen(self._request, timeout=ANSWER_S) as response:
-                return json.load(response)
+                # Some endpoints give the lifetime as text.
+                return msgspec.json.decode(response.read(), type=_Answer, strict=False)
         except HTTPError as refused:
             reason = f"{self._url} refused to issue a token: {refused.code} {refused.reason}"
             if refused.code >= 500:
                 raise faults.KafkaConnectionError(reason) from None
             raise faults.SaslAuthenticationFailedError(reason) from None
+        except msgspec.ValidationError:
+            raise faults.SaslAuthenticationFailedError(
+                f"{self._url} answered without a valid access_token"
+            ) from None
         except (ValueError, RecursionError):
             raise faults.SaslAuthenticationFailedError(
                 f"{self._url} did not answer with JSON"

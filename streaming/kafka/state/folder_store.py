@@ -292,13 +292,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 def _read_records(
     database: sqlite3.Connection, path: Path, number: int, digest: str
 ) -> dict[bytes, bytes]:
-    """Return the records of a database as of a commit.
-
-    Raises
-    ------
-    StateError
-        If its rows up to that commit have another digest.
-    """
+    """Return the records of a database as of a commit, whose rows must have this digest."""
     records: Changes = {}
     actual = _new_digest()
     rows = database.execute(

@@ -221,4 +221,4 @@ class _TopicStorage(Storage):
 
 def make_storage(job: Job) -> Storage:
     """Return the storage of a job."""
-    return _TopicStorage(job) if job.store.kind == "kafka" else _FolderStorage(job)
+    return _TopicStorage(job) if job.store.is_topic else _FolderStorage(job)

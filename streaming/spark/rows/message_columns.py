@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from ketal.errors import SettingError
 from ketal.logs.record_terms import MESSAGE_IN_TOPIC
-from ketal.logs.shape import KAFKA, Shape
-from ketal.logs.source import Path, Source
+from ketal.logs.shape import Shape
+from ketal.logs.source import KAFKA, Path, Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.streaming.job.messages import MessageMetadata

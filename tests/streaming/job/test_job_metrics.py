@@ -69,12 +69,12 @@ def test_metrics_are_served_while_kafka_is_unreachable() -> None:
     for now_s, messages in ((1.0, 100), (2.0, 150)):
         figures.update(now_s=now_s, messages=messages, control=0, lag={"t/0": 7}, events={},
                        live_runs=3, watermark_s=None)  # fmt: skip
-    figures.count_restart()
+    figures.clear_rate()
     lines = figures.text.splitlines()
     # Each metric's type is described before it has a value.
     assert described == [line.split()[:3] for line in lines if line.startswith("# ")]
     assert ["#", "TYPE", "ketal_live_runs"] in described
-    for line in ("ketal_restarts_total 2", "ketal_messages_per_second 0.0", "ketal_live_runs 3"):
+    for line in ("ketal_restarts_total 1", "ketal_messages_per_second 0.0", "ketal_live_runs 3"):
         assert line in lines
 
 
@@ -125,7 +125,7 @@ def test_scraper_that_resets_its_connection_does_not_disturb_the_job(
 
 
 def test_scraper_that_sends_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ketal.streaming.job.metrics.CLIENT_S", 0.1)
+    monkeypatch.setattr("ketal.streaming.job.metrics._Handler.timeout", 0.1)
     server = MetricsServer(Figures(), 0, "127.0.0.1")
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
