@@ -17,7 +17,7 @@ from ketal.logs.formats.jsonl import decoded, may_hold_control
 from ketal.logs.log_records import brief_reason
 from ketal.logs.record_terms import MESSAGE_IN_TOPIC, RecordTerms
 from ketal.logs.shape import Item, Shape
-from ketal.logs.source import KAFKA, MappedFields, Source
+from ketal.logs.source import KAFKA, MappedFields, Path, Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
@@ -31,6 +31,11 @@ def place_of(record: Any) -> str:
     return f"{record.topic}/{record.partition}/{record.offset}"
 
 
+def message_paths(source: Source) -> dict[str, Path]:
+    """Return the path of each field of an event in the messages of a source."""
+    return Shape(source, terms=MESSAGE_IN_TOPIC).paths
+
+
 class MessageMetadata:
     """The parts of a message, beside its value, that the fields of an event are taken from.
 
@@ -38,7 +43,7 @@ class MessageMetadata:
     headers that fields are taken from.
     """
 
-    def __init__(self, paths: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, paths: Mapping[str, Path]) -> None:
         needed = {path[1:] for path in paths.values() if path[0] == KAFKA}
         self.key = ("key",) in needed
         self.timestamp = ("timestamp",) in needed

@@ -144,9 +144,7 @@ class Connection:
         if first:
             ask = self.consumer.beginning_offsets
             offsets.update(self._call("requesting start offsets", ask, first, timeout_ms))
-        if last:
-            offsets.update(self.end_offsets(last))
-        return offsets
+        return {**offsets, **self.end_offsets(last)}
 
     def end_offsets(
         self, partitions: Sequence[TopicPartition], *, committed_only: bool = True

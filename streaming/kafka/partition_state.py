@@ -5,9 +5,8 @@ partition numbers: the part of number p has partition p of every topic, and `key
 all events of a scope are in the same part. A part has its own execution, watermark, counts and
 offsets, so that the group can assign it to another consumer.
 
-The state of a part is saved in its store: a folder (`FolderStore`) or a topic (`Changelog`). Both
-write the dirty records, and restore all records. A part is opened with the state that its committed
-offsets name; if that is impossible the job ends, unless `--on-change fresh` begins anew.
+A part is opened with the state that its committed offsets name (`ketal.streaming.kafka.state`); if
+that is impossible the job ends, unless `--on-change fresh` begins anew.
 
 The one rule: parts share nothing; the verdicts of a part depend on its own messages alone.
 """

@@ -10,11 +10,11 @@ The one rule: a group that is another job's is not changed.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
@@ -25,6 +25,8 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.kafka.state.storage import Storage
+
+_HINT = "\n  hint: give this job its own --group-id, and its own --state if one is set"
 
 
 class Commit(NamedTuple):
@@ -38,10 +40,10 @@ class Commit(NamedTuple):
     def of(cls, held: OffsetAndMetadata) -> Commit:
         """Decode a commit of kafka-python."""
         try:
-            decoded = json.loads(held.metadata or "{}")
+            metadata = msgspec.json.decode(held.metadata or "{}", type=dict[str, Any])
         except (ValueError, RecursionError):
-            decoded = {}
-        return cls(held.offset, decoded if isinstance(decoded, dict) else {})
+            metadata = {}
+        return cls(held.offset, metadata)
 
 
 Offsets = Mapping[TopicPartition, Commit]
@@ -73,9 +75,8 @@ class RunningJob(JobEngine):
             for partition, held in offsets.items()
             if "snapshot" in held.metadata or "changelog" in held.metadata
         }
-        hint = "\n  hint: give this job its own --group-id, and its own --state if one is set"
-        if not job.group_id_given:
-            hint += "; the default is the name of the pattern file"
+        is_default = not job.group_id_given
+        hint = _HINT + ("; the default is the name of the pattern file" if is_default else "")
         same_topics = [
             metadata
             for partition, metadata in job_metadata.items()
@@ -124,6 +125,5 @@ class RunningJob(JobEngine):
         if topics:
             raise LostError(
                 f"group {job.group_id} also belongs to another job, which reads "
-                f"{', '.join(topics)}: each fences the other\n  hint: give this job its own "
-                "--group-id, and its own --state if one is set"
+                f"{', '.join(topics)}: each fences the other{_HINT}"
             )

@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from ketal import errors
 from ketal.errors import KetalError, LostError, SettingError, StateError, faults_placed
-from ketal.logs.record_terms import MESSAGE_IN_TOPIC
-from ketal.logs.shape import Shape
 from ketal.model.events.event_time import seconds
 from ketal.model.summaries import Tally, total
 from ketal.programs.program import Program
 from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
-from ketal.streaming.job.messages import MessageMetadata
+from ketal.streaming.job.messages import MessageMetadata, message_paths
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs, too_large_error
 from ketal.streaming.spark import families as grouping
@@ -135,9 +133,7 @@ class SparkEngine(JobEngine):
     ) -> DataFrame:
         """Return a stream of the rows that the key groups emit for the messages of the topics."""
         job = self.job
-        wants_headers = bool(
-            MessageMetadata(Shape(job.source, terms=MESSAGE_IN_TOPIC).paths).headers
-        )
+        headers = MessageMetadata(message_paths(job.source)).headers
         events = (
             session.readStream.format("kafka")
             .options(**self._options)
@@ -145,7 +141,7 @@ class SparkEngine(JobEngine):
             .option("startingOffsets", starting)
             .option("maxOffsetsPerTrigger", job.batch_messages_max)
             .option("kafka.isolation.level", "read_committed")
-            .option("includeHeaders", str(wants_headers).lower())
+            .option("includeHeaders", str(bool(headers)).lower())
             .load()
         )
         return group_rows(
