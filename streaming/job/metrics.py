@@ -229,8 +229,8 @@ class MetricsServer(ThreadingHTTPServer):
             self.address_family = socket.AF_INET6
         try:
             super().__init__((host, port), _Handler)
-        except (OSError, OverflowError) as fault:
-            why = getattr(fault, "strerror", None) or fault
+        except OSError as fault:
+            why = fault.strerror or fault
             at = f"port {port} of {host}" if host else f"port {port}"
             raise SettingError(f"metrics cannot be served on {at}: {why}") from None
         self.port = self.server_port

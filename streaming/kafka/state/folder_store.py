@@ -123,10 +123,7 @@ class Claim:
     def _read(self) -> _ClaimContent | None:
         try:
             with refused_as_setting(self._path):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                if not self._path.exists():
-                    return None
-                return _decode_claim(self._path.read_bytes())
+                return _decode_claim(self._path.read_bytes()) if self._path.exists() else None
         except (ValueError, RecursionError):
             raise SettingError(
                 f"{self._path} is damaged: it does not name the group of this state\n  hint: "
