@@ -13,7 +13,7 @@ import base64
 import time
 from collections.abc import Mapping
 from http.client import HTTPException, IncompleteRead
-from typing import Any
+from typing import Annotated, Any
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
 from urllib.request import Request, urlopen
@@ -32,13 +32,15 @@ from ketal.streaming.kafka.connecting.properties import (
 ANSWER_S = 10.0
 LIFETIME_S = 60.0
 """The lifetime of a token for which the endpoint gives none."""
+LIFETIME_S_MAX = 1e9
+"""The longest lifetime that an answer may give: 30 years."""
 EARLY = 0.8
 """The share of its lifetime after which a token is requested again, as in Java's clients."""
 
 
 class _Answer(msgspec.Struct):
     access_token: str
-    expires_in: float = LIFETIME_S
+    expires_in: Annotated[float, msgspec.Meta(ge=0, le=LIFETIME_S_MAX)] = LIFETIME_S
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]

@@ -157,6 +157,10 @@ def test_refused_token_is_reported_without_the_secret(
          "did not answer with JSON"),
         (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": "x", "expires_in": "1 h"}',
          "without a valid access_token"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": "x", "expires_in": "inf"}',
+         "without a valid access_token"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": "x", "expires_in": "nan"}',
+         "without a valid access_token"),
     ],
 )  # fmt: skip
 def test_server_that_is_no_token_endpoint_is_a_setting_error(answer: bytes, message: str) -> None:
