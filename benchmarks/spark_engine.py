@@ -31,7 +31,6 @@ import pyarrow
 import pyarrow.parquet
 
 import ketal
-from ketal.files.user_folders import cache_folder
 from ketal.logs import Source
 from ketal.model.limits import Limits
 from ketal.runtime.execution import BATCH_EVENTS
@@ -190,7 +189,7 @@ def session(folder: Path, tasks: int, arrow_rows: int = ARROW_ROWS) -> Any:
     from pyspark.sql import SparkSession
 
     java = find_java(newest=newest_for_spark(version("pyspark")))
-    os.environ["JAVA_HOME"] = str(spark_home(java, cache_folder()))
+    os.environ["JAVA_HOME"] = str(spark_home(java))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         SparkSession.builder.appName("spark_engine")

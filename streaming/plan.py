@@ -12,7 +12,7 @@ from ketal.model.wording import counted
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.programs.program import Program
 from ketal.streaming.job.distribution import unshareable_reason
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.families import warnings as key_group_warnings
 
@@ -28,8 +28,8 @@ def lines(job: Job, program: Program) -> Iterator[str]:
     yield f"topics: {', '.join(job.topics)}, from the {start} if nothing is committed"
     for name, path in job.source.fields.items():
         yield f"field {name}: {path}"
-    yield f"verdicts: {job.verdicts}, {_delivery_guarantee(job.verdicts.kind, spark)}"
-    yield f"rejected: {job.rejected}, {_delivery_guarantee(job.rejected.kind, spark)}"
+    yield f"verdicts: {job.verdicts}, {_delivery_guarantee(job.verdicts, spark)}"
+    yield f"rejected: {job.rejected}, {_delivery_guarantee(job.rejected, spark)}"
     behind = f"the watermark is {job.lateness_ms} ms behind"
     if spark:
         yield f"state: Spark's checkpoint in {job.store.name}"
@@ -74,8 +74,8 @@ def consumers(job: Job, program: Program) -> str:
     return "one consumer that reads all partitions"
 
 
-def _delivery_guarantee(kind: str, spark: bool) -> str:
-    if kind == "kafka" and not spark:
+def _delivery_guarantee(output: Target, spark: bool) -> str:
+    if output.is_topic and not spark:
         return "exactly once under read_committed"
     return "at least once, with the same ids"
 

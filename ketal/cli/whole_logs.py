@@ -66,7 +66,7 @@ def report_reading(log: Log) -> None:
     The causes are those that would order events, for clocks that were rebuilt.
     """
     for sentence in log.mapped.sentences():
-        complain(sentence)
+        complain(f"--field {sentence}")
     for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
         complain(f"clocks rebuilt: {sentence}; events that this would order remain unordered")
 

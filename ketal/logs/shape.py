@@ -24,7 +24,16 @@ from ketal.clocks.scheme import Scheme
 from ketal.errors import EventError, SettingError
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.record_terms import LINE, RecordTerms
-from ketal.logs.source import MESSAGE, PLAIN, TIMESTAMP, MappedFields, Path, Source, path_of
+from ketal.logs.source import (
+    MESSAGE,
+    PLAIN,
+    TIMESTAMP,
+    MappedFields,
+    Path,
+    Source,
+    kafka_path,
+    path_of,
+)
 from ketal.logs.times import TimeReading
 from ketal.model.attributes import refuse_deep
 from ketal.model.events.control import CONTROL_PREFIX, Control
@@ -38,10 +47,6 @@ from ketal.model.wording import counted, shortened
 Item = Event | Control
 """The item of a well-formed record."""
 
-
-KAFKA = "\0kafka"
-"""The key under which a record holds the key, headers and timestamp of its Kafka message, the
-argument `outside` of `decoded`."""
 
 _ENTRY_SEPARATOR = re.compile(r"\s*;\s*")
 _COUNTER_INSIDE = re.compile(r":[0-9]+[\s,]")
@@ -83,12 +88,12 @@ class Shape:
     ) -> None:
         is_message = terms.is_message
         for name, path in source.fields.items():
-            if not is_message and _kafka_path(path):
+            if not is_message and kafka_path(path):
                 raise SettingError(
                     f"the path {path} of {name} requires a Kafka source: "
                     "records of a file have no key, headers or timestamp"
                 )
-            if is_message and path.startswith("kafka.") and not _kafka_path(path):
+            if is_message and path.startswith("kafka.") and not kafka_path(path):
                 raise SettingError(
                     f"unknown path {path!r} of {name}; choose from kafka.key, {TIMESTAMP}, "
                     "kafka.header.NAME"
@@ -102,7 +107,7 @@ class Shape:
             name: at for name, at in {**defaults, **source.fields}.items() if name != MESSAGE
         }
         self.paths: dict[str, Path] = {
-            name: _kafka_path(text) or path_of(text) for name, text in path_texts.items()
+            name: kafka_path(text) or path_of(text) for name, text in path_texts.items()
         }
         """Field → the keys of its path."""
         self._path_texts = path_texts
@@ -113,7 +118,7 @@ class Shape:
         if is_message and self._scheme is not None and not self._scheme.states_clocks:
             raise SettingError(
                 f"converting {source.clock} clocks to vector clocks requires a whole log, not a "
-                "stream"
+                "stream (docs/clocks.md lists the clocks that are read from a stream)"
             )
         self._clockless = source.rebuild is not None
         if source.time_format is not None and "time" not in path_texts:
@@ -353,14 +358,6 @@ def checked_size(clock: dict[str, Any], entries_max: int) -> dict[str, Any]:
             f"the clock has {len(clock)} entries, more than {entries_max} (limit clock_entries_max)"
         )
     return clock
-
-
-def _kafka_path(path: str) -> Path:
-    """Return the keys of `kafka.key`, `kafka.timestamp`, `kafka.header.NAME`; else no keys."""
-    if path in ("kafka.key", TIMESTAMP):
-        return (KAFKA, path.removeprefix("kafka."))
-    name = path.removeprefix("kafka.header.")
-    return (KAFKA, "header", name) if name and name != path else ()
 
 
 def _decode_json_text(value: Any) -> Any:

@@ -38,6 +38,9 @@ FIELDS = (*OWN_FIELDS, INCARNATION, MESSAGE)
 """The fields whose paths a source may set: paths in a record, and for `MESSAGE` in an event."""
 TIMESTAMP = "kafka.timestamp"
 """The path of the timestamp of a Kafka message."""
+KAFKA = "\0kafka"
+"""The key under which a record holds the key, headers and timestamp of its Kafka message, the
+argument `outside` of `jsonl.decoded`."""
 VECTOR = VectorClocks.name
 """The scheme of an event's clock, and the default scheme of a source."""
 NESTED_MAX = 20
@@ -76,6 +79,14 @@ def path_of(text: str) -> Path:
             f"the path {text!r} has an empty key; join keys by dots, for example pkt.vc"
         )
     return keys
+
+
+def kafka_path(text: str) -> Path:
+    """Return the keys of `kafka.key`, `kafka.timestamp`, `kafka.header.NAME`; else no keys."""
+    if text in ("kafka.key", TIMESTAMP):
+        return (KAFKA, text.removeprefix("kafka."))
+    name = text.removeprefix("kafka.header.")
+    return (KAFKA, "header", name) if name and name != text else ()
 
 
 def split_unescaped(text: str, mark: str, most: int | None = None) -> list[str]:
@@ -273,7 +284,9 @@ class MappedFields:
 
     def reset(self) -> None:
         """Mark all fields absent, for another reading of the log."""
-        self.absent = {name: path_of(path) for name, path in self._fields.items()}
+        self.absent = {
+            name: kafka_path(path) or path_of(path) for name, path in self._fields.items()
+        }
         self.is_read = False
 
     def mark_present(self, record: Mapping[str, Any]) -> None:
@@ -283,13 +296,17 @@ class MappedFields:
             if name != MESSAGE and dig(record, path) is not None:
                 del self.absent[name]
 
+    def mark_read(self, absent: Iterable[str]) -> None:
+        """Keep as absent only fields that are also in `absent`, those of records read elsewhere."""
+        self.is_read = True
+        for name in self.absent.keys() - absent:
+            del self.absent[name]
+
     def sentences(self) -> Iterator[str]:
         """Yield a sentence for each field that no record has, if any record was read."""
         for name in self.absent if self.is_read else ():
-            yield (
-                f"--field {name}={self._fields[name]}: no record that was read has a value at this "
-                "path"
-            )
+            path = self._fields[name]
+            yield f"{name}={path}: no record that was read has a value at this path"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,13 +15,14 @@ held, so that a process which was given the same id later is never sent a signal
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ketal.errors import KetalError, refused_as_setting
 from ketal.files.file_locks import try_lock
@@ -91,10 +92,10 @@ class BrokerFolder:
         """
         path = self.path / "broker.json"
         try:
-            return Running(**json.loads(path.read_bytes()))
+            return msgspec.json.decode(path.read_bytes(), type=Running)
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError) as fault:
+        except ValueError as fault:
             raise BrokerError(
                 f"{path} is damaged ({fault})\n"
                 "  hint: use another folder (--dir), or remove this one, with its topics"
@@ -102,7 +103,7 @@ class BrokerFolder:
 
     def write(self, state: Running) -> None:
         """Write broker.json."""
-        replace_file(self.path / "broker.json", (json.dumps(asdict(state)) + "\n").encode())
+        replace_file(self.path / "broker.json", msgspec.json.encode(state) + b"\n")
 
     def running(self) -> Running | None:
         """Return the broker that runs in this folder; None if none does.

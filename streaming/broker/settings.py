@@ -44,17 +44,11 @@ _ONE_NODE = {
 
 
 def properties_text(*, port: int, controller_port: int, data: str, given: Mapping[str, str]) -> str:
-    """Return the text of `server.properties`.
+    """Return the text of `server.properties`, with the properties `given` by the user.
 
-    Parameters
-    ----------
-    port, controller_port : int
-        The port for clients, and that of the node's own controller.
-    data : str
-        The folder of the topics, relative to the working directory of the broker: an absolute path
-        could have characters that a property cannot have.
-    given : mapping of str to str
-        The properties that the user sets.
+    `port` is for clients, `controller_port` for the controller of the node itself. `data` is the
+    folder of the topics, relative to the working directory of the broker: an absolute path could
+    have characters that a property cannot have.
 
     Raises
     ------

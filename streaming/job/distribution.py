@@ -77,10 +77,9 @@ def unsplittable_reason(compiled: CompiledPattern) -> str | None:
 
 def uses_time(program: Program) -> bool:
     """Return whether a pattern uses watermarks: for a window, or an order that waits for time."""
-    return any(
-        compiled.window_us is not None or any((order.frontier, order.gap, order.idle))
-        for compiled in program.compiled
-        for order in (compiled.pattern.order,)
+    orders = [compiled.pattern.order for compiled in program.compiled]
+    return any(order.frontier or order.gap or order.idle for order in orders) or any(
+        compiled.window_us is not None for compiled in program.compiled
     )
 
 

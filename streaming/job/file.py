@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ketal.errors import SettingError, faults_placed, near
 from ketal.files.user_folders import state_folder
@@ -57,8 +57,8 @@ _COMBINED = {"topics", "verdicts", "rejected", "store", "engine", "on_change"}
 """Fields of `Job` that may exclude each other."""
 _FILE_SETTINGS = ("regex", "delimiter", "rebuild")
 _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
-_SERVER = re.compile(r"(?:\w+://)?(?:\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
-"""A host and its port, after an optional protocol, which Kafka's own clients ignore."""
+_SERVER = re.compile(r"(?:[A-Z\d_]+://)?(?:\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
+"""A host and its port, after the name of a listener, which Kafka's own clients ignore."""
 _IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 """An IPv6 address without brackets, and so without a port."""
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -69,10 +69,15 @@ _ADDRESS = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 class Target:
     """An output for verdicts, or the place where state is saved."""
 
-    kind: str
+    kind: Literal["kafka", "file", "stdout", "dir"]
     """`kafka`, `file` or `stdout` for verdicts; `kafka` or `dir` for state."""
     name: str = ""
     """The topic or the path; empty for standard output. State on Spark may be at a URI."""
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether this is a topic."""
+        return self.kind == "kafka"
 
     @property
     def is_remote(self) -> bool:
@@ -139,12 +144,17 @@ class Job:
     @property
     def is_shared(self) -> bool:
         """Whether several consumers may share the job: keyed topics, and state in a topic."""
-        return self.store.kind == "kafka" and self.keyed_by is not None
+        return self.store.is_topic and self.keyed_by is not None
 
     @property
     def outputs(self) -> tuple[Target, ...]:
         """The outputs of verdicts and of rejections, without repetition."""
         return tuple(dict.fromkeys((self.verdicts, self.rejected)))
+
+    @property
+    def output_topics(self) -> list[str]:
+        """The topics among the outputs."""
+        return [target.name for target in self.outputs if target.is_topic]
 
     def output_of(self, kind: str) -> Target:
         """Return the output for verdicts of a kind."""
@@ -152,7 +162,7 @@ class Job:
 
     def bytes_max(self, output: Target) -> int | None:
         """Return the largest size of a verdict in an output; None if there is no limit."""
-        return self.limits.message_bytes_max if output.kind == "kafka" else None
+        return self.limits.message_bytes_max if output.is_topic else None
 
 
 def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
@@ -188,8 +198,9 @@ def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
 def _settings_of_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `Job` that flags set."""
     texts = {
-        name: (setting.flag, flags.get(setting.argument))
-        for name, setting in _TEXT_SETTINGS.items()
+        name: (flag, flags.get(flag.strip("-").replace("-", "_").lower()))
+        for name, (_, _, flag) in _TEXT_SETTINGS.items()
+        if flag
     }
     settings = _texts(texts, Path())
     if flags.get("topics"):
@@ -213,8 +224,8 @@ def _settings_of_file(config: Config, base: Path) -> dict[str, Any]:
     refuse_variables(document)
     _check_source(source, limits)
     texts = {
-        name: (setting.place, tables.get(setting.table, document).get(setting.key))
-        for name, setting in _TEXT_SETTINGS.items()
+        name: (f"[{table}] {name}" if table else name, tables.get(table, document).get(name))
+        for name, (_, table, _) in _TEXT_SETTINGS.items()
     }
     return {
         **_texts(texts, base),
@@ -257,8 +268,8 @@ def _job(settings: dict[str, Any]) -> Job:
             **settings,
         }
     )
-    _check_topics(job.topics, (job.verdicts, job.rejected), job.store)
-    _check_store(job.store, job.engine, job.on_change)
+    _check_topics(job)
+    _check_store(job)
     return job
 
 
@@ -306,50 +317,49 @@ def _start(place: str, text: str, _: Path) -> str:
 
 def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, (least, most) in NUMBERS[name].items():
-        value = table.get(key, least)
+        if key not in table:
+            continue
+        value = table[key]
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise SettingError(
                 f"[{name}] {key} must be an integer of {least} or more, not {value!r}"
             )
         if value > most:
             raise SettingError(f"[{name}] {key} must be at most {most}")
-        if key in table:
-            yield key, value
+        yield key, value
 
 
-def _check_topics(topics: Sequence[str], outputs: Sequence[Target], store: Target) -> None:
+def _check_topics(job: Job) -> None:
     """Raise a SettingError if a topic is used for two purposes."""
-    for target in outputs:
-        if target.kind == "kafka" and target.name in topics:
+    state = job.store.name if job.store.is_topic else None
+    for topic in job.output_topics:
+        if topic in job.topics:
             raise SettingError(
-                f"the topic {target.name} is both an input and an output: the job would read its "
-                "own verdicts"
+                f"the topic {topic} is both an input and an output: the job would read its own "
+                "verdicts"
             )
-        if target == store:
-            raise SettingError(f"the topic {store.name} contains the state: it cannot be an output")
-    if store.kind == "kafka" and store.name in topics:
-        raise SettingError(f"the topic {store.name} contains the state: it cannot be an input")
+        if topic == state:
+            raise SettingError(f"the topic {topic} contains the state: it cannot be an output")
+    if state in job.topics:
+        raise SettingError(f"the topic {state} contains the state: it cannot be an input")
 
 
-def _check_store(store: Target, engine: str, on_change: str) -> None:
-    """Raise a SettingError if the engine does not support the state store or the change of program.
-
-    Each engine has state of its own kind, and only the process engine can drain.
-    """
-    if engine != "spark":
-        if store.is_remote:
+def _check_store(job: Job) -> None:
+    """Raise a SettingError if the engine does not support the state store or `--on-change`."""
+    if job.engine != "spark":
+        if job.store.is_remote:
             raise SettingError(
-                f"the engine {engine} stores its state on this machine, not in {store.name}: "
-                "choose dir:PATH, or the engine spark"
+                f"the engine {job.engine} stores its state on this machine, not in "
+                f"{job.store.name}: choose dir:PATH, or the engine spark"
             )
         return
-    if on_change == "drain":
+    if job.on_change == "drain":
         raise SettingError(
             "--on-change drain requires the engine process; with the engine spark, use stop or "
             "fresh, or run the new patterns in a second job with another group_id and [state] "
             "store"
         )
-    if store.kind == "kafka":
+    if job.store.is_topic:
         raise SettingError(
             "the engine spark stores its state in a checkpoint folder: set [state] store to "
             "dir:PATH"
@@ -366,17 +376,9 @@ def _check_source(source: Source, limits: Limits) -> None:
             raise SettingError(
                 f"[source] {name} applies only to files: a message is one JSON object"
             )
-    if source.scheme is not None and not source.scheme.states_clocks:
-        raise SettingError(
-            f"[source] clock {source.clock}: converting these clocks to vector clocks requires a "
-            "whole log, not a stream (docs/clocks.md lists the clocks that are read from a stream)"
-        )
-    if source.keyed_by is not None and (
-        not isinstance(source.keyed_by, str) or not source.keyed_by
-    ):
-        raise SettingError(
-            f"[source] keyed_by must be the name of an attribute, not {source.keyed_by!r}"
-        )
+    keyed_by = source.keyed_by
+    if keyed_by is not None and not (isinstance(keyed_by, str) and keyed_by):
+        raise SettingError(f"[source] keyed_by must be the name of an attribute, not {keyed_by!r}")
     with faults_placed("[source] "):
         MessageReader(source, limits)
 
@@ -468,32 +470,21 @@ class _TextSetting(NamedTuple):
     read: Callable[[str, str, Path], Any]
     """Returns its value, from its place and its text; relative paths are relative to the third."""
     table: str = ""
-    """Its table in a job file, and its key there."""
-    key: str = ""
+    """Its table in a job file, if it is in one; its key there is the field of `Job`."""
     flag: str = ""
-
-    @property
-    def place(self) -> str:
-        """The place of the setting in a job file."""
-        return f"[{self.table}] {self.key}" if self.table else self.key
-
-    @property
-    def argument(self) -> str:
-        """The name of the flag's value among the arguments of the command."""
-        return self.flag.strip("-").replace("-", "_").lower()
+    """Its flag; the value is among the arguments of the command under the name of the flag."""
 
 
 _TEXT_SETTINGS = {
-    "pattern": _TextSetting(_pattern_file, "", "pattern", "PATTERN"),
-    "engine": _TextSetting(_engine, "", "engine", "--engine"),
-    "bootstrap_servers": _TextSetting(
-        _servers, "kafka", "bootstrap_servers", "--bootstrap-servers"
-    ),
-    "group_id": _TextSetting(_group_id, "kafka", "group_id", "--group-id"),
-    "start": _TextSetting(_start, "kafka", "start"),
-    "verdicts": _TextSetting(_output, "output", "verdicts", "--to"),
-    "rejected": _TextSetting(_output, "output", "rejected"),
-    "store": _TextSetting(_store, "state", "store", "--state"),
-    "metrics_host": _TextSetting(lambda _, text, __: text, flag="--metrics-host"),
+    "pattern": _TextSetting(_pattern_file, "", "PATTERN"),
+    "engine": _TextSetting(_engine, "", "--engine"),
+    "bootstrap_servers": _TextSetting(_servers, "kafka", "--bootstrap-servers"),
+    "group_id": _TextSetting(_group_id, "kafka", "--group-id"),
+    "start": _TextSetting(_start, "kafka"),
+    "verdicts": _TextSetting(_output, "output", "--to"),
+    "rejected": _TextSetting(_output, "output"),
+    "store": _TextSetting(_store, "state", "--state"),
+    # A key of this name in a job file is unknown, and was refused when the file was read.
+    "metrics_host": _TextSetting(lambda _, text, __: text, "", "--metrics-host"),
 }
 """Field of `Job` → the setting."""

@@ -1,7 +1,8 @@
 """The base of the engines of a job: figures and notices, stopping, retries during an outage.
 
 An engine also warns that verdicts are probably missing, if after `[time] vacuous_after_ms` no
-message has come, or a pattern is still vacuous or has unknown comparisons.
+message has come, no message has a field that `[source] fields` maps, or a pattern is still vacuous
+or has unknown comparisons.
 
 The one rule: while Kafka is away the job is retried, for `lost_after_ms` at most.
 """
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ketal.errors import LostError
+from ketal.logs.source import MappedFields
 from ketal.programs.program import Program
 from ketal.runtime.silence import unknown_comparisons, vacuity
 from ketal.runtime.silence.vacuity import Findings
@@ -38,7 +40,10 @@ class JobEngine(ABC):
         self.failing_since_s: float | None = None
         """When the current outage began, by the monotonic clock; None if there is none."""
         self._is_back = False
+        self.has_begun = False
+        """Whether a session or a query of this process has begun."""
         self.figures = Figures()
+        self.mapped = MappedFields(job.source.fields)
         self.vacuity_watch = VacuityWatch(self)
 
     @abstractmethod
@@ -74,12 +79,18 @@ class JobEngine(ABC):
             self.failing_since_s = now_s
             self._is_back = False
             self.hooks.notify(f"{what}; trying again")
-        self.figures.count_restart()
+        self.figures.clear_rate()
         away_s = now_s - self.failing_since_s
         if 1e3 * away_s >= self.job.lost_after_ms:
             raise LostError(
                 f"{lost} for {away_s:.0f} s ([kafka] lost_after_ms): {reason}"
             ) from None
+
+    def count_begin(self) -> None:
+        """Count the begin of a session or a query as a restart, unless it is the first."""
+        if self.has_begun:
+            self.figures.count_restart()
+        self.has_begun = True
 
     def report_recovery(self) -> None:
         """Report that Kafka is back after an outage, once until the job has recovered."""
@@ -124,6 +135,8 @@ class VacuityWatch:
         if not engine.figures.consumed:
             topics = ", ".join(engine.job.topics)
             self._warn("", f"no message received from {topics} since the job started")
+        for sentence in engine.mapped.sentences():
+            self._warn(sentence, f"[source] fields: {sentence}")
         for compiled in engine.program.compiled:
             name = compiled.name
             texts = vacuity.warnings(compiled.kind, lists.get("vacuous", {}).get(name, []))

@@ -16,8 +16,8 @@ from ketal.errors import EventError
 from ketal.logs.formats.jsonl import decoded, may_hold_control
 from ketal.logs.log_records import brief_reason
 from ketal.logs.record_terms import MESSAGE_IN_TOPIC, RecordTerms
-from ketal.logs.shape import KAFKA, Item, Shape
-from ketal.logs.source import Source
+from ketal.logs.shape import Item, Shape
+from ketal.logs.source import KAFKA, MappedFields, Path, Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
@@ -31,18 +31,19 @@ def place_of(record: Any) -> str:
     return f"{record.topic}/{record.partition}/{record.offset}"
 
 
+def message_paths(source: Source) -> dict[str, Path]:
+    """Return the path of each field of an event in the messages of a source."""
+    return Shape(source, terms=MESSAGE_IN_TOPIC).paths
+
+
 class MessageMetadata:
     """The parts of a message, beside its value, that the fields of an event are taken from.
 
-    Attributes
-    ----------
-    key, timestamp : bool
-        Whether some field is taken from the key, from the timestamp.
-    headers : tuple of str
-        The names of the headers that fields are taken from.
+    `key` and `timestamp` are whether some field is taken from there; `headers` are the names of the
+    headers that fields are taken from.
     """
 
-    def __init__(self, paths: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, paths: Mapping[str, Path]) -> None:
         needed = {path[1:] for path in paths.values() if path[0] == KAFKA}
         self.key = ("key",) in needed
         self.timestamp = ("timestamp",) in needed
@@ -50,12 +51,20 @@ class MessageMetadata:
 
 
 class MessageReader:
-    """Decodes messages of at most `line_bytes_max` bytes, as a source describes them."""
+    """Decodes messages of at most `line_bytes_max` bytes, as a source describes them.
+
+    `mapped` tracks which fields some message has.
+    """
 
     def __init__(
-        self, source: Source, limits: Limits, *, terms: RecordTerms = MESSAGE_IN_TOPIC
+        self,
+        source: Source,
+        limits: Limits,
+        *,
+        terms: RecordTerms = MESSAGE_IN_TOPIC,
+        mapped: MappedFields | None = None,
     ) -> None:
-        self._shape = Shape(source, limits=limits, terms=terms)
+        self._shape = Shape(source, limits=limits, terms=terms, mapped=mapped)
         self._noun = terms.text
         self._plain = self._shape.plain
         self._bytes_max = limits.line_bytes_max

@@ -91,8 +91,12 @@ class Figures:
         self._commit_s += took_s
 
     def count_restart(self) -> None:
-        """Count a return to the last commit; the rate is 0 until the next update."""
+        """Count a return to the last commit."""
         self.restarts += 1
+        self.text = self._render()
+
+    def clear_rate(self) -> None:
+        """Set the rate to 0 until the next update: nothing is consumed in an outage."""
         self._rate = 0.0
         self.text = self._render()
 
@@ -187,24 +191,27 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-class _ScrapeServer(ThreadingHTTPServer):
-    """Serves each client on its own thread; a client that disconnects is not an error."""
+class _Handler(BaseHTTPRequestHandler):
+    """Answers a request with the text that was rendered last."""
 
-    daemon_threads = True
+    server: MetricsServer
+    timeout = CLIENT_S
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        super().__init__(address, handler)
+    def do_GET(self) -> None:
+        is_known = self.path.partition("?")[0] in ("/", "/metrics")
+        body = self.server.figures.text.encode() if is_known else b"not found; see /metrics\n"
+        self.send_response(200 if is_known else 404)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print what a request raised, unless its connection failed."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
 
 
-class MetricsServer:
-    """Serves the figures at `/metrics`.
+class MetricsServer(ThreadingHTTPServer):
+    """Serves the figures at `/metrics`, each client on a thread of its own.
 
     Port 0 stands for any free port, an empty host for every address of this machine.
 
@@ -214,32 +221,27 @@ class MetricsServer:
         If the port is taken, or the address is not one of this machine.
     """
 
+    daemon_threads = True
+
     def __init__(self, figures: Figures, port: int, host: str = "") -> None:
-        class Handler(BaseHTTPRequestHandler):
-            timeout = CLIENT_S
-
-            def do_GET(self) -> None:
-                is_known = self.path.partition("?")[0] in ("/", "/metrics")
-                body = figures.text.encode() if is_known else b"not found; see /metrics\n"
-                self.send_response(200 if is_known else 404)
-                self.send_header("Content-Type", CONTENT_TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
+        self.figures = figures
+        if ":" in host:
+            self.address_family = socket.AF_INET6
         try:
-            self._server = _ScrapeServer((host, port), Handler)
-        except (OSError, OverflowError) as fault:
-            why = getattr(fault, "strerror", None) or fault
+            super().__init__((host, port), _Handler)
+        except OSError as fault:
+            why = fault.strerror or fault
             at = f"port {port} of {host}" if host else f"port {port}"
             raise SettingError(f"metrics cannot be served on {at}: {why}") from None
-        self.port: int = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.port = self.server_port
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what a request raised, unless its connection failed."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
     def close(self) -> None:
         """Stop serving and close the port."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()

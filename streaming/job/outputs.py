@@ -107,7 +107,7 @@ class Outputs:
         return [
             (target.name, producer.send(target.name, value=line, key=key))
             for target, key, line in self._pending
-            if target.kind == "kafka"
+            if target.is_topic
         ]
 
     def clear(self) -> None:

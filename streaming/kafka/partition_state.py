@@ -5,9 +5,8 @@ partition numbers: the part of number p has partition p of every topic, and `key
 all events of a scope are in the same part. A part has its own execution, watermark, counts and
 offsets, so that the group can assign it to another consumer.
 
-The state of a part is saved in its store: a folder (`FolderStore`) or a topic (`Changelog`). Both
-write the dirty records, and restore all records. A part is opened with the state that its committed
-offsets name; if that is impossible the job ends, unless `--on-change fresh` begins anew.
+A part is opened with the state that its committed offsets name (`ketal.streaming.kafka.state`); if
+that is impossible the job ends, unless `--on-change fresh` begins anew.
 
 The one rule: parts share nothing; the verdicts of a part depend on its own messages alone.
 """
@@ -83,7 +82,7 @@ class Part:
         self.notice = ""
         """A notice to report about how the part was opened; empty for none."""
         self._uses_time = uses_time(program)
-        self._reader = MessageReader(job.source, job.limits)
+        self._reader = MessageReader(job.source, job.limits, mapped=engine.mapped)
         self._partition_check = engine.partition_check
 
     # --- state ---
@@ -255,13 +254,9 @@ class Part:
     ) -> list[Verdict]:
         """Mark partitions idle, and advance the watermark; return the verdicts of that.
 
-        Parameters
-        ----------
-        behind : mapping of TopicPartition to int
-            How many messages of each partition are known and not read yet.
-        find_unread : callable
-            Returns which of some partitions have messages that are not read yet, according to
-            Kafka; called before a partition becomes idle.
+        `behind` has the number of messages of each partition that are known and not read yet.
+        `find_unread` returns which of some partitions have unread messages according to Kafka; it
+        is called before a partition becomes idle.
         """
         if not self._uses_time:
             return []
@@ -288,20 +283,10 @@ def open_part(
     committed: Committed,
     loaded: Any,
 ) -> Part:
-    """Return a part with the state that belongs to the committed offsets.
+    """Return part `number` with the state that belongs to the committed offsets.
 
-    Parameters
-    ----------
-    engine, storage : RunningJob, Storage
-        The job, and where its state is saved.
-    number : int
-        The number of the part.
-    positions : mapping of TopicPartition to int
-        The next offset to read of each partition of the part.
-    committed : mapping of TopicPartition to Commit or None
-        The last commit of each partition.
-    loaded : object
-        What `Storage.load` returned for the part.
+    `positions` and `committed` have the next offset to read and the last commit of each partition
+    of the part; `loaded` is what `Storage.load` returned for it.
 
     Raises
     ------

@@ -88,10 +88,7 @@ def resume(
 def _patterns_to_drain(old: Program, new: Program) -> list[str]:
     """Return the names of the old patterns that changed or are gone.
 
-    Raises
-    ------
-    StateError
-        If one of them cannot be drained.
+    One of them that cannot be drained is a StateError.
     """
     fingerprints = {compiled.name: compiled.fingerprint for compiled in new.compiled}
     changed = [

@@ -61,13 +61,12 @@ class ProcessEngine(RunningJob):
                 session.run()
                 return
             except ChangedError as reason:
-                self.figures.count_restart()
                 self.hooks.notify(f"{reason}; resuming from the last commit")
             except OUT_OF_RANGE as error:
                 raise StateError(
                     f"the messages from which group {self.job.group_id} resumes are no longer in "
-                    f"the topic ({client_errors.describe(error)})\n  hint: use another group_id "
-                    "and another [state] store to start over where [kafka] start says"
+                    f"the topic: {client_errors.missing_messages(error)}\n  hint: use another "
+                    "group_id and another [state] store to start over where [kafka] start says"
                 ) from None
             except StoppedError:
                 return

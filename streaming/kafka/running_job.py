@@ -10,11 +10,11 @@ The one rule: a group that is another job's is not changed.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
@@ -25,6 +25,8 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.kafka.state.storage import Storage
+
+_HINT = "\n  hint: give this job its own --group-id, and its own --state if one is set"
 
 
 class Commit(NamedTuple):
@@ -38,10 +40,10 @@ class Commit(NamedTuple):
     def of(cls, held: OffsetAndMetadata) -> Commit:
         """Decode a commit of kafka-python."""
         try:
-            decoded = json.loads(held.metadata or "{}")
+            metadata = msgspec.json.decode(held.metadata or "{}", type=dict[str, Any])
         except (ValueError, RecursionError):
-            decoded = {}
-        return cls(held.offset, decoded if isinstance(decoded, dict) else {})
+            metadata = {}
+        return cls(held.offset, metadata)
 
 
 Offsets = Mapping[TopicPartition, Commit]
@@ -55,8 +57,6 @@ class RunningJob(JobEngine):
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
         super().__init__(job, program, hooks)
         self.owner = uuid.uuid4().hex
-        self.has_begun = False
-        """Whether a session of this process has begun."""
         self.end_offsets: dict[TopicPartition, int] | None = None
         """The end offsets of the partitions when the job started; None without `until_end`."""
         self._other_offsets: Offsets | None = None
@@ -75,9 +75,8 @@ class RunningJob(JobEngine):
             for partition, held in offsets.items()
             if "snapshot" in held.metadata or "changelog" in held.metadata
         }
-        hint = "\n  hint: give this job its own --group-id, and its own --state if one is set"
-        if not job.group_id_given:
-            hint += "; the default is the name of the pattern file"
+        is_default = not job.group_id_given
+        hint = _HINT + ("; the default is the name of the pattern file" if is_default else "")
         same_topics = [
             metadata
             for partition, metadata in job_metadata.items()
@@ -107,34 +106,24 @@ class RunningJob(JobEngine):
             fence each other, which the offsets of this job's topics do not show.
         """
         job = self.job
-        owners = {
-            held.metadata.get("owner")
+        others = {
+            partition: held
             for partition, held in offsets.items()
-            if partition.topic in job.topics
+            if partition.topic not in job.topics
         }
+        owners = {offsets[partition].metadata.get("owner") for partition in offsets.keys() - others}
         if owners - {None, self.owner}:
             raise LostError(
                 f"another process of group {job.group_id} has taken over (fenced)\n"
                 "  hint: of two processes with the same state, the later one continues; give "
                 "another job its own --group-id and --state"
             )
-        other_offsets = {
-            partition: held
-            for partition, held in offsets.items()
-            if partition.topic not in job.topics
-        }
-        before, self._other_offsets = self._other_offsets, other_offsets
-        if before is None or other_offsets == before:
+        before, self._other_offsets = self._other_offsets, others
+        if before is None:
             return
-        topics = sorted(
-            {
-                partition.topic
-                for partition, held in other_offsets.items()
-                if before.get(partition) != held
-            }
-        )
-        raise LostError(
-            f"group {job.group_id} also belongs to another job, which reads {', '.join(topics)}: "
-            "each fences the other\n  hint: give this job its own --group-id, and its own --state "
-            "if one is set"
-        )
+        topics = sorted({one.topic for one, held in others.items() if before.get(one) != held})
+        if topics:
+            raise LostError(
+                f"group {job.group_id} also belongs to another job, which reads "
+                f"{', '.join(topics)}: each fences the other{_HINT}"
+            )

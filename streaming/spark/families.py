@@ -11,9 +11,7 @@ With `key_groups=1` the whole program is one family of one group, which gets eve
 the hold-back queue and all scopes. Any program runs that way.
 
 Every group decides for the patterns of all families whether an event is late by the watermark, or
-refused by every topology. A group does not see events of other groups, such as another event with
-the same dot, or under `frontier` a released event that depends on a late one
-(`ketal.streaming.job.distribution`, `docs/spark.md`).
+refused by every topology. It does not see the events of other groups (`docs/spark.md`).
 
 The one rule: each group gives the verdicts that the whole would give, or the job does not start.
 """
@@ -30,9 +28,7 @@ import msgspec
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
-from ketal.logs.record_terms import MESSAGE_IN_TOPIC
-from ketal.logs.shape import KAFKA, Shape
-from ketal.logs.source import Path, Source
+from ketal.logs.source import KAFKA, Path, Source
 from ketal.model import syntax
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
@@ -40,6 +36,7 @@ from ketal.programs.program import Program
 from ketal.runtime.silence.vacuity import Findings, MetEvents, findings
 from ketal.runtime.stream_release import refuse_unavailable
 from ketal.streaming.job.distribution import unsplittable_reason
+from ketal.streaming.job.messages import message_paths
 
 HASHING = 3
 """The version of the way in which a partition is hashed to a group's number (`rows`)."""
@@ -154,7 +151,7 @@ def placement(families: Sequence[Family], source: Source) -> dict[str, str]:
 
     If that changes, or the number of groups, or `HASHING`, scopes would lose their state.
     """
-    paths = Shape(source, terms=MESSAGE_IN_TOPIC).paths
+    paths = message_paths(source)
     out: dict[str, str] = {}
     for family in families:
         if family.partition:

@@ -312,9 +312,14 @@ class Group:
     def figures_row(
         self, verdicts: Counter[tuple[str | None, str | None]]
     ) -> tuple[str | None, ...]:
-        """Return the row of figures: counts since the beginning, and `verdicts` of this batch."""
+        """Return the row of figures: counts since the beginning, and `verdicts` of this batch.
+
+        `absent` has the mapped fields that no row had which this worker has read; None without one.
+        """
+        mapped = self._rows.mapped
         figures = {
             "verdicts": [(kind, pattern, count) for (kind, pattern), count in verdicts.items()],
+            "absent": sorted(mapped.absent) if mapped.is_read else None,
             "group": self.number,
             "tells": self._reports,
             "messages": self.messages,

@@ -9,6 +9,7 @@ The one rule: a property that a Java client would refuse is refused before a que
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import LostError, SettingError
@@ -77,21 +78,27 @@ def _pop_certificates(given: dict[str, Any]) -> dict[str, str]:
     """Remove the files of certificates from `given`; return Java's properties for them."""
     out: dict[str, str] = {}
     if "ssl_cafile" in given:
-        out |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": given.pop("ssl_cafile")}
+        cafile = str(given.pop("ssl_cafile"))
+        out |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": cafile}
     if "ssl_certfile" in given or "ssl_keyfile" in given:
-        pieces = [given.pop(name, "") for name in ("ssl_keyfile", "ssl_certfile")]
-        try:
-            texts = [open(path, encoding="utf-8").read() for path in pieces if path]  # noqa: SIM115
-        except OSError as fault:
-            raise SettingError(
-                f"[kafka.properties] cannot read {fault.filename}: {fault.strerror or fault}"
-            ) from None
+        paths = [given.pop(name) for name in ("ssl_keyfile", "ssl_certfile") if name in given]
+        texts = [_pem_text(str(path)) for path in paths]
         out |= {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.key": texts[0],
             "ssl.keystore.certificate.chain": texts[-1],
         }
     return out
+
+
+def _pem_text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as fault:
+        reason = fault.strerror or fault
+    except ValueError:
+        reason = "it is not PEM text"
+    raise SettingError(f"[kafka.properties] cannot read {path}: {reason}")
 
 
 def _jaas_string(text: Any) -> str:
@@ -119,7 +126,7 @@ def partition_counts(session: SparkSession, job: Job, options: Mapping[str, str]
 
     context = session.sparkContext
     jvm: Any = context._jvm
-    topics = list(job.topics) + [one.name for one in job.outputs if one.kind == "kafka"]
+    topics = [*job.topics, *job.output_topics]
     given = jvm.java.util.Properties()
     for name, value in options.items():
         given.setProperty(name.removeprefix("kafka."), value)

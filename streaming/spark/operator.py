@@ -1,9 +1,8 @@
 """The operator: the functions that Spark calls on the executors with the rows of a key group.
 
-The state of a group is one binary value: the execution's records, the partitions that have ended,
-and the counts. Spark passes the columns of the group's new rows; the operator advances to the
-watermark, sorts the rows by topic, partition and offset, processes them, and returns verdicts as
-columns.
+Spark passes the state of a group (`GroupState`) and the columns of its new rows. The operator
+advances to the watermark, sorts the rows by topic, partition and offset, processes them, and
+returns verdicts as columns.
 
 In each call Spark passes the watermark of the batches before the current one. The operator applies
 it before the rows. If it applied it after them, the rows would be judged by the watermark of the

@@ -109,7 +109,7 @@ def _start_spark(job: Job, notify: Callable[[str], None]) -> SparkSession:
     java = find_java(newest=newest_for_spark(version("pyspark")))
     logging = cache_folder() / "spark-log4j2.properties"
     replace_file(logging, LOGGING.encode("ascii"))
-    os.environ["JAVA_HOME"] = str(spark_home(java, cache_folder()))
+    os.environ["JAVA_HOME"] = str(spark_home(java))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"ketal {job.group_id}").master("local[*]")
     settings = {

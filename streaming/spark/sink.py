@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ketal.logs.source import MappedFields
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX, Outputs
 from ketal.streaming.spark.checkpoint import Checkpoint
@@ -58,7 +59,8 @@ class RenderedVerdict:
 class Sink:
     """Writes batches, records the last one in the checkpoint, and counts verdicts.
 
-    `count` is called with a kind, a pattern, and the number of verdicts.
+    `count` is called with a kind, a pattern, and the number of verdicts. A field that some row of a
+    batch has is no longer absent in `mapped`.
     """
 
     job: Job
@@ -66,6 +68,7 @@ class Sink:
     outputs: Outputs
     checkpoint: Checkpoint
     count: Callable[[str, str | None, int], None]
+    mapped: MappedFields
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write a batch, unless it was written before; compute it anyway, to update the state."""
@@ -88,6 +91,8 @@ class Sink:
         for figures in groups.values():
             for kind, pattern, count in figures.pop("verdicts"):
                 counts[kind, pattern] += count
+            if (absent := figures.pop("absent")) is not None:
+                self.mapped.mark_read(absent)
         targets = {self.job.output_of(kind).kind for kind, _ in counts}
         verdicts = batch.where(~is_figures).withColumn("topic", self._topic_column())
         if "kafka" in targets:
@@ -115,7 +120,7 @@ class Sink:
         from pyspark.sql import functions as F
 
         rejected, verdicts = (
-            F.lit(target.name if target.kind == "kafka" else None).cast("string")
+            F.lit(target.name if target.is_topic else None).cast("string")
             for target in (self.job.rejected, self.job.verdicts)
         )
         return F.when(F.col("verdict") == "rejected", rejected).otherwise(verdicts)

@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from ketal import errors
 from ketal.errors import KetalError, LostError, SettingError, StateError, faults_placed
-from ketal.logs.record_terms import MESSAGE_IN_TOPIC
-from ketal.logs.shape import Shape
 from ketal.model.events.event_time import seconds
 from ketal.model.summaries import Tally, total
 from ketal.programs.program import Program
 from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
-from ketal.streaming.job.messages import MessageMetadata
+from ketal.streaming.job.messages import MessageMetadata, message_paths
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs, too_large_error
 from ketal.streaming.spark import families as grouping
@@ -102,7 +100,8 @@ class SparkEngine(JobEngine):
     def _run(self, session: SparkSession, checkpoint: Checkpoint, outputs: Outputs) -> None:
         from py4j.protocol import Py4JNetworkError
 
-        sink = Sink(self.job, self._options, outputs, checkpoint, self.figures.count_verdicts)
+        count = self.figures.count_verdicts
+        sink = Sink(self.job, self._options, outputs, checkpoint, count, self.mapped)
         try:
             while not self.stopping:
                 try:
@@ -110,6 +109,7 @@ class SparkEngine(JobEngine):
                     starting = checkpoint.begin(counts)
                     rows = self._group_rows(session, counts, starting)
                     query = self._start_query(session, checkpoint, sink, rows)
+                    self.count_begin()
                     self._follow(query, checkpoint)
                     break
                 except LostError as lost:
@@ -133,9 +133,7 @@ class SparkEngine(JobEngine):
     ) -> DataFrame:
         """Return a stream of the rows that the key groups emit for the messages of the topics."""
         job = self.job
-        wants_headers = bool(
-            MessageMetadata(Shape(job.source, terms=MESSAGE_IN_TOPIC).paths).headers
-        )
+        headers = MessageMetadata(message_paths(job.source)).headers
         events = (
             session.readStream.format("kafka")
             .options(**self._options)
@@ -143,7 +141,7 @@ class SparkEngine(JobEngine):
             .option("startingOffsets", starting)
             .option("maxOffsetsPerTrigger", job.batch_messages_max)
             .option("kafka.isolation.level", "read_committed")
-            .option("includeHeaders", str(wants_headers).lower())
+            .option("includeHeaders", str(bool(headers)).lower())
             .load()
         )
         return group_rows(
@@ -251,7 +249,7 @@ class SparkEngine(JobEngine):
         if _NO_TOPIC.search(text):
             return SettingError(f"a topic no longer exists: {_last_cause(text)}")
         if _TOO_LARGE.search(text):
-            topics = ", ".join(one.name for one in self.job.outputs if one.kind == "kafka")
+            topics = ", ".join(self.job.output_topics)
             return too_large_error(self.job, f"{_last_cause(text)} (topic {topics})")
         if _NOT_ALLOWED.search(text):
             return SettingError(f"[kafka.properties] {_last_cause(text)}")

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ketal.errors import KetalError
-from ketal.files.user_folders import cache_folder
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.jvm.artifacts import KAFKA, fetch_jars
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
@@ -235,7 +234,7 @@ def connector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     with pytest.MonkeyPatch.context() as patch, required("Spark", ImportError):
         java = find_java(newest=newest_for_spark(version("pyspark")))
-        patch.setenv("JAVA_HOME", str(spark_home(java, cache_folder())))
+        patch.setenv("JAVA_HOME", str(spark_home(java)))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_CONF_DIR", str(settings))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")

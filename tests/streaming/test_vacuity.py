@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ketal
+from ketal.logs.source import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.process_engine import ProcessEngine
@@ -122,3 +123,21 @@ def test_empty_topic_is_warned_of(
         PATIENCE_S,
     )
     stop(job)
+
+
+def test_mapped_field_that_no_message_has_is_warned_of(
+    engine: str, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """A path in the message, or a header; the field `id` is in one of the messages."""
+    source, recorder = topic(), HookRecorder()
+    produce(broker, [(source, 0, accept("a", 1, serial="s")), (source, 0, accept("b", 1))])
+    fields = {"time": "at", "id": "serial", "incarnation": "kafka.header.run"}
+    job = job_of(broker, [source], tmp_path, source=Source(fields=fields), **options(engine))
+    started = running(job, ketal.compile(FORKS), recorder)
+    reason = "no record that was read has a value at this path"
+    until(lambda: any(reason in one for one in recorder.notices), "no warning", PATIENCE_S)
+    stop(started)
+    assert [one for one in recorder.notices if reason in one] == [
+        f"warning: [source] fields: {name}={fields[name]}: {reason}"
+        for name in ("time", "incarnation")
+    ]

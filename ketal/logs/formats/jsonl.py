@@ -23,7 +23,8 @@ from ketal.errors import EventError, SettingError, write_errors, wrong_type
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import rejected_item
 from ketal.logs.record_terms import RecordTerms
-from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
+from ketal.logs.shape import Item, Shape, json_type_of
+from ketal.logs.source import KAFKA
 from ketal.logs.streams import LongLineError, blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft

@@ -16,7 +16,7 @@ from kafka import errors as faults
 T = TypeVar("T")
 
 SLICE_S = 0.1
-"""How often a waiting caller checks whether the job must end."""
+"""How often a waiting caller checks whether the job must end, or the deadline has passed."""
 CLIENT_ERRORS = (faults.KafkaError, OSError, TimeoutError)
 """The exceptions that a client raises; a deadline that passed is a TimeoutError."""
 
@@ -44,13 +44,11 @@ def call_with_deadline(
     """
     result = run_in_background(what, call, *args)
     until_s = time.monotonic() + timeout_s
-    while not result.done():
-        left_s = until_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError(f"{what} took more than {timeout_s:g} s")
-        wait([result], min(left_s, SLICE_S))
-        if not result.done() and should_stop():
+    while not wait([result], SLICE_S).done:
+        if should_stop():
             raise StoppedError(what)
+        if time.monotonic() >= until_s:
+            raise TimeoutError(f"{what} took more than {timeout_s:g} s")
     return result.result()
 
 

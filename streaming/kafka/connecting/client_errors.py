@@ -99,6 +99,18 @@ def topic_error(topic: str, error: BaseException) -> BaseException:
     return error
 
 
+def missing_messages(error: BaseException) -> str:
+    """Return the place of each message that an exception of `OUT_OF_RANGE` says is missing.
+
+    It is topic, partition and offset, or without the offset if the exception does not have it.
+    """
+    if isinstance(error, faults.OffsetOutOfRangeError):
+        places = [(*partition, offset) for partition, offset in error.args[0].items()]
+    else:
+        places = getattr(error, "divergent_offsets", error.args[0])
+    return ", ".join("/".join(map(str, place)) for place in sorted(places))
+
+
 def describe(error: BaseException) -> str:
     """Return the class name and the text of an error; the text alone if it has the class name."""
     name, text = type(error).__name__, str(error)

@@ -176,10 +176,8 @@ def transaction_timeout_ms(job: Job) -> int:
 def make_fencing_fatal(producer: Any) -> None:
     """Make those errors fatal after which kafka-python would request a new producer epoch."""
     manager = _private_attribute(producer, "_transaction_manager")
-    risky, fatal = (
-        _private_attribute(manager, "_NEEDS_EPOCH_BUMP_ERRORS"),
-        _private_attribute(manager, "_FATAL_ERRORS"),
-    )
+    risky = _private_attribute(manager, "_NEEDS_EPOCH_BUMP_ERRORS")
+    fatal = _private_attribute(manager, "_FATAL_ERRORS")
     if not isinstance(risky, frozenset) or not isinstance(fatal, frozenset):
         raise _unknown_version()
     manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()
@@ -245,10 +243,7 @@ def refuse_header_name(consumer: Any, error: BaseException) -> None:
 def _private_attribute(client: Any, *names: str) -> Any:
     """Return a private attribute of a client, given by its path of names.
 
-    Raises
-    ------
-    SettingError
-        If there is none, so that this is another version of kafka-python.
+    If there is none, this is another version of kafka-python, which is a SettingError.
     """
     for name in names:
         client = getattr(client, name, None)

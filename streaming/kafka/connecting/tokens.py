@@ -10,16 +10,15 @@ The one rule: neither the secret nor a token is in any message.
 from __future__ import annotations
 
 import base64
-import json
-import math
 import time
 from collections.abc import Mapping
 from http.client import HTTPException, IncompleteRead
-from typing import Any
+from typing import Annotated, Any
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
 from urllib.request import Request, urlopen
 
+import msgspec
 from kafka import errors as faults
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -33,8 +32,15 @@ from ketal.streaming.kafka.connecting.properties import (
 ANSWER_S = 10.0
 LIFETIME_S = 60.0
 """The lifetime of a token for which the endpoint gives none."""
+LIFETIME_S_MAX = 1e9
+"""The longest lifetime that an answer may give: 30 years."""
 EARLY = 0.8
 """The share of its lifetime after which a token is requested again, as in Java's clients."""
+
+
+class _Answer(msgspec.Struct):
+    access_token: str
+    expires_in: Annotated[float, msgspec.Meta(ge=0, le=LIFETIME_S_MAX)] = LIFETIME_S
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
@@ -68,32 +74,25 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         """
         if time.monotonic() >= self._expires_s:
             began_s = time.monotonic()
-            response_fields = self._request_token()
-            try:
-                token, lifetime_s = (
-                    response_fields["access_token"],
-                    response_fields.get("expires_in", LIFETIME_S),
-                )
-                lifetime_s = float(lifetime_s)
-            except (KeyError, TypeError, ValueError):
-                token, lifetime_s = None, 0.0
-            if not isinstance(token, str) or not math.isfinite(lifetime_s):
-                raise faults.SaslAuthenticationFailedError(
-                    f"{self._url} answered without a valid access_token"
-                )
-            self._token = token
-            self._expires_s = began_s + EARLY * lifetime_s
+            answer = self._request_token()
+            self._token = answer.access_token
+            self._expires_s = began_s + EARLY * answer.expires_in
         return self._token
 
-    def _request_token(self) -> Any:
+    def _request_token(self) -> _Answer:
         try:
             with urlopen(self._request, timeout=ANSWER_S) as response:
-                return json.load(response)
+                # Some endpoints give the lifetime as text.
+                return msgspec.json.decode(response.read(), type=_Answer, strict=False)
         except HTTPError as refused:
             reason = f"{self._url} refused to issue a token: {refused.code} {refused.reason}"
             if refused.code >= 500:
                 raise faults.KafkaConnectionError(reason) from None
             raise faults.SaslAuthenticationFailedError(reason) from None
+        except msgspec.ValidationError:
+            raise faults.SaslAuthenticationFailedError(
+                f"{self._url} answered without a valid access_token"
+            ) from None
         except (ValueError, RecursionError):
             raise faults.SaslAuthenticationFailedError(
                 f"{self._url} did not answer with JSON"

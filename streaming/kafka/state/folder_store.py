@@ -123,10 +123,7 @@ class Claim:
     def _read(self) -> _ClaimContent | None:
         try:
             with refused_as_setting(self._path):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                if not self._path.exists():
-                    return None
-                return _decode_claim(self._path.read_bytes())
+                return _decode_claim(self._path.read_bytes()) if self._path.exists() else None
         except (ValueError, RecursionError):
             raise SettingError(
                 f"{self._path} is damaged: it does not name the group of this state\n  hint: "
@@ -292,13 +289,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 def _read_records(
     database: sqlite3.Connection, path: Path, number: int, digest: str
 ) -> dict[bytes, bytes]:
-    """Return the records of a database as of a commit.
-
-    Raises
-    ------
-    StateError
-        If its rows up to that commit have another digest.
-    """
+    """Return the records of a database as of a commit, whose rows must have this digest."""
     records: Changes = {}
     actual = _new_digest()
     rows = database.execute(

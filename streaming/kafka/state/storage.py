@@ -104,10 +104,9 @@ class _FolderStorage(Storage):
     started in one folder at the same moment, the second then finds the name of the first. After
     that the process releases the lock, so that another process of the group can take over.
 
-    The folder belongs to one group. It names the group, and the topics that its state comes from,
-    since two jobs of the same name would remove each other's state. It also records that a commit
-    exists: if Kafka has no offsets then, they have expired, and beginning anew would repeat all
-    verdicts.
+    Two jobs of the same name would remove each other's state, so the folder names its group and
+    the topics of its state (`Claim`). It also records that a commit exists: if Kafka has no
+    offsets then, they have expired, and beginning anew would repeat all verdicts.
     """
 
     restart_hint = "another group_id to start at the beginning of the topics"
@@ -221,4 +220,4 @@ class _TopicStorage(Storage):
 
 def make_storage(job: Job) -> Storage:
     """Return the storage of a job."""
-    return _TopicStorage(job) if job.store.kind == "kafka" else _FolderStorage(job)
+    return _TopicStorage(job) if job.store.is_topic else _FolderStorage(job)

@@ -248,10 +248,7 @@ def assemble_messages(job: Job, number: int, messages: Compacted) -> Loaded:
 def _segments(where: str, messages: Compacted) -> tuple[dict[int, bytes], str]:
     """Return the segments by number, and the name of the newest commit.
 
-    Raises
-    ------
-    StateError
-        If a segment or a piece is missing, or a message is not one of a changelog.
+    A missing segment or piece is a StateError, and so is a message that is not one of a changelog.
     """
     pieces: dict[int, dict[int, bytes]] = {}
     heads: dict[int, tuple[int, int, str]] = {}

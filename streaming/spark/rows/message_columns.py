@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ketal.errors import SettingError
-from ketal.logs.record_terms import MESSAGE_IN_TOPIC
-from ketal.logs.shape import KAFKA, Shape
-from ketal.logs.source import Path, Source
+from ketal.logs.source import KAFKA, Path, Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.control import CONTROL_PREFIX
-from ketal.streaming.job.messages import MessageMetadata
+from ketal.streaming.job.messages import MessageMetadata, message_paths
 from ketal.streaming.spark.families import Family, PartitionKey, attribute_paths, keying_attribute
 from ketal.streaming.spark.rows.keyed import SAMPLED_EACH, SAMPLED_FIRST, SEPARATOR
 from ketal.streaming.spark.rows.text import (
@@ -36,7 +34,7 @@ class MessageColumns:
     def __init__(self, events: DataFrame, source: Source, families: Sequence[Family]) -> None:
         check_types({one.name: one.dataType for one in events.schema.fields}, KAFKA_TYPES)
         self.source = source
-        paths = Shape(source, terms=MESSAGE_IN_TOPIC).paths
+        paths = message_paths(source)
         self._paths = paths
         self._text = F.col("value").cast("string")
         read = [paths["type"], paths["time"]]

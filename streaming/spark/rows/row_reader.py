@@ -15,7 +15,7 @@ from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import brief_reason
 from ketal.logs.record_terms import MESSAGE_IN_TOPIC, ROW_OF_EVENT
 from ketal.logs.shape import Shape
-from ketal.logs.source import Source
+from ketal.logs.source import MappedFields, Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
@@ -57,7 +57,10 @@ class RowReader:
         self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(shape.headers)]
         self._shape = Shape(Source(), limits=limits, terms=ROW_OF_EVENT)
         terms = ROW_OF_EVENT if shape.source is None else MESSAGE_IN_TOPIC
-        self._reader = MessageReader(shape.source or Source(), limits, terms=terms)
+        source = shape.source or Source()
+        self.mapped = MappedFields(source.fields)
+        """The mapped fields that no row has had."""
+        self._reader = MessageReader(source, limits, terms=terms, mapped=self.mapped)
         self.has_offsets = "offset" in self._at
         """Whether rows have topic, partition and offset, and so an order."""
 

@@ -138,19 +138,10 @@ def _row_per_group(
 ) -> DataFrame:
     """Return one row for each group that must see a row, out of `count` groups.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        The events, with the columns `_control` (whether it is a control event) and `_home` (the
-        group whose copy of a control event is counted).
-    own : Column
-        The groups of an event.
-    count : int
-        The number of groups.
-    selected : mapping of str to Column
-        The operator's columns.
-    samples : tuple of Column, optional
-        The sample of a message, or null, and the group that checks it.
+    The columns of `frame` include `_control` (whether a row is a control event) and `_home` (the
+    group whose copy of a control event is counted). `own` has the groups of an event, `selected`
+    the columns of the operator; `samples` has the sample of a message, or null, and the group that
+    checks it.
     """
     at, control = F.col("_to"), F.col("_control")
     if samples is not None:

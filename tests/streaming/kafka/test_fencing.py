@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 from kafka import errors as faults
 
 import ketal
 from ketal.errors import LostError, SettingError, StateError
 from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job.file import Target
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS
 from ketal.streaming.kafka.process_engine import ProcessEngine
-from ketal.streaming.kafka.running_job import RunningJob
+from ketal.streaming.kafka.running_job import Commit, RunningJob
 from tests.streaming.jobs import (
     FORKS,
     HookRecorder,
@@ -203,3 +204,13 @@ def test_messages_of_aborted_transactions_are_not_read(
     assert [v.to_dict()["events"] for v in recorder.verdicts] == [["a@1", "c@1"]]
     assert engine.summary is not None
     assert engine.summary["kafka"]["messages"] == 2
+
+
+def test_offsets_of_other_topics_that_expire_are_not_those_of_another_job() -> None:
+    job = Job(pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g")
+    engine = ProcessEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
+    offsets = {TopicPartition("other", number): Commit(7, {}) for number in range(2)}
+    engine.check_owner(offsets)
+    engine.check_owner({TopicPartition("other", 0): Commit(7, {})})
+    with pytest.raises(LostError, match="belongs to another job, which reads other: each fences"):
+        engine.check_owner({TopicPartition("other", 0): Commit(8, {})})

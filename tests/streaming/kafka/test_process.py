@@ -282,7 +282,7 @@ def test_messages_deleted_by_retention_are_a_state_error(
     run(job, program)
     produce(broker, [(source, 0, accept("b", 1)), (source, 0, accept("c", 1))])
     expire(broker, source, 2)
-    with pytest.raises(StateError, match="no longer in the topic"):
+    with pytest.raises(StateError, match=f"no longer in the topic: {source}/0/1\n"):
         run(job, program)
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ketal.files.user_folders import cache_folder
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark.__main__ import write_package
 from tests.page_blocks import blocks, page, write_files
@@ -101,7 +100,7 @@ def test_cluster_of_a_master_and_two_workers_gives_the_verdicts_of_run(tmp_path:
         env={
             **{k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "JAVA_HOME": str(spark_home(java, cache_folder())),
+            "JAVA_HOME": str(spark_home(java)),
             "MASTER_PORT": str(_free_port()),
             "PYSPARK_PYTHON": str(python),
             "PYSPARK_DRIVER_PYTHON": sys.executable,

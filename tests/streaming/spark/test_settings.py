@@ -100,6 +100,10 @@ def test_kafka_properties_are_translated_to_java_names(tmp_path: Path) -> None:
         kafka_options(job(linger_ms=1))
     with pytest.raises(SettingError, match="No such file"):
         kafka_options(job(ssl_certfile=str(tmp_path / "none.pem")))
+    (der := tmp_path / "key.der").write_bytes(b"\x30\x82")
+    for other, why in ((str(der), "not PEM text"), ("", "Is a directory"), (3, "No such file")):
+        with pytest.raises(SettingError, match=rf"properties\] cannot read .*{why}"):
+            kafka_options(job(ssl_keyfile=other))
 
 
 def test_call_timeout_of_the_job_file_applies_to_java_clients() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ketal
+from ketal.logs.source import MappedFields
 from ketal.streaming.job.file import Target
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.spark.checkpoint import Checkpoint
@@ -26,7 +27,8 @@ BAD = json.dumps({"verdict": "rejected", "place": "t/0/1", "reason": "no JSON"})
 
 
 def figures(group: int, *verdicts: tuple[str, str | None, int]) -> tuple[str | None, ...]:
-    text = json.dumps({"group": group, "verdicts": verdicts})
+    absent = ["time", "id"][group : group + 1]
+    text = json.dumps({"group": group, "verdicts": verdicts, "absent": absent})
     return FIGURES, None, str(group), None, None, text, None
 
 
@@ -60,13 +62,14 @@ def test_batch_is_read_a_second_time_only_if_it_has_verdicts(
     hooks = HookRecorder().hooks()
     outputs = Outputs(one, hooks)
     counted: Counter[Any] = Counter()
+    mapped = MappedFields({"time": "at", "id": "name"})
 
     def count(kind: str, pattern: str | None, number: int) -> None:
         counted[kind, pattern] += number
 
     spark.sparkContext.setJobGroup(tmp_path.name, "")
     try:
-        Sink(one, {}, outputs, checkpoint, count).write(batch, 0)
+        Sink(one, {}, outputs, checkpoint, count, mapped).write(batch, 0)
         tracker = spark.sparkContext.statusTracker()
         assert len(tracker.getJobIdsForGroup(tmp_path.name)) == jobs
         assert counted == counts
@@ -74,7 +77,8 @@ def test_batch_is_read_a_second_time_only_if_it_has_verdicts(
         assert checkpoint.written.groups == {"0": {"group": 0}, "1": {"group": 1}}
         write_committed_batch(tmp_path / "state", "{}")
         checkpoint.record_written(0, {})
-        Sink(one, {}, outputs, checkpoint, count).write(batch, 0)
+        Sink(one, {}, outputs, checkpoint, count, mapped).write(batch, 0)
+        assert not mapped.absent, "each field is in rows of one group"
         assert counted == counts, "a batch that is written is not written again"
         assert len(written(path)) == len(counts)
     finally:
