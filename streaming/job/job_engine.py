@@ -86,8 +86,8 @@ class JobEngine(ABC):
                 f"{lost} for {away_s:.0f} s ([kafka] lost_after_ms): {reason}"
             ) from None
 
-    def count_begin(self) -> None:
-        """Count the begin of a session or a query as a restart, unless it is the first."""
+    def count_start(self) -> None:
+        """Count the start of a session or a query as a restart, unless it is the first."""
         if self.has_begun:
             self.figures.count_restart()
         self.has_begun = True

@@ -109,7 +109,7 @@ class SparkEngine(JobEngine):
                     starting = checkpoint.begin(counts)
                     rows = self._group_rows(session, counts, starting)
                     query = self._start_query(session, checkpoint, sink, rows)
-                    self.count_begin()
+                    self.count_start()
                     self._follow(query, checkpoint)
                     break
                 except LostError as lost:
