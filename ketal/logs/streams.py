@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
-from ketal.errors import EventError, SettingError, wrong_type
+from ketal.errors import EventError, SettingError, refused_as_setting, wrong_type
 from ketal.logs.decompression import BLOCK_BYTES, TornError, unpacked
-from ketal.model.wording import shortened
+from ketal.model.wording import unreadable_error
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
@@ -75,13 +75,8 @@ class LogOrigin:
         try:
             mode = os.stat(self.name).st_mode
         except (OSError, ValueError) as fault:
-            if "{" in self.name or "\n" in self.name:
-                text = shortened(" ".join(self.name.split()))
-                raise SettingError(
-                    f"{text!r} is not a file; pass the text of a log as a binary file "
-                    "(io.BytesIO), or on standard input"
-                ) from None
-            raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
+            instead = "pass the text of a log as a binary file (io.BytesIO), or on standard input"
+            raise unreadable_error(self.name, fault, instead) from None
         if stat.S_ISDIR(mode):
             raise SettingError(f"{self.name} is a folder; name the log files in it")
         if not os.access(self.name, os.R_OK):
@@ -104,11 +99,9 @@ class LogOrigin:
         self._was_opened = True
         if self._file is not None and self.is_stored:
             self._file.seek(self._start)
-        try:
+        with refused_as_setting(f"cannot read {self.name}"):
             file = self._file
             opening = open(self.name, "rb") if file is None else nullcontext(file)  # noqa: SIM115
-        except OSError as fault:
-            raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
         with opening as self._reading:
             yield self._reading
 
@@ -139,13 +132,11 @@ class LogOrigin:
     def _raw_chunks(self, file: BinaryIO) -> Iterator[bytes]:
         # `read1` returns the available bytes: reading a live pipe must not wait for a full block.
         read = getattr(file, "read1", file.read)
-        try:
+        with refused_as_setting(f"cannot read {self.name}"):
             while chunk := read(BLOCK_BYTES):
                 if not isinstance(chunk, bytes):
                     raise SettingError(f"{self.name}: a log file must be opened in binary mode")
                 yield chunk
-        except OSError as fault:
-            raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
 
 
 def share_read(files: Sequence[LogOrigin]) -> float | None:
@@ -160,10 +151,6 @@ def _seekable(file: BinaryIO) -> bool:
         return file.seekable()
     except (AttributeError, ValueError):
         return False
-
-
-def _error_text(fault: Exception) -> str:
-    return getattr(fault, "strerror", None) or str(fault)
 
 
 class LongLineError(EventError):
