@@ -366,11 +366,6 @@ def _check_source(source: Source, limits: Limits) -> None:
             raise SettingError(
                 f"[source] {name} applies only to files: a message is one JSON object"
             )
-    if source.scheme is not None and not source.scheme.states_clocks:
-        raise SettingError(
-            f"[source] clock {source.clock}: converting these clocks to vector clocks requires a "
-            "whole log, not a stream (docs/clocks.md lists the clocks that are read from a stream)"
-        )
     if source.keyed_by is not None and (
         not isinstance(source.keyed_by, str) or not source.keyed_by
     ):
