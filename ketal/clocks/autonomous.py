@@ -91,20 +91,6 @@ def children(instance: AutonomousStamp) -> tuple[AutonomousStamp, AutonomousStam
     )
 
 
-def duplicate(
-    instance: AutonomousStamp,
-) -> tuple[AutonomousStamp, AutonomousStamp, AutonomousStamp]:
-    """Duplicate an instance.
-
-    Returns
-    -------
-    (AutonomousStamp, AutonomousStamp, AutonomousStamp)
-        The stamp of the duplication, the last event of the instance, and the two new instances.
-    """
-    last = internal(instance)
-    return last, *children(last)
-
-
 def combine(m: AutonomousStamp, n: AutonomousStamp) -> AutonomousStamp:
     """Combine two instances, which end, to a new one.
 

@@ -90,6 +90,11 @@ class Scheme(ABC, Generic[S]):
         ----------
         events : sequence of Happening
             The events, in a linear extension.
+
+        Raises
+        ------
+        ValueError
+            If an event receives messages of itself or a later event, or lists an event twice.
         """
 
     @abstractmethod
@@ -168,7 +173,7 @@ class Scheme(ABC, Generic[S]):
         return self.read(value, node)
 
 
-class ReplicaScheme(Scheme[S], Generic[S]):
+class ReplicaScheme(Scheme[S]):
     """A scheme in which each node stamps its events, from its own state and received headers.
 
     Replicas and headers have the type of the stamps.
@@ -239,6 +244,7 @@ class ReplicaScheme(Scheme[S], Generic[S]):
 
     def stamped(self, events: Sequence[Happening]) -> list[S]:
         """Return the stamps of an execution, in which each message has a header of its own."""
+        check_receives(events)
         receivers: dict[int, list[int]] = {}
         for number, event in enumerate(events):
             for send in event.receives:
@@ -297,6 +303,16 @@ class ForkingScheme(ReplicaScheme[S]):
                 first, second = self.fork(replica)
                 waiting += [(second, names[half:]), (first, names[:half])]
         return out
+
+
+def check_receives(events: Sequence[Happening]) -> None:
+    """Raise a ValueError unless all events receive messages of distinct earlier events."""
+    for number, event in enumerate(events):
+        earlier = {send for send in event.receives if 0 <= send < number}
+        if len(earlier) < len(event.receives):
+            raise ValueError(
+                f"event {number} receives {event.receives}, which must be distinct earlier events"
+            )
 
 
 def checked_counter(value: Any, what: str, least: int = 0) -> int:

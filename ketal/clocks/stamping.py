@@ -97,7 +97,7 @@ def vector_clocks(
 
 
 def _count_before(before: Callable[[S, S], bool], stamps: Sequence[S], stamp: S, low: int) -> int:
-    """Return how many of a node's stamps are before `of`; the first `low` are known to be.
+    """Return how many of a node's stamps are before `stamp`; the first `low` are known to be.
 
     Exponential search, then bisection, since the answer is near `low` if messages are frequent.
     """

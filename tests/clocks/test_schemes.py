@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ketal.clocks.inexact.hybrid import HybridClocks
 from ketal.clocks.inexact.plausible import PlausibleClocks
-from ketal.clocks.scheme import Scheme, StampOrder
+from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.clocks.stamping import direct_causes, vector_clocks
 from ketal.errors import EventError, SettingError
@@ -86,6 +86,16 @@ def test_stamp_is_read_back_as_written(name: str, run: SampleRun) -> None:
     for node, stamp in zip(run.nodes, _stamps(scheme, run), strict=True):
         assert scheme.read(scheme.written(stamp), node) == stamp
         assert scheme.decode(scheme.encode(stamp), node) == stamp
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("receives", [(1,), (2,), (-1,), (0, 0)])
+def test_events_receive_messages_of_distinct_earlier_events(
+    name: str, receives: tuple[int, ...]
+) -> None:
+    events = [Happening(node="a"), Happening(node="b", receives=receives), Happening(node="a")]
+    with pytest.raises(ValueError, match=r"event 1 receives .* must be distinct earlier events"):
+        scheme_named(name).stamped(events)
 
 
 JSON = st.recursive(

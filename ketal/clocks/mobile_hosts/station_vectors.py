@@ -23,7 +23,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from ketal.clocks.mobile_hosts.stations import Label, StationScheme, cause_headers
 from ketal.clocks.scheme import Clock, checked_counters, not_a_stamp
@@ -138,7 +138,7 @@ class Carried:
     clock: Clock
 
 
-class LinkedStations(StationScheme[L, Carried], Generic[L]):
+class LinkedStations(StationScheme[L, Carried]):
     """A scheme whose stamps are clocks of stations with the labels of direct causes.
 
     `L` is the type of its stamps.

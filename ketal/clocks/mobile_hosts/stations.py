@@ -26,7 +26,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from ketal.clocks.scheme import Happening, S, Scheme, checked_counter
+from ketal.clocks.scheme import Happening, S, Scheme, check_receives, checked_counter
 from ketal.errors import EventError
 
 H = TypeVar("H")
@@ -68,6 +68,7 @@ class StationScheme(Scheme[S], Generic[S, H]):
 
     def stamped(self, events: Sequence[Happening]) -> list[S]:
         """Return the stamps of an execution; all messages of an event have the same header."""
+        check_receives(events)
         logs: dict[str, list[S]] = {}
         last: dict[str, H] = {}
         headers: list[H] = []
