@@ -58,7 +58,7 @@ class Tracer:
     monitor : Monitor or Collector, optional
         Is fed each event before the program continues, one event at a time, so its handlers are
         called where the event happens. They must not wait for a thread that records an event. If
-        other processes, or other tracers, feed it too, it must be a `Collector`.
+        other processes feed it too, it must be a `Collector`.
 
     Attributes
     ----------

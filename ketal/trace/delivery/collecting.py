@@ -86,7 +86,7 @@ class Collector(MonitorFeeder):
     address : tuple of (str, int)
         The address that it listens on.
     lock : Lock
-        Must be held while other code uses the monitor.
+        Must be held while other code uses the monitor; the lock of all monitors of this process.
 
     Raises
     ------
@@ -310,7 +310,7 @@ class TopicCollector(MonitorFeeder):
     Attributes
     ----------
     lock : Lock
-        Must be held while other code uses the monitor.
+        Must be held while other code uses the monitor; the lock of all monitors of this process.
     taken : int
         The number of messages processed.
 
