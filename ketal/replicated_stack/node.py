@@ -155,10 +155,10 @@ class StackNode:
         for to, addressed in self._view.items():
             self._send(to, "operation", operation=operation, session=addressed)
 
-    def compare(self, to: str | None = None) -> None:
-        """Send the list of operations to one node, or all that are on; they send missing ones."""
+    def compare(self) -> None:
+        """Send the list of operations to all nodes that are on; they send missing ones."""
         if self.is_on:
-            for other in [to] if to else self._view:
+            for other in self._view:
                 self._send(other, "compare", session=self._session, has=[*self._operations])
 
     def _send(self, to: str, type: str, **content: Any) -> None:

@@ -44,7 +44,7 @@ def recorded_log(folder: Path) -> ketal.Log:
 
 def events_of(folder: Path) -> list[ketal.Event]:
     """Return the events of the run that was recorded in a folder."""
-    return [item for item in recorded_log(folder) if isinstance(item, ketal.Event)]
+    return list(recorded_log(folder))
 
 
 def shuffled_arrival(events: Iterable[ketal.Event], rng: random.Random) -> list[ketal.Event]:
