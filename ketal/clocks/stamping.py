@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 
-from ketal.clocks.scheme import Clock, S, Scheme
+from ketal.clocks.scheme import Clock, S
 from ketal.clocks.vector import happened_before
 
 
@@ -60,7 +59,7 @@ def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
 
 
 def vector_clocks(
-    scheme: Scheme[S], stamps: Mapping[str, Sequence[S]]
+    before: Callable[[S, S], bool], stamps: Mapping[str, Sequence[S]]
 ) -> dict[str, list[dict[str, int]]]:
     """Return the vector clocks of events, computed by comparing their stamps.
 
@@ -73,8 +72,8 @@ def vector_clocks(
 
     Parameters
     ----------
-    scheme : Scheme
-        The scheme of the stamps.
+    before : callable
+        The order of the stamps (`Scheme.order`).
     stamps : mapping of str to sequence of S
         The stamps of the events of each node, in its order.
 
@@ -83,7 +82,6 @@ def vector_clocks(
     dict of str to list of dict
         Node → the clocks of its events; the nth event of a node has the counter n.
     """
-    before = scheme.order(chain.from_iterable(stamps.values()))
     out: dict[str, list[dict[str, int]]] = {}
     for node, own in stamps.items():
         known = dict.fromkeys(stamps, 0)
