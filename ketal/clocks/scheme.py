@@ -142,10 +142,7 @@ class Scheme(ABC, Generic[S]):
     def read(self, value: Any, node: str) -> S:
         """Return the stamp of an event of `node` from the JSON data that `written` returned.
 
-        Raises
-        ------
-        EventError
-            If the value is not a stamp of the scheme.
+        Raises an EventError if the value is not a stamp of the scheme.
         """
 
     def text(self, stamp: S) -> str:
@@ -159,10 +156,7 @@ class Scheme(ABC, Generic[S]):
     def decode(self, data: bytes, node: str) -> S:
         """Return the stamp of an event of `node` from the bytes that `encode` returned.
 
-        Raises
-        ------
-        EventError
-            If the bytes are not a stamp of the scheme.
+        Raises an EventError if the bytes are not a stamp of the scheme.
         """
         try:
             value = msgspec.msgpack.decode(data)
@@ -284,10 +278,7 @@ class ForkingScheme(ReplicaScheme[S]):
     def join(self, a: S, b: S) -> S:
         """Merge two replicas; return the replica that replaces them and knows all that they know.
 
-        Raises
-        ------
-        ValueError
-            If the two replicas cannot exist at the same time.
+        Raises a ValueError if the two replicas cannot exist at the same time.
         """
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, S]:
@@ -318,10 +309,7 @@ def check_receives(events: Sequence[Happening]) -> None:
 def checked_counter(value: Any, what: str, least: int = 0) -> int:
     """Return `value`, checked to be a counter of a stamp; `what` names it in the error message.
 
-    Raises
-    ------
-    EventError
-        If it is not an integer from `least` to 2^63 - 1.
+    Raises an EventError if it is not an integer from `least` to 2^63 - 1.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
         raise EventError(
@@ -331,13 +319,7 @@ def checked_counter(value: Any, what: str, least: int = 0) -> int:
 
 
 def checked_counters(entries: Mapping[Any, Any]) -> dict[str, int]:
-    """Return `entries`, checked to map names to counters.
-
-    Raises
-    ------
-    EventError
-        If a name is not text, or a value is not a counter.
-    """
+    """Return `entries`; raise an EventError if a name is not text, or a value is not a counter."""
     for name in entries:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")

@@ -106,13 +106,7 @@ class TreeClock:
         return {name: entry.count for name, entry in self._entries.items() if entry.count}
 
     def increment(self) -> None:
-        """Increment the entry of the clock's own node, for an event.
-
-        Raises
-        ------
-        ValueError
-            If this is not the clock of a node.
-        """
+        """Count an event of the clock's own node; raise a ValueError if it has none."""
         if self._root is None:
             raise ValueError("a tree clock without a node cannot count events")
         self._root.count += 1

@@ -65,10 +65,7 @@ Path = tuple[str, ...]
 def path_of(text: str) -> Path:
     r"""Read a path: keys joined by `.`, `\.` for a literal dot, `\\` for a backslash.
 
-    Raises
-    ------
-    SettingError
-        If a key is empty.
+    Raises a SettingError if a key is empty.
     """
     keys = tuple(_ESCAPED.sub(r"\1", key) for key in split_unescaped(text, "."))
     if not all(keys):
@@ -92,10 +89,7 @@ def split_unescaped(text: str, mark: str, most: int | None = None) -> list[str]:
 def parse_fields(options: Iterable[str]) -> dict[str, str]:
     """Parse the `NAME=PATH` of `--field` options.
 
-    Raises
-    ------
-    SettingError
-        If an option is not of that form, or a field is given twice.
+    Raises a SettingError if an option is not of that form, or a field is given twice.
     """
     out: dict[str, str] = {}
     for option in options:

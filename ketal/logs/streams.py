@@ -44,7 +44,6 @@ class LogOrigin:
     def __init__(self, where: str | os.PathLike[str] | BinaryIO) -> None:
         self._file: BinaryIO | None = None
         self._start = 0
-        self._was_opened = False
         self._reading: BinaryIO | None = None
         self.is_stored = True
         if isinstance(where, str | os.PathLike):
@@ -87,16 +86,12 @@ class LogOrigin:
     def opened(self) -> Iterator[BinaryIO]:
         """Open the origin at its beginning, as a context manager.
 
-        Raises
-        ------
-        SettingError
-            If it cannot be opened, or has been read and cannot be read again.
+        Raises a SettingError if it cannot be opened, or has been read and cannot be read again.
         """
-        if self._was_opened and not self.is_stored:
+        if self._reading is not None and not self.is_stored:
             raise SettingError(
                 f"{self.name} can be read only once; save it to a file to read it again"
             )
-        self._was_opened = True
         if self._file is not None and self.is_stored:
             self._file.seek(self._start)
         with refused_as_setting(f"cannot read {self.name}"):

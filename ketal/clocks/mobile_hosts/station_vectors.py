@@ -69,10 +69,7 @@ def may_precede(a: StationStamp, b: StationStamp) -> bool:
 def read_station_clock(value: Mapping[Any, Any], station: str) -> Clock | None:
     """Return the clock of `station` from JSON data; None if its own entry is missing or zero.
 
-    Raises
-    ------
-    EventError
-        If a name is not text, or an entry is not a counter.
+    Raises an EventError if a name is not text, or an entry is not a counter.
     """
     clock = checked_counters(value)
     return clock if station and clock.get(station) else None

@@ -91,13 +91,7 @@ def cause_headers(previous: H | None, received: Sequence[H]) -> Sequence[H]:
 
 
 def label_of(value: Any, what: str) -> Label:
-    """Return the label of an event from a list; `what` names it in the error message.
-
-    Raises
-    ------
-    EventError
-        If the value is not a label.
-    """
+    """Return the label of an event from a list; `what` names it in the EventError if it is none."""
     match value:
         case [str(station), index] if station:
             return station, checked_counter(index, f"the number of {what} at its station", 1)

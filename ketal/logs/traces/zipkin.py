@@ -122,7 +122,7 @@ def _report(record: dict[str, Any], text: Text) -> SpanReport:
         parent=parent,
         shared=record.get("shared") is True,
         service=service if isinstance(service, str) else "",
-        address=_address(endpoint),
+        address=" ".join(str(endpoint[k]) for k in ("ipv4", "ipv6", "port") if endpoint.get(k)),
         name=name if isinstance(name, str) else "",
         kind=kind.lower() if isinstance(kind, str) and kind.lower() in KINDS else "",
         begin_us=_microseconds(record, "timestamp"),
@@ -131,10 +131,6 @@ def _report(record: dict[str, Any], text: Text) -> SpanReport:
         file=text.name,
         line=text.line(),
     )
-
-
-def _address(endpoint: dict[str, Any]) -> str:
-    return " ".join(str(endpoint[key]) for key in ("ipv4", "ipv6", "port") if endpoint.get(key))
 
 
 def _id(record: dict[str, Any], what: str, form: re.Pattern[str]) -> str:
