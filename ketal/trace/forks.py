@@ -16,7 +16,7 @@ import weakref
 from functools import partial
 from typing import Any
 
-from ketal.trace.delivery.feeding import LockedMonitor
+from ketal.trace.feeding import LockedMonitor
 
 WAIT_S = 5.0
 """Maximum time that a fork waits for the lock of monitors, since a handler may be waiting for the

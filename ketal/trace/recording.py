@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 from ketal.errors import SettingError, class_name, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
-from ketal.trace.delivery.feeding import Feedable, LockedMonitor
 from ketal.trace.delivery.sinks import EventSink, JsonLines, default_sink
+from ketal.trace.feeding import Feedable, LockedMonitor
 from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import cut_text, plain

@@ -25,8 +25,8 @@ from ketal.errors import wrong_type
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
-from ketal.trace.delivery.feeding import Feedable
 from ketal.trace.delivery.sinks import EventSink
+from ketal.trace.feeding import Feedable
 from ketal.trace.message_header import Headers
 from ketal.trace.recording import EventRecorder
 
