@@ -89,11 +89,8 @@ class DeltaClocks(Scheme[DeltaStamp]):
     def order(self, stamps: Iterable[DeltaStamp]) -> Callable[[DeltaStamp, DeltaStamp], bool]:
         """Return the order of the events, by the vector clocks computed from all of their stamps.
 
-        Raises
-        ------
-        EventError
-            If the stamp of an earlier event of a node is missing, or two stamps of one event
-            differ.
+        Raises an EventError if the stamp of an earlier event of a node is missing, or two stamps of
+        one event differ.
         """
         by_node: dict[str, dict[int, DeltaStamp]] = {}
         for stamp in stamps:

@@ -84,27 +84,16 @@ class Scheme(ABC, Generic[S]):
 
     @abstractmethod
     def stamped(self, events: Sequence[Happening]) -> list[S]:
-        """Return the stamps of an execution.
+        """Return the stamps of an execution, whose events are given in a linear extension.
 
-        Parameters
-        ----------
-        events : sequence of Happening
-            The events, in a linear extension.
-
-        Raises
-        ------
-        ValueError
-            If an event receives messages of itself or a later event, or lists an event twice.
+        Raises a ValueError if an event receives from itself or a later event, or lists one twice.
         """
 
     @abstractmethod
     def order(self, stamps: Iterable[S]) -> Callable[[S, S], bool]:
         """Return a function of two stamps: whether the first event may have happened before.
 
-        Parameters
-        ----------
-        stamps : iterable of S
-            The stamps of the execution; used by schemes whose stamps refer to each other.
+        `stamps` are those of the execution; schemes whose stamps refer to each other need them.
         """
 
     def proves(self, a: S, b: S) -> bool:
@@ -114,12 +103,7 @@ class Scheme(ABC, Generic[S]):
     def relation(self, order: Callable[[S, S], bool], a: S, b: S) -> StampOrder:
         """Return the relation of the event of `a` to the event of `b`, a different event.
 
-        Parameters
-        ----------
-        order : callable
-            The order that `order` returned for an execution that contains both events.
-        a, b : S
-            The stamps of the two events.
+        `order` is what the method returned for an execution that contains both events.
         """
         before, after = order(a, b), order(b, a)
         if not before and not after:
@@ -175,13 +159,7 @@ class ReplicaScheme(Scheme[S]):
 
     @abstractmethod
     def replicas(self, nodes: Sequence[str]) -> dict[str, S]:
-        """Return the replicas of the nodes before their first events.
-
-        Parameters
-        ----------
-        nodes : sequence of str
-            The distinct names of the nodes.
-        """
+        """Return the replicas of nodes with distinct names, before their first events."""
 
     @abstractmethod
     def event(self, replica: S, received: Iterable[S] = (), *, time_us: int = 0) -> tuple[S, S]:

@@ -273,11 +273,8 @@ class Config:
 def load_config(path: str | os.PathLike[str]) -> Config:
     """Read `[source]` and `[limits]` of a TOML file.
 
-    Raises
-    ------
-    SettingError
-        If the file cannot be read, is not TOML, or has an unknown key; the
-        message begins with the file's name.
+    Raises a SettingError, which names the file, if it cannot be read, is not TOML, or has an
+    unknown key.
     """
     name = os.fspath(path)
     try:

@@ -143,15 +143,7 @@ class LinkedStations(StationScheme[L, Carried]):
 
     @abstractmethod
     def causes(self, stamp: L, log: Mapping[Label, L]) -> Iterable[Label]:
-        """Return the labels of the direct causes of an event.
-
-        Parameters
-        ----------
-        stamp : L
-            The stamp of the event.
-        log : mapping of Label to L
-            The stamps of the execution.
-        """
+        """Return the labels of the direct causes of an event; `log` has the execution's stamps."""
 
     def header(self, stamp: L) -> Carried:
         """Return the label and the clock; the labels of causes are only needed in the log."""
@@ -164,16 +156,8 @@ class LinkedStations(StationScheme[L, Carried]):
         causes. Events are visited in the order of the sums of their station clocks, so each comes
         after its causes. Two events are then compared by one look-up.
 
-        Parameters
-        ----------
-        stamps : iterable of L
-            The stamps of a whole execution; equal stamps are one event.
-
-        Raises
-        ------
-        EventError
-            If a cause is missing from the log, a cause is not before its effect, or two events have
-            the same label.
+        `stamps` are those of a whole execution; equal stamps are one event. Raises an EventError if
+        a cause is missing from the log or not before its effect, or two events have the same label.
         """
         log: dict[Label, L] = {}
         for stamp in stamps:
