@@ -162,11 +162,8 @@ class DifferentialReplica:
     def event(self, received: Iterable[Clock] = ()) -> DifferentialReplica:
         """Return the node after an event: internal, a send, or a receive.
 
-        Parameters
-        ----------
-        received : iterable of mapping of str to int
-            The entries that the received messages carry. Messages of a sender must be received in
-            the order in which they were sent.
+        `received` has the entries that the received messages carry. Messages of a sender must be
+        received in the order in which they were sent.
         """
         after = next_clock(self.node, [self.clock, *received])
         _, changed = deltas((self.clock, after))

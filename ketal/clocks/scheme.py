@@ -163,42 +163,19 @@ class ReplicaScheme(Scheme[S]):
 
     @abstractmethod
     def event(self, replica: S, received: Iterable[S] = (), *, time_us: int = 0) -> tuple[S, S]:
-        """Stamp the next event of a node: internal, a send or a receive.
+        """Stamp the next event of a node; return the replica after the event, and the stamp.
 
-        Parameters
-        ----------
-        replica : S
-            The replica before the event.
-        received : iterable of S
-            The headers of the messages that the event receives; empty for an internal event or
-            a send.
-        time_us : int
-            The node's physical clock, in microseconds since the epoch.
-
-        Returns
-        -------
-        (S, S)
-            The replica after the event, and the stamp of the event.
+        `received` has the headers of the messages that the event receives; it is empty for an
+        internal event or a send. `time_us` is the node's physical clock, in microseconds since the
+        epoch.
         """
 
     def header(self, replica: S, stamp: S, to: str) -> tuple[S, S]:
-        """Make the header of a message that is sent at the last event of a node.
+        """Return the replica after a message sent at the last event of a node, and its header.
 
-        By default the header is the stamp, and the replica does not change.
-
-        Parameters
-        ----------
-        replica : S
-            The replica after that event, and after earlier messages of the same event.
-        stamp : S
-            The stamp of the event.
-        to : str
-            The node that receives the message.
-
-        Returns
-        -------
-        (S, S)
-            The replica after the message, and the header.
+        `replica` is that after the event and its earlier messages, `stamp` that of the event, and
+        `to` the node that receives the message. By default the header is the stamp, and the replica
+        does not change.
         """
         return replica, stamp
 

@@ -26,19 +26,15 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class LogOrigin:
     """An origin of a log's bytes: a file by its path, standard input, or an open file.
 
+    Raises a SettingError if the file does not exist or cannot be read, and a TypeError if `where`
+    is neither a path nor a file.
+
     Attributes
     ----------
     name : str
         The name in error messages.
     is_stored : bool
         Whether all bytes are available and can be read again, unlike those of a pipe.
-
-    Raises
-    ------
-    SettingError
-        If the file does not exist or cannot be read.
-    TypeError
-        If `where` is neither a path nor a file.
     """
 
     def __init__(self, where: str | os.PathLike[str] | BinaryIO) -> None:

@@ -43,17 +43,7 @@ class Bug(enum.Enum):
 
 
 class StackNode:
-    """One node of the replicated stack.
-
-    Parameters
-    ----------
-    tracer : Tracer
-        Records the node's events.
-    bug : Bug
-        The bug in its protocol.
-    folder : Path
-        The folder for its history, which the checker reads.
-    """
+    """One node of the replicated stack; `folder` is for its history, which the checker reads."""
 
     def __init__(self, tracer: Tracer, bug: Bug, folder: Path) -> None:
         self.name = tracer.node

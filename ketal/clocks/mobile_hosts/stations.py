@@ -45,21 +45,11 @@ class StationScheme(Scheme[S], Generic[S, H]):
     def stamp_event(
         self, station: str, log: Sequence[S], host: str, previous: H | None, received: Sequence[H]
     ) -> S:
-        """Return the stamp of the next event that a station mediates.
+        """Return the stamp of the next event that a station mediates, an event of `host`.
 
-        Parameters
-        ----------
-        station : str
-            The station.
-        log : sequence of S
-            The stamps of the station's events so far, event 1 first.
-        host : str
-            The host of the event.
-        previous : H or None
-            The header of the host's previous event, at this station or passed on at a handoff;
-            None for the host's first event.
-        received : sequence of H
-            The headers of the messages that the event receives.
+        `log` has the stamps of the station's events so far, event 1 first. `previous` is the header
+        of the host's previous event, at this station or passed on at a handoff; None for the host's
+        first event. `received` has the headers of the messages that the event receives.
         """
 
     @abstractmethod
