@@ -318,6 +318,8 @@ class ParameterError(SettingError):
 def write_errors(name: str) -> Iterator[None]:
     """Convert an OSError of writing to the file `name` to a SettingError, see `write_error`."""
     try:
+        if "\0" in name:
+            raise OSError("the name of a file cannot contain U+0000")
         yield
     except OSError as fault:
         raise write_error(name, fault) from None

@@ -215,6 +215,11 @@ def test_load_refuses_pattern_text() -> None:
         ketal.load(TEXT)
 
 
+def test_load_refuses_a_name_that_no_file_has() -> None:
+    with pytest.raises(ketal.SettingError, match="cannot read pattern file a\\0b: embedded null"):
+        ketal.load("a\0b")
+
+
 # --- names ----------------------------------------------------------------------------------
 
 

@@ -91,40 +91,12 @@ def children(instance: AutonomousStamp) -> tuple[AutonomousStamp, AutonomousStam
     )
 
 
-def duplicate(
-    instance: AutonomousStamp,
-) -> tuple[AutonomousStamp, AutonomousStamp, AutonomousStamp]:
-    """Duplicate an instance.
-
-    Returns
-    -------
-    (AutonomousStamp, AutonomousStamp, AutonomousStamp)
-        The stamp of the duplication, the last event of the instance, and the two new instances.
-    """
-    last = internal(instance)
-    return last, *children(last)
-
-
 def combine(m: AutonomousStamp, n: AutonomousStamp) -> AutonomousStamp:
-    """Combine two instances, which end, to a new one.
+    """Combine two instances, which end; return the new one after its first event, the combination.
 
-    Parameters
-    ----------
-    m : AutonomousStamp
-        The instance whose identifier is continued. The paper leaves the choice open; continuing the
-        shorter identifier makes shorter stamps.
-    n : AutonomousStamp
-        The other instance.
-
-    Returns
-    -------
-    AutonomousStamp
-        The new instance after its first event, the combination.
-
-    Raises
-    ------
-    ValueError
-        If both are the same instance, or one had ended before the other began.
+    The identifier of `m` is continued. The paper leaves the choice open; continuing the shorter
+    identifier makes shorter stamps. Raises a ValueError if both are the same instance, or one had
+    ended before the other began.
     """
     if is_ancestor(m.identifier, n) or is_ancestor(n.identifier, m):
         raise ValueError("an instance that has ended cannot be combined")

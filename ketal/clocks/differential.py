@@ -89,11 +89,8 @@ class DeltaClocks(Scheme[DeltaStamp]):
     def order(self, stamps: Iterable[DeltaStamp]) -> Callable[[DeltaStamp, DeltaStamp], bool]:
         """Return the order of the events, by the vector clocks computed from all of their stamps.
 
-        Raises
-        ------
-        EventError
-            If the stamp of an earlier event of a node is missing, or two stamps of one event
-            differ.
+        Raises an EventError if the stamp of an earlier event of a node is missing, or two stamps of
+        one event differ.
         """
         by_node: dict[str, dict[int, DeltaStamp]] = {}
         for stamp in stamps:
@@ -165,11 +162,8 @@ class DifferentialReplica:
     def event(self, received: Iterable[Clock] = ()) -> DifferentialReplica:
         """Return the node after an event: internal, a send, or a receive.
 
-        Parameters
-        ----------
-        received : iterable of mapping of str to int
-            The entries that the received messages carry. Messages of a sender must be received in
-            the order in which they were sent.
+        `received` has the entries that the received messages carry. Messages of a sender must be
+        received in the order in which they were sent.
         """
         after = next_clock(self.node, [self.clock, *received])
         _, changed = deltas((self.clock, after))

@@ -65,13 +65,7 @@ def peek(clock: IntervalTreeClock) -> IntervalTreeClock:
 
 
 def event(clock: IntervalTreeClock) -> IntervalTreeClock:
-    """Return the replica after an event.
-
-    Raises
-    ------
-    ValueError
-        If the replica owns no part of the interval.
-    """
+    """Return the replica after an event; raise a ValueError if it owns no part of the interval."""
     if clock.identity == 0:
         raise ValueError("an anonymous interval tree clock cannot register an event")
     filled = _fill(clock.identity, clock.events)
@@ -83,10 +77,7 @@ def event(clock: IntervalTreeClock) -> IntervalTreeClock:
 def join(a: IntervalTreeClock, b: IntervalTreeClock) -> IntervalTreeClock:
     """Return a replica with both identities and the known events of both.
 
-    Raises
-    ------
-    ValueError
-        If the identities overlap.
+    Raises a ValueError if the identities overlap.
     """
     return IntervalTreeClock(_sum(a.identity, b.identity), _joined(a.events, b.events))
 

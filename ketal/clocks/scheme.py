@@ -84,22 +84,16 @@ class Scheme(ABC, Generic[S]):
 
     @abstractmethod
     def stamped(self, events: Sequence[Happening]) -> list[S]:
-        """Return the stamps of an execution.
+        """Return the stamps of an execution, whose events are given in a linear extension.
 
-        Parameters
-        ----------
-        events : sequence of Happening
-            The events, in a linear extension.
+        Raises a ValueError if an event receives from itself or a later event, or lists one twice.
         """
 
     @abstractmethod
     def order(self, stamps: Iterable[S]) -> Callable[[S, S], bool]:
         """Return a function of two stamps: whether the first event may have happened before.
 
-        Parameters
-        ----------
-        stamps : iterable of S
-            The stamps of the execution; used by schemes whose stamps refer to each other.
+        `stamps` are those of the execution; schemes whose stamps refer to each other need them.
         """
 
     def proves(self, a: S, b: S) -> bool:
@@ -109,12 +103,7 @@ class Scheme(ABC, Generic[S]):
     def relation(self, order: Callable[[S, S], bool], a: S, b: S) -> StampOrder:
         """Return the relation of the event of `a` to the event of `b`, a different event.
 
-        Parameters
-        ----------
-        order : callable
-            The order that `order` returned for an execution that contains both events.
-        a, b : S
-            The stamps of the two events.
+        `order` is what the method returned for an execution that contains both events.
         """
         before, after = order(a, b), order(b, a)
         if not before and not after:
@@ -137,10 +126,7 @@ class Scheme(ABC, Generic[S]):
     def read(self, value: Any, node: str) -> S:
         """Return the stamp of an event of `node` from the JSON data that `written` returned.
 
-        Raises
-        ------
-        EventError
-            If the value is not a stamp of the scheme.
+        Raises an EventError if the value is not a stamp of the scheme.
         """
 
     def text(self, stamp: S) -> str:
@@ -154,10 +140,7 @@ class Scheme(ABC, Generic[S]):
     def decode(self, data: bytes, node: str) -> S:
         """Return the stamp of an event of `node` from the bytes that `encode` returned.
 
-        Raises
-        ------
-        EventError
-            If the bytes are not a stamp of the scheme.
+        Raises an EventError if the bytes are not a stamp of the scheme.
         """
         try:
             value = msgspec.msgpack.decode(data)
@@ -168,7 +151,7 @@ class Scheme(ABC, Generic[S]):
         return self.read(value, node)
 
 
-class ReplicaScheme(Scheme[S], Generic[S]):
+class ReplicaScheme(Scheme[S]):
     """A scheme in which each node stamps its events, from its own state and received headers.
 
     Replicas and headers have the type of the stamps.
@@ -176,52 +159,23 @@ class ReplicaScheme(Scheme[S], Generic[S]):
 
     @abstractmethod
     def replicas(self, nodes: Sequence[str]) -> dict[str, S]:
-        """Return the replicas of the nodes before their first events.
-
-        Parameters
-        ----------
-        nodes : sequence of str
-            The distinct names of the nodes.
-        """
+        """Return the replicas of nodes with distinct names, before their first events."""
 
     @abstractmethod
     def event(self, replica: S, received: Iterable[S] = (), *, time_us: int = 0) -> tuple[S, S]:
-        """Stamp the next event of a node: internal, a send or a receive.
+        """Stamp the next event of a node; return the replica after the event, and the stamp.
 
-        Parameters
-        ----------
-        replica : S
-            The replica before the event.
-        received : iterable of S
-            The headers of the messages that the event receives; empty for an internal event or
-            a send.
-        time_us : int
-            The node's physical clock, in microseconds since the epoch.
-
-        Returns
-        -------
-        (S, S)
-            The replica after the event, and the stamp of the event.
+        `received` has the headers of the messages that the event receives; it is empty for an
+        internal event or a send. `time_us` is the node's physical clock, in microseconds since the
+        epoch.
         """
 
     def header(self, replica: S, stamp: S, to: str) -> tuple[S, S]:
-        """Make the header of a message that is sent at the last event of a node.
+        """Return the replica after a message sent at the last event of a node, and its header.
 
-        By default the header is the stamp, and the replica does not change.
-
-        Parameters
-        ----------
-        replica : S
-            The replica after that event, and after earlier messages of the same event.
-        stamp : S
-            The stamp of the event.
-        to : str
-            The node that receives the message.
-
-        Returns
-        -------
-        (S, S)
-            The replica after the message, and the header.
+        `replica` is that after the event and its earlier messages, `stamp` that of the event, and
+        `to` the node that receives the message. By default the header is the stamp, and the replica
+        does not change.
         """
         return replica, stamp
 
@@ -239,6 +193,7 @@ class ReplicaScheme(Scheme[S], Generic[S]):
 
     def stamped(self, events: Sequence[Happening]) -> list[S]:
         """Return the stamps of an execution, in which each message has a header of its own."""
+        check_receives(events)
         receivers: dict[int, list[int]] = {}
         for number, event in enumerate(events):
             for send in event.receives:
@@ -278,10 +233,7 @@ class ForkingScheme(ReplicaScheme[S]):
     def join(self, a: S, b: S) -> S:
         """Merge two replicas; return the replica that replaces them and knows all that they know.
 
-        Raises
-        ------
-        ValueError
-            If the two replicas cannot exist at the same time.
+        Raises a ValueError if the two replicas cannot exist at the same time.
         """
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, S]:
@@ -299,13 +251,20 @@ class ForkingScheme(ReplicaScheme[S]):
         return out
 
 
+def check_receives(events: Sequence[Happening]) -> None:
+    """Raise a ValueError unless all events receive messages of distinct earlier events."""
+    for number, event in enumerate(events):
+        earlier = {send for send in event.receives if 0 <= send < number}
+        if len(earlier) < len(event.receives):
+            raise ValueError(
+                f"event {number} receives {event.receives}, which must be distinct earlier events"
+            )
+
+
 def checked_counter(value: Any, what: str, least: int = 0) -> int:
     """Return `value`, checked to be a counter of a stamp; `what` names it in the error message.
 
-    Raises
-    ------
-    EventError
-        If it is not an integer from `least` to 2^63 - 1.
+    Raises an EventError if it is not an integer from `least` to 2^63 - 1.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
         raise EventError(
@@ -315,13 +274,7 @@ def checked_counter(value: Any, what: str, least: int = 0) -> int:
 
 
 def checked_counters(entries: Mapping[Any, Any]) -> dict[str, int]:
-    """Return `entries`, checked to map names to counters.
-
-    Raises
-    ------
-    EventError
-        If a name is not text, or a value is not a counter.
-    """
+    """Return `entries`; raise an EventError if a name is not text, or a value is not a counter."""
     for name in entries:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")

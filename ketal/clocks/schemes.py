@@ -47,10 +47,7 @@ SCHEMES: dict[str, Callable[[], Scheme[Any]]] = {
 def scheme_named(name: str) -> Scheme[Any]:
     """Return the scheme with a name; `plausible:8` is plausible clocks of 8 entries.
 
-    Raises
-    ------
-    SettingError
-        If there is no such scheme.
+    Raises a SettingError if there is no such scheme.
     """
     if name in SCHEMES:
         return SCHEMES[name]()

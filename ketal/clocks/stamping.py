@@ -8,29 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 
-from ketal.clocks.scheme import Clock, S, Scheme
+from ketal.clocks.scheme import Clock, S
 from ketal.clocks.vector import happened_before
 
 
 def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
-    """Return the direct causes of each event at other nodes.
+    """Return the numbers of the direct causes of each event at other nodes.
 
-    A direct cause is an event that happened before the given event but not before its node's
-    previous event, and that is maximal among these. If `events` are a whole execution, they are the
-    sends whose messages the event must have received. If some events are missing, the links still
-    give the order of the others.
-
-    Parameters
-    ----------
-    events : sequence of (str, mapping of str to int)
-        Node and vector clock of each event, in a linear extension.
-
-    Returns
-    -------
-    list of tuple of int
-        The numbers of the causes of each event.
+    `events` have a node and a vector clock each, and are in a linear extension. A direct cause is
+    an event that happened before the given event but not before its node's previous event, and that
+    is maximal among these. If `events` are a whole execution, they are the sends whose messages the
+    event must have received. If some events are missing, the links still give the order of the
+    others.
     """
     counters: dict[str, list[int]] = {}
     numbers: dict[str, list[int]] = {}
@@ -60,9 +50,12 @@ def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
 
 
 def vector_clocks(
-    scheme: Scheme[S], stamps: Mapping[str, Sequence[S]]
+    before: Callable[[S, S], bool], stamps: Mapping[str, Sequence[S]]
 ) -> dict[str, list[dict[str, int]]]:
-    """Return the vector clocks of events, computed by comparing their stamps.
+    """Return the vector clocks of the events of each node, computed by comparing their stamps.
+
+    `before` is the order of the stamps (`Scheme.order`), which are given for each node, in its
+    order; the nth event of a node has the counter n.
 
     The clocks are exact if the scheme decides happened-before. Otherwise they contain every event
     that may have happened before: each linear extension of that order is also one of the actual
@@ -70,20 +63,7 @@ def vector_clocks(
 
     The events of a node that happened before an event are a prefix of its events, so each entry is
     searched from its previous value on: about 2 log2(n) comparisons for n newly known events.
-
-    Parameters
-    ----------
-    scheme : Scheme
-        The scheme of the stamps.
-    stamps : mapping of str to sequence of S
-        The stamps of the events of each node, in its order.
-
-    Returns
-    -------
-    dict of str to list of dict
-        Node → the clocks of its events; the nth event of a node has the counter n.
     """
-    before = scheme.order(chain.from_iterable(stamps.values()))
     out: dict[str, list[dict[str, int]]] = {}
     for node, own in stamps.items():
         known = dict.fromkeys(stamps, 0)
@@ -97,7 +77,7 @@ def vector_clocks(
 
 
 def _count_before(before: Callable[[S, S], bool], stamps: Sequence[S], stamp: S, low: int) -> int:
-    """Return how many of a node's stamps are before `of`; the first `low` are known to be.
+    """Return how many of a node's stamps are before `stamp`; the first `low` are known to be.
 
     Exponential search, then bisection, since the answer is near `low` if messages are frequent.
     """

@@ -106,35 +106,16 @@ class TreeClock:
         return {name: entry.count for name, entry in self._entries.items() if entry.count}
 
     def increment(self) -> None:
-        """Increment the entry of the clock's own node, for an event.
-
-        Raises
-        ------
-        ValueError
-            If this is not the clock of a node.
-        """
+        """Count an event of the clock's own node; raise a ValueError if it has none."""
         if self._root is None:
             raise ValueError("a tree clock without a node cannot count events")
         self._root.count += 1
 
     def join(self, other: TreeClock) -> int:
-        """Set this clock to the pointwise maximum of both clocks.
+        """Set this clock to the pointwise maximum of both; return how many entries were visited.
 
-        Parameters
-        ----------
-        other : TreeClock
-            A clock of the same execution, which knows no event of this clock's node that this clock
-            does not know.
-
-        Returns
-        -------
-        int
-            The number of entries of `other` that were visited.
-
-        Raises
-        ------
-        ValueError
-            If this is not the clock of a node, or `other` knows a later event of that node.
+        `other` is a clock of the same execution. Raises a ValueError if this is not the clock of a
+        node, or `other` knows a later event of that node.
         """
         if self._root is None:
             raise ValueError("a tree clock without a node cannot join; use monotone_copy")
@@ -150,22 +131,10 @@ class TreeClock:
         return visited
 
     def monotone_copy(self, other: TreeClock) -> int:
-        """Replace this clock by a copy of another one, which is nowhere less.
+        """Replace this clock by a copy of `other`; return how many of its entries were visited.
 
-        Parameters
-        ----------
-        other : TreeClock
-            The clock of a node, which has joined this clock since the last copy to it.
-
-        Returns
-        -------
-        int
-            The number of entries of `other` that were visited.
-
-        Raises
-        ------
-        ValueError
-            If `other` is not the clock of a node, or lacks the last event copied to this clock.
+        `other` is nowhere less: it has joined this clock since the last copy to it. Raises a
+        ValueError if it is not the clock of a node, or lacks the last event copied to this clock.
         """
         if other._root is None:
             raise ValueError("a tree clock without a node cannot be copied by monotone_copy")

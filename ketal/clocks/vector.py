@@ -25,10 +25,7 @@ COUNTER_MAX = 2**63 - 1
 def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
     """Return `clock`, checked to be the vector clock of an event of `node`, without zeros.
 
-    Raises
-    ------
-    EventError
-        If an entry is not a counter, or the node's own entry is missing or zero.
+    Raises an EventError if an entry is not a counter, or the own entry is missing or zero.
     """
     entries: dict[str, int] = {}
     for name, counter in clock.items():

@@ -7,34 +7,17 @@ log (`Rejected`, with its place), a wrong option is an error (`SettingError`), a
 dropped silently.
 """
 
-from ketal.logs.formats.jsonl import decoded, write_jsonl
+from ketal.logs.formats.jsonl import write_jsonl
 from ketal.logs.log_records import place
 from ketal.logs.reading import Log, open_source, read_log, watched
-from ketal.logs.regexes import compile_regex
-from ketal.logs.shape import Item, Shape
-from ketal.logs.source import (
-    FIELDS,
-    FORMATS,
-    Config,
-    Source,
-    load_config,
-    parse_fields,
-    parse_nodes,
-)
+from ketal.logs.source import Source, load_config, parse_fields, parse_nodes
 from ketal.model.log_arguments import Record, RecordBatch
 
 __all__ = [
-    "FIELDS",
-    "FORMATS",
-    "Config",
-    "Item",
     "Log",
     "Record",
     "RecordBatch",
-    "Shape",
     "Source",
-    "compile_regex",
-    "decoded",
     "load_config",
     "open_source",
     "parse_fields",

@@ -88,7 +88,7 @@ def translated(
         firsts = {
             node: [stamps[group[0]] for group in groups] for node, groups in groups_by_node.items()
         }
-        for node, node_clocks in vector_clocks(scheme, firsts).items():
+        for node, node_clocks in vector_clocks(before, firsts).items():
             for group, clock in zip(groups_by_node[node], node_clocks, strict=True):
                 # The order within a node is always certain.
                 unknown += sum(clock.values()) - clock[node]

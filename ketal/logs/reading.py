@@ -430,7 +430,6 @@ def open_source(
                 yield from file_batches(origin, source, shape, limits, piece_numbers)
 
     traces = source.format if source.format in TRACES else None
-    is_rebuilt = traces is not None or messages is not None
     missing = Rebuilding()
     scheme = source.scheme
     if scheme is not None and scheme.states_clocks:
@@ -454,7 +453,7 @@ def open_source(
         return batched(records, together=True)
 
     log = Log.of_batches(batches, undecided=pairs, limits=limits)
-    log.rebuilding = missing if is_rebuilt else None
+    log.rebuilding = None if traces is None and messages is None else missing
     log.mapped = mapped
     if len(files) == len(origins):
         log.share_read = partial(share_read, files)

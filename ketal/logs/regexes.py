@@ -40,19 +40,9 @@ _UNSUPPORTED_SYNTAX = {
 def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -> Any:
     """Compile an expression that matches UTF-8 bytes, with `^` and `$` at every line.
 
-    Parameters
-    ----------
-    text : str
-        The expression, in JavaScript's or Python's syntax.
-    what : str
-        The name of the expression in error messages.
-    limits : Limits
-        `regex_bytes_max`, `regex_memory_max`.
-
-    Raises
-    ------
-    SettingError
-        If the text is not a regular expression, or uses what cannot be matched in linear time.
+    `text` is in JavaScript's or Python's syntax; `what` names it in error messages. Raises a
+    SettingError if it is not a regular expression, is longer than `regex_bytes_max`, or uses what
+    cannot be matched in linear time.
     """
     if len(text.encode(errors="replace")) > limits.regex_bytes_max:
         raise SettingError(

@@ -68,10 +68,7 @@ def restamped(
 ) -> StampedExecution:
     """Stamp distinct events, all or some, of one execution with a scheme.
 
-    Raises
-    ------
-    SettingError
-        If the stamps would have more than `stamped_entries_max` entries.
+    Raises a SettingError if the stamps would have more than `stamped_entries_max` entries.
     """
     ordered = tuple(sorted(events, key=canonical_key))
     entries = sum(scheme.entries(event.clock) for event in ordered)

@@ -117,8 +117,8 @@ class Shape:
         self._scheme = source.scheme
         if is_message and self._scheme is not None and not self._scheme.states_clocks:
             raise SettingError(
-                f"converting {source.clock} clocks to vector clocks requires a whole log, not a "
-                "stream (docs/clocks.md lists the clocks that are read from a stream)"
+                f"clock {source.clock}: converting these clocks to vector clocks requires a whole "
+                "log, not a stream (docs/clocks.md lists the clocks that are read from a stream)"
             )
         self._clockless = source.rebuild is not None
         if source.time_format is not None and "time" not in path_texts:
@@ -265,14 +265,14 @@ class Shape:
 
     def _event_data(self, own: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
         data = self._attributes(record)
-        number = own.get(INCARNATION)
-        if number is not None:
+        if INCARNATION in own:
             if INCARNATION in data:
                 raise EventError(
-                    f"the {self.terms.record} has an attribute {INCARNATION!r} besides the one "
-                    f"at {self._path_texts[INCARNATION]}"
+                    f"the {self.terms.record} has an attribute {INCARNATION!r}, but the number of "
+                    f"the incarnation is at {self._path_texts[INCARNATION]}"
                 )
-            data[INCARNATION] = number
+            if own[INCARNATION] is not None:
+                data[INCARNATION] = own[INCARNATION]
         refuse_deep(data)
         return data
 

@@ -19,7 +19,7 @@ from typing import Any
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.vector import VectorClocks
-from ketal.errors import SettingError, faults_placed, near
+from ketal.errors import SettingError, faults_placed, near, refused_as_setting
 from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
@@ -68,10 +68,7 @@ Path = tuple[str, ...]
 def path_of(text: str) -> Path:
     r"""Read a path: keys joined by `.`, `\.` for a literal dot, `\\` for a backslash.
 
-    Raises
-    ------
-    SettingError
-        If a key is empty.
+    Raises a SettingError if a key is empty.
     """
     keys = tuple(_ESCAPED.sub(r"\1", key) for key in split_unescaped(text, "."))
     if not all(keys):
@@ -103,10 +100,7 @@ def split_unescaped(text: str, mark: str, most: int | None = None) -> list[str]:
 def parse_fields(options: Iterable[str]) -> dict[str, str]:
     """Parse the `NAME=PATH` of `--field` options.
 
-    Raises
-    ------
-    SettingError
-        If an option is not of that form, or a field is given twice.
+    Raises a SettingError if an option is not of that form, or a field is given twice.
     """
     out: dict[str, str] = {}
     for option in options:
@@ -132,23 +126,8 @@ class Source:
 
     Parameters
     ----------
-    format : str or None
-        `jsonl`, `shiviz`, `csv`, `parquet`, `otlp` or `zipkin`; None to detect it.
-    regex, delimiter : str or None
-        For ShiViz logs, in JavaScript's or Python's syntax.
-    fields : mapping of str to str
-        Field of the event → path in the record.
-    nodes : sequence of str or None
-        The nodes of positional clocks, in their order.
-    time_unit : str
-        The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
-    time_format : str or None
-        The `strptime` format of times that are text; None for RFC 3339.
-    rebuild : str or None
-        How to pair sends and receives, as `id=msg.id,send=type:send,receive=type:recv`; clocks are
-        rebuilt from these pairs and the order of each node's events.
-    clock : str
-        The timestamping scheme of the log's clocks (`ketal.clocks.schemes`).
+    format, regex, delimiter, fields, nodes, time_unit, time_format, rebuild, clock
+        As for `ketal.read_log`.
     topics, keyed_by
         Kafka topics and the meaning of message keys; unused for files.
 
@@ -196,16 +175,16 @@ class Source:
         self._check_fields()
         self._check_nodes()
         self._check_clock()
-        if self.format in TRACES:
-            for name in ("fields", "nodes", "time_format", "rebuild"):
-                if getattr(self, name):
-                    raise SettingError(
-                        f"{name} applies only to logs of events, but the format is {self.format}"
-                    )
-        if self.rebuild is not None and self.nodes is not None:
-            raise SettingError(
-                "nodes and rebuild cannot be combined: rebuild ignores the clocks of the log"
-            )
+        for name in ("fields", "nodes", "time_format", "rebuild", "clock"):
+            given = self.scheme if name == "clock" else getattr(self, name)
+            if given and self.format in TRACES:
+                raise SettingError(
+                    f"{name} applies only to logs of events, but the format is {self.format}"
+                )
+            if given and name in ("nodes", "clock") and self.rebuild is not None:
+                raise SettingError(
+                    f"{name} and rebuild cannot be combined: rebuild ignores the clocks of the log"
+                )
 
     def _check_fields(self) -> None:
         if not isinstance(self.fields, Mapping):
@@ -229,19 +208,9 @@ class Source:
         if not isinstance(self.clock, str):
             raise SettingError(f"clock must be the name of a scheme, not {self.clock!r}")
         scheme_named(self.clock)
-        if self.clock == VECTOR:
-            return
-        if self.nodes is not None:
+        if self.nodes is not None and self.clock != VECTOR:
             raise SettingError(
                 f"nodes applies only to positional vector clocks, but clock is {self.clock}"
-            )
-        if self.rebuild is not None:
-            raise SettingError(
-                "clock and rebuild cannot be combined: rebuild ignores the clocks of the log"
-            )
-        if self.format in TRACES:
-            raise SettingError(
-                f"clock applies only to logs of events, but the format is {self.format}"
             )
 
     @property
@@ -321,19 +290,14 @@ class Config:
 def load_config(path: str | os.PathLike[str]) -> Config:
     """Read `[source]` and `[limits]` of a TOML file.
 
-    Raises
-    ------
-    SettingError
-        If the file cannot be read, is not TOML, or has an unknown key; the
-        message begins with the file's name.
+    Raises a SettingError, which names the file, if it cannot be read, is not TOML, or has an
+    unknown key.
     """
     name = os.fspath(path)
     try:
-        with open(path, "rb") as file:
+        with refused_as_setting(f"cannot read {name}"), open(path, "rb") as file:
             # Some editors write a byte order mark.
             document = tomllib.loads(file.read().decode("utf-8-sig"))
-    except OSError as fault:
-        raise SettingError(f"cannot read {name}: {fault.strerror or fault}") from None
     except ValueError as fault:  # TOMLDecodeError and UnicodeDecodeError; that of int() is bare.
         raise SettingError(f"{name} is not valid TOML: {fault}") from None
     except RecursionError:

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
-from ketal.errors import EventError, SettingError, wrong_type
+from ketal.errors import EventError, SettingError, refused_as_setting, wrong_type
 from ketal.logs.decompression import BLOCK_BYTES, TornError, unpacked
-from ketal.model.wording import shortened
+from ketal.model.wording import unreadable_error
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
@@ -26,25 +26,20 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class LogOrigin:
     """An origin of a log's bytes: a file by its path, standard input, or an open file.
 
+    Raises a SettingError if the file does not exist or cannot be read, and a TypeError if `where`
+    is neither a path nor a file.
+
     Attributes
     ----------
     name : str
         The name in error messages.
     is_stored : bool
         Whether all bytes are available and can be read again, unlike those of a pipe.
-
-    Raises
-    ------
-    SettingError
-        If the file does not exist or cannot be read.
-    TypeError
-        If `where` is neither a path nor a file.
     """
 
     def __init__(self, where: str | os.PathLike[str] | BinaryIO) -> None:
         self._file: BinaryIO | None = None
         self._start = 0
-        self._was_opened = False
         self._reading: BinaryIO | None = None
         self.is_stored = True
         if isinstance(where, str | os.PathLike):
@@ -75,13 +70,8 @@ class LogOrigin:
         try:
             mode = os.stat(self.name).st_mode
         except (OSError, ValueError) as fault:
-            if "{" in self.name or "\n" in self.name:
-                text = shortened(" ".join(self.name.split()))
-                raise SettingError(
-                    f"{text!r} is not a file; pass the text of a log as a binary file "
-                    "(io.BytesIO), or on standard input"
-                ) from None
-            raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
+            instead = "pass the text of a log as a binary file (io.BytesIO), or on standard input"
+            raise unreadable_error(self.name, fault, instead) from None
         if stat.S_ISDIR(mode):
             raise SettingError(f"{self.name} is a folder; name the log files in it")
         if not os.access(self.name, os.R_OK):
@@ -92,23 +82,17 @@ class LogOrigin:
     def opened(self) -> Iterator[BinaryIO]:
         """Open the origin at its beginning, as a context manager.
 
-        Raises
-        ------
-        SettingError
-            If it cannot be opened, or has been read and cannot be read again.
+        Raises a SettingError if it cannot be opened, or has been read and cannot be read again.
         """
-        if self._was_opened and not self.is_stored:
+        if self._reading is not None and not self.is_stored:
             raise SettingError(
                 f"{self.name} can be read only once; save it to a file to read it again"
             )
-        self._was_opened = True
         if self._file is not None and self.is_stored:
             self._file.seek(self._start)
-        try:
+        with refused_as_setting(f"cannot read {self.name}"):
             file = self._file
             opening = open(self.name, "rb") if file is None else nullcontext(file)  # noqa: SIM115
-        except OSError as fault:
-            raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
         with opening as self._reading:
             yield self._reading
 
@@ -139,13 +123,11 @@ class LogOrigin:
     def _raw_chunks(self, file: BinaryIO) -> Iterator[bytes]:
         # `read1` returns the available bytes: reading a live pipe must not wait for a full block.
         read = getattr(file, "read1", file.read)
-        try:
+        with refused_as_setting(f"cannot read {self.name}"):
             while chunk := read(BLOCK_BYTES):
                 if not isinstance(chunk, bytes):
                     raise SettingError(f"{self.name}: a log file must be opened in binary mode")
                 yield chunk
-        except OSError as fault:
-            raise SettingError(f"cannot read {self.name}: {_error_text(fault)}") from None
 
 
 def share_read(files: Sequence[LogOrigin]) -> float | None:
@@ -160,10 +142,6 @@ def _seekable(file: BinaryIO) -> bool:
         return file.seekable()
     except (AttributeError, ValueError):
         return False
-
-
-def _error_text(fault: Exception) -> str:
-    return getattr(fault, "strerror", None) or str(fault)
 
 
 class LongLineError(EventError):

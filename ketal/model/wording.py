@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ketal.errors import columns
+from ketal.errors import SettingError, columns
 
 _ROW = "row "
 _OF_OTHER_KIND = re.compile(r'true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?|".*"', re.DOTALL)
@@ -52,6 +52,17 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def shortened(text: str, length: int = 60) -> str:
     """Return a text, truncated to `length` characters."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def unreadable_error(name: str, fault: Exception, instead: str, kind: str = "") -> SettingError:
+    """Return the error for a file that cannot be opened; `kind` is written before its name.
+
+    `instead` is what to do if the text of a file was given instead of its name.
+    """
+    if "{" in name or "\n" in name:
+        text = shortened(" ".join(name.split()))
+        return SettingError(f"{text!r} is not a file; {instead}")
+    return SettingError(f"cannot read {kind}{name}: {getattr(fault, 'strerror', None) or fault}")
 
 
 def divided(text: str, columns_max: int) -> tuple[str, str]:

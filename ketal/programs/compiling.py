@@ -36,7 +36,7 @@ from ketal.errors import (
 )
 from ketal.model import syntax
 from ketal.model.limits import Limits
-from ketal.model.wording import shortened
+from ketal.model.wording import unreadable_error
 from ketal.programs.program import Program
 
 _PARAM_VALUES = (int, float, str, bool, timedelta, syntax.Duration)
@@ -238,13 +238,9 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
     try:
         with Path(path).open("rb") as file:
             raw = file.read(limits.pattern_bytes_max + 1)
-    except OSError as error:
-        if "{" in str(path):
-            text = shortened(" ".join(str(path).split()))
-            raise SettingError(
-                f"{text!r} is not a file; pass the text of a pattern to ketal.compile"
-            ) from None
-        raise SettingError(f"cannot read pattern file {path}: {error.strerror}") from None
+    except (OSError, ValueError) as fault:
+        instead = "pass the text of a pattern to ketal.compile"
+        raise unreadable_error(str(path), fault, instead, "pattern file ") from None
     return decoded_pattern(raw, f"pattern file {path}", limits)
 
 

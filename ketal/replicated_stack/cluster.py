@@ -13,16 +13,15 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import ketal
 from ketal.replicated_stack.node import FIRST, Bug, StackNode
 from ketal.replicated_stack.transport import Faults, Transport
-from ketal.trace import Collector, JsonLines, KafkaSink, LogSender, Tracer
+from ketal.trace import JsonLines, KafkaSink, LogSender, Tracer
 
 ROUNDS_MAX = 40
 """How often nodes compare their operations at the end; with a bug they may never agree."""
@@ -51,9 +50,10 @@ class RunPlan:
         The longest pause of a node between two steps.
     off : float
         The share of the steps that turn a node off.
-    embedded : Path or None
-        A pattern file. Each process has a monitor of its own for it, which gets its peers' events
-        by TCP; at the end, the ids of its verdicts are in `NODE.verdicts`.
+    monitor : callable or None
+        Called in each process with its name and its log. The result has a `collector`, which is fed
+        the events of the process, the addresses of its `peers`, to which they are also sent, and
+        `end`, which is called when all processes have sent their events.
     """
 
     seed: int
@@ -64,7 +64,7 @@ class RunPlan:
     collector: tuple[str, int] | Topic | None = None
     pause_s: float = 0.006
     off: float = 0.08
-    embedded: Path | None = None
+    monitor: Callable[[str, Path], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -116,42 +116,6 @@ class _EventSinks:
             sender.close()
 
 
-class _EmbeddedMonitor:
-    """The monitor of a process, with the ids of its verdicts.
-
-    When the process is restarted, the monitor is fed the log of its earlier runs, and its peers
-    send theirs from the beginning.
-
-    Parameters
-    ----------
-    patterns : Path
-        The patterns.
-    log : Path
-        The log of the process.
-    port : int
-        The port to which its peers send their events.
-    """
-
-    def __init__(self, patterns: Path, log: Path, port: int) -> None:
-        self._verdict_ids: list[str] = []
-        handlers = dict.fromkeys(("violation", "match"), self._record)
-        self._monitor = ketal.Monitor(ketal.load(patterns), on=handlers)
-        if log.exists():
-            for event in ketal.read_log(log):
-                self._monitor.feed(event)
-        self.collector = Collector(self._monitor, port=port)
-
-    def _record(self, verdict: Any) -> None:
-        self._verdict_ids.append(verdict.id)
-
-    def end(self, path: Path) -> None:
-        """Wait for events in flight, and write the ids of the verdicts to a file."""
-        self.collector.wait()
-        self.collector.close()
-        self._monitor.close()
-        path.write_text("".join(f"{name}\n" for name in sorted(self._verdict_ids)))
-
-
 def run(plan: RunPlan, folder: Path) -> None:
     """Run the processes of a plan; the folder then has their logs and histories, and no others."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -159,16 +123,15 @@ def run(plan: RunPlan, folder: Path) -> None:
         left.unlink()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    listeners = {f"n{number}": _open_listener() for number in range(1, plan.nodes + 1)}
+    names = [f"n{number}" for number in range(1, plan.nodes + 1)]
+    listeners = {name: socket.create_server(("127.0.0.1", 0), backlog=64) for name in names}
     ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
-    reserved = {name: _reserve_port() for name in listeners} if plan.embedded is not None else {}
-    monitors = {name: one.getsockname()[1] for name, one in reserved.items()}
     pipes: dict[str, Connection] = {}
     processes: dict[str, Any] = {}
 
     def start(name: str, stops_at: int | None) -> None:
         ours, theirs = context.Pipe()
-        arguments = (plan, name, listeners[name], ports, monitors, folder, theirs, stops_at)
+        arguments = (plan, name, listeners[name], ports, folder, theirs, stops_at)
         processes[name] = context.Process(target=_run_process, args=arguments, daemon=True)
         processes[name].start()
         theirs.close()
@@ -201,23 +164,8 @@ def run(plan: RunPlan, folder: Path) -> None:
     finally:
         for process in processes.values():
             process.kill()
-        for one in (*listeners.values(), *reserved.values()):
-            one.close()
-
-
-def _open_listener() -> socket.socket:
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(64)
-    return listener
-
-
-def _reserve_port() -> socket.socket:
-    """Return a socket that holds a free port, where a server that reuses addresses can listen."""
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind(("127.0.0.1", 0))
-    return reserved
+        for listener in listeners.values():
+            listener.close()
 
 
 def _compare_until_stable(pipes: Mapping[str, Connection]) -> None:
@@ -250,17 +198,15 @@ def _run_process(
     name: str,
     listener: socket.socket,
     ports: Mapping[str, int],
-    monitors: Mapping[str, int],
     folder: Path,
     pipe: Connection,
     stops_at: int | None,
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C, and kills this one.
-    others: list[Any] = [] if plan.collector is None else [plan.collector]
-    others += [("127.0.0.1", port) for other, port in monitors.items() if other != name]
     log = folder / f"{name}.jsonl"
-    own = None if plan.embedded is None else _EmbeddedMonitor(plan.embedded, log, monitors[name])
-    sink = _EventSinks(log, others)
+    own = None if plan.monitor is None else plan.monitor(name, log)
+    others = [] if plan.collector is None else [plan.collector]
+    sink = _EventSinks(log, others if own is None else [*others, *own.peers])
     tracer = Tracer(name, sink, monitor=None if own is None else own.collector)
     node = StackNode(tracer, plan.bug, folder)
     rng = random.Random(f"{plan.seed} {tracer.node}")
@@ -274,7 +220,7 @@ def _run_process(
     pipe.send("sent")
     pipe.recv()
     if own is not None:
-        own.end(folder / f"{name}.verdicts")
+        own.end()
 
 
 async def _work(

@@ -39,20 +39,10 @@ _PRINTED_CALLS = ("on", "off", "push", "pop")
 class Demo:
     """The demonstration.
 
-    Parameters
-    ----------
-    seed : int
-        The first seed of the workload; after a run without a fault, the next seed is used.
-    bug : Bug
-        The bug in the protocol.
-    folder : Path or None
-        The folder for logs and the page; None for a new temporary folder.
-    shuffles : int
-        How many orders of arrival are tried.
-    kafka : bool
-        Whether events are sent through a real Kafka broker, which the demo starts.
-    line : callable
-        Prints a line.
+    `seed` is the first seed of the workload; after a run without a fault, the next one is used.
+    `folder` is for the logs and the page; None is a new temporary folder. `shuffles` is how many
+    orders of arrival are tried, and `line` prints a line. With `kafka`, events are sent through a
+    real Kafka broker, which the demo starts.
     """
 
     def __init__(

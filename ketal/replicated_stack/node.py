@@ -43,17 +43,7 @@ class Bug(enum.Enum):
 
 
 class StackNode:
-    """One node of the replicated stack.
-
-    Parameters
-    ----------
-    tracer : Tracer
-        Records the node's events.
-    bug : Bug
-        The bug in its protocol.
-    folder : Path
-        The folder for its history, which the checker reads.
-    """
+    """One node of the replicated stack; `folder` is for its history, which the checker reads."""
 
     def __init__(self, tracer: Tracer, bug: Bug, folder: Path) -> None:
         self.name = tracer.node
@@ -155,10 +145,10 @@ class StackNode:
         for to, addressed in self._view.items():
             self._send(to, "operation", operation=operation, session=addressed)
 
-    def compare(self, to: str | None = None) -> None:
-        """Send the list of operations to one node, or all that are on; they send missing ones."""
+    def compare(self) -> None:
+        """Send the list of operations to all nodes that are on; they send missing ones."""
         if self.is_on:
-            for other in [to] if to else self._view:
+            for other in self._view:
                 self._send(other, "compare", session=self._session, has=[*self._operations])
 
     def _send(self, to: str, type: str, **content: Any) -> None:

@@ -44,7 +44,7 @@ def recorded_log(folder: Path) -> ketal.Log:
 
 def events_of(folder: Path) -> list[ketal.Event]:
     """Return the events of the run that was recorded in a folder."""
-    return [item for item in recorded_log(folder) if isinstance(item, ketal.Event)]
+    return list(recorded_log(folder))
 
 
 def shuffled_arrival(events: Iterable[ketal.Event], rng: random.Random) -> list[ketal.Event]:
@@ -74,15 +74,7 @@ def patterns_found(program: ketal.Program, events: Sequence[ketal.Event]) -> set
 
 
 class Tables:
-    """The two tables of the example's README.
-
-    Parameters
-    ----------
-    runs : int
-        How many seeds are run for each bug.
-    first_seed : int
-        The first seed.
-    """
+    """The two tables of the example's README; `runs` seeds are run for each bug."""
 
     def __init__(self, runs: int, first_seed: int = 0) -> None:
         self._seeds = range(first_seed, first_seed + runs)

@@ -41,20 +41,9 @@ class Faults:
 class Transport:
     """The messages of one process.
 
-    Parameters
-    ----------
-    name : str
-        The incarnation of the process, as `n3#2`; a restarted process has another one.
-    listener : socket
-        The listening socket, which outlives the process.
-    ports : mapping of str to int
-        The port of each node.
-    faults : Faults
-        The faults to inject.
-    rng : Random
-        Draws the faults.
-    handle : callable
-        Called with the sender's node and a message.
+    `name` is the incarnation of the process, as `n3#2`: a restarted process has another one. The
+    listening socket outlives the process. `ports` has the port of each node; `rng` draws the
+    faults; `handle` is called with the sender's node and a message.
     """
 
     def __init__(

@@ -130,7 +130,11 @@ class Activities:
         """
         if self.kind == "process":
             return {}
-        if not (isinstance(owner, threading.Thread | asyncio.Task) and _has_ended(owner)):
+        if isinstance(owner, threading.Thread):
+            has_ended = not owner.is_alive()
+        else:
+            has_ended = isinstance(owner, asyncio.Task) and owner.done()
+        if not has_ended:
             return None
         with self._lock:
             line = self._lines.pop(ref(owner), None)
@@ -215,7 +219,3 @@ class Activities:
         else:
             self._lock.release()
             line.lock.release()
-
-
-def _has_ended(owner: threading.Thread | asyncio.Task[Any]) -> bool:
-    return not owner.is_alive() if isinstance(owner, threading.Thread) else owner.done()

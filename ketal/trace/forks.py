@@ -3,8 +3,8 @@
 Sockets of the tracer are closed in the child: its copies would keep a connection open, or a port
 bound, after the parent has ended.
 
-The one rule: the locks of monitors are acquired before those of clocks, as elsewhere, since a
-handler of a monitor may record an event.
+The one rule: the lock of monitors is acquired before those of clocks, as elsewhere, since a handler
+of a monitor may record an event.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 import weakref
 from functools import partial
 from typing import Any
 
+from ketal.trace.feeding import LockedMonitor
+
 WAIT_S = 5.0
-"""Maximum time that a fork waits for the locks of monitors, since a handler may be waiting for the
-forking thread. A child's copy of an object whose lock was not acquired may be inconsistent."""
-
-
-UNDER_LOCK: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Objects with a `lock` that a fork acquires first, and that is replaced in the child."""
+"""Maximum time that a fork waits for the lock of monitors, since a handler may be waiting for the
+forking thread. If it is not acquired, the child's copy of a monitor may be inconsistent."""
 CLOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
 """Objects with clocks: `before_fork()` acquires their locks, `after_fork(child=…)` releases them,
 and in the child starts new clocks."""
@@ -37,17 +34,12 @@ def close_in_child(connection: socket.socket) -> socket.socket:
 
 
 _FORK_LOCKS = threading.local()
-"""The locks that the forking thread holds; thread-local, as other threads may fork too."""
+"""What the forking thread has locked; thread-local, as other threads may fork too."""
 
 
 def _before_fork() -> None:
+    _FORK_LOCKS.is_acquired = LockedMonitor.lock.acquire(timeout=WAIT_S)
     # In the same order in all threads, to avoid deadlock.
-    under_lock = sorted(UNDER_LOCK, key=id)
-    end = time.monotonic() + WAIT_S
-    acquired = [
-        locked.lock.acquire(timeout=max(0.0, end - time.monotonic())) for locked in under_lock
-    ]
-    _FORK_LOCKS.under_lock = list(zip(under_lock, acquired, strict=True))
     _FORK_LOCKS.clocks = sorted(CLOCKS, key=id)
     for clocks in _FORK_LOCKS.clocks:
         clocks.before_fork()
@@ -58,12 +50,11 @@ def _after_fork(*, child: bool) -> None:
         connection.close()
     for clocks in _FORK_LOCKS.clocks:
         clocks.after_fork(child=child)
-    for locked, is_acquired in _FORK_LOCKS.under_lock:
-        if child:
-            locked.lock = threading.RLock()
-        elif is_acquired:
-            locked.lock.release()
-    del _FORK_LOCKS.clocks, _FORK_LOCKS.under_lock
+    if child:
+        LockedMonitor.lock = threading.RLock()
+    elif _FORK_LOCKS.is_acquired:
+        LockedMonitor.lock.release()
+    del _FORK_LOCKS.clocks, _FORK_LOCKS.is_acquired
 
 
 if hasattr(os, "register_at_fork"):

@@ -82,18 +82,15 @@ class _Interceptor:
         self._tracer = checked_tracer(tracer)
 
     async def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        call = await continuation(_aio_details(begin_call(self._tracer, details)), request)
+        metadata = aio.Metadata(*begin_call(self._tracer, details))
+        traced = aio.ClientCallDetails(
+            details.method, details.timeout, metadata, details.credentials, details.wait_for_ready
+        )
+        call = await continuation(traced, request)
         return _TracedCall(call, self._tracer, details)
 
     intercept_unary_unary = intercept_unary_stream = _intercept
     intercept_stream_unary = intercept_stream_stream = _intercept
-
-
-def _aio_details(details: Any) -> Any:
-    return aio.ClientCallDetails(
-        details.method, details.timeout, aio.Metadata(*details.metadata), details.credentials,
-        details.wait_for_ready,
-    )  # fmt: skip
 
 
 def client_interceptors(tracer: Tracer) -> list[Any]:

@@ -25,7 +25,7 @@ _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 # --- clients ---
 
 
-class CallDetails(grpc.ClientCallDetails):  # type: ignore[misc]
+class _CallDetails(grpc.ClientCallDetails):  # type: ignore[misc]
     """A copy of the details of a call, with other metadata."""
 
     def __init__(self, details: Any, metadata: list[tuple[str, str | bytes]]) -> None:
@@ -37,10 +37,10 @@ class CallDetails(grpc.ClientCallDetails):  # type: ignore[misc]
         self.compression = getattr(details, "compression", None)
 
 
-def begin_call(tracer: Tracer, details: Any) -> CallDetails:
-    """Record the beginning of a call; return its details with the clock in the metadata."""
+def begin_call(tracer: Tracer, details: Any) -> list[tuple[str, str | bytes]]:
+    """Record the beginning of a call; return its metadata with the clock."""
     headers = tracer.send_within(SHORT_MAX, "grpc.call", method=_method(details))
-    return CallDetails(details, [*(details.metadata or ()), *headers.items()])
+    return [*(details.metadata or ()), *headers.items()]
 
 
 def end_call(tracer: Tracer, details: Any, code: Any, trailing_metadata: Any) -> None:
@@ -77,7 +77,8 @@ class ClientInterceptor(
         self._tracer = checked_tracer(tracer)
 
     def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        call = continuation(begin_call(self._tracer, details), request)
+        metadata = begin_call(self._tracer, details)
+        call = continuation(_CallDetails(details, metadata), request)
 
         def on_done(done: Any) -> None:
             end_call(self._tracer, details, done.code(), done.trailing_metadata())

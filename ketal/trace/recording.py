@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 from ketal.errors import SettingError, class_name, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
-from ketal.trace.delivery.feeding import Feedable, locked_monitor
 from ketal.trace.delivery.sinks import EventSink, JsonLines, default_sink
+from ketal.trace.feeding import Feedable, LockedMonitor
 from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import cut_text, plain
@@ -58,7 +58,9 @@ class EventRecorder:
         self.activities = Activities(node, incarnation, activity)
         self._writing = threading.RLock()
         self.failures: Counter[str] = Counter()
-        self._monitor = None if monitor is None else locked_monitor(monitor)
+        if monitor is not None and not isinstance(monitor, LockedMonitor):
+            monitor = LockedMonitor(monitor)
+        self._monitor = monitor
         CLOCKS.add(self)
 
     def __enter__(self) -> None:

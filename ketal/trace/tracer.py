@@ -25,8 +25,8 @@ from ketal.errors import wrong_type
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
-from ketal.trace.delivery.feeding import Feedable
 from ketal.trace.delivery.sinks import EventSink
+from ketal.trace.feeding import Feedable
 from ketal.trace.message_header import Headers
 from ketal.trace.recording import EventRecorder
 
@@ -58,7 +58,7 @@ class Tracer:
     monitor : Monitor or Collector, optional
         Is fed each event before the program continues, one event at a time, so its handlers are
         called where the event happens. They must not wait for a thread that records an event. If
-        other processes, or other tracers, feed it too, it must be a `Collector`.
+        other processes feed it too, it must be a `Collector`.
 
     Attributes
     ----------

@@ -19,8 +19,8 @@ from ketal.clocks.autonomous import (
     ROOT,
     AutonomousStamp,
     AutonomousStamps,
+    children,
     combine,
-    duplicate,
     internal,
     is_ancestor,
 )
@@ -32,6 +32,14 @@ EventName = tuple[int, int]
 """An event: the number of its instance and its index there."""
 
 SCHEME = AutonomousStamps()
+
+
+def duplicate(
+    instance: AutonomousStamp,
+) -> tuple[AutonomousStamp, AutonomousStamp, AutonomousStamp]:
+    """Return the stamp of a duplication, the last event of an instance, and the two new ones."""
+    last = internal(instance)
+    return last, *children(last)
 
 
 def ancestors(stamp: AutonomousStamp) -> frozenset[str]:

@@ -9,17 +9,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 
-from ketal.clocks.matrices.domain_stamps import (
+from benchmarks.domains import (
     Action,
     MessageHistory,
-    arrive,
-    deliverable,
     global_stamp_bytes,
-    new_process,
-    send,
     simulate,
     stamp_bytes,
 )
+from ketal.clocks.matrices.domain_stamps import arrive, deliverable, new_process, send
 from ketal.model.syntax import Topology
 from ketal.operators.topology.domains import Domains, domains
 from tests.operators.test_domains import random_topology, topology

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from tests.sampling import sample
 RUNS = sample(3, 200)
 ALWAYS = (Bug.EARLY_ACKNOWLEDGEMENT, Bug.STALE_COPY, Bug.EARLY_DELIVERY)
 """Bugs that certainly show within a few runs."""
+NAMES = ("n1", "n2", "n3", "n4")
 A_NODE_IS_STOPPED = 2
 """The first seed of a run in which a node is stopped and restarted."""
 
@@ -94,20 +97,59 @@ def test_verdicts_are_equal_live_offline_and_in_every_order(tmp_path: Path) -> N
             assert verdict_ids(ketal.run(program, order)) == live
 
 
+class _OwnMonitor:
+    """The monitor of a process; at the end, the ids of its verdicts are in `NODE.verdicts`.
+
+    When the process is restarted, the monitor is fed the log of its earlier runs, and its peers
+    send theirs from the beginning. `ports` are those to which events are sent, by process.
+    """
+
+    def __init__(self, ports: Mapping[str, int], name: str, log: Path) -> None:
+        self.peers = [("127.0.0.1", port) for peer, port in ports.items() if peer != name]
+        self._written = log.with_suffix(".verdicts")
+        self._verdict_ids: list[str] = []
+        handlers = dict.fromkeys(("violation", "match"), self._record)
+        self._monitor = ketal.Monitor(ketal.load(PATTERNS), on=handlers)
+        if log.exists():
+            for event in ketal.read_log(log):
+                self._monitor.feed(event)
+        self.collector = Collector(self._monitor, port=ports[name])
+
+    def _record(self, verdict: Any) -> None:
+        self._verdict_ids.append(verdict.id)
+
+    def end(self) -> None:
+        self.collector.wait()
+        self.collector.close()
+        self._monitor.close()
+        self._written.write_text("".join(f"{name}\n" for name in self._verdict_ids))
+
+
 def test_monitors_in_each_process_find_the_same_verdicts(tmp_path: Path) -> None:
     """This includes a process that was killed and restarted."""
     again = 0
 
     def recorded(seed: int, folder: Path) -> bool:
         nonlocal again
-        run(RunPlan(seed, Bug.EARLY_DELIVERY, embedded=PATTERNS), folder)
+        with contextlib.ExitStack() as reserved:
+            ports = {name: reserved.enter_context(_reserved_port()) for name in NAMES}
+            run(RunPlan(seed, Bug.EARLY_DELIVERY, monitor=partial(_OwnMonitor, ports)), folder)
         expected = verdict_ids(ketal.run(ketal.load(PATTERNS), events_of(folder)))
-        for name in ("n1", "n2", "n3", "n4"):
+        for name in NAMES:
             assert set((folder / f"{name}.verdicts").read_text().split()) == expected
         again += any(folder.glob("*#2.history"))
         return bool(expected) and again > 0
 
     _first_that(recorded, tmp_path, A_NODE_IS_STOPPED)
+
+
+@contextlib.contextmanager
+def _reserved_port() -> Iterator[int]:
+    """Reserve a free port, where a server that reuses addresses can listen."""
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
 
 
 def _first_that(recorded: Callable[[int, Path], bool], parent: Path, first: int = 0) -> Path:

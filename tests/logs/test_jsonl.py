@@ -18,7 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ketal.errors import EventError, SettingError
-from ketal.logs import Log, Shape, Source, decoded, place, read_log, write_jsonl
+from ketal.logs import Log, Source, place, read_log, write_jsonl
+from ketal.logs.formats.jsonl import decoded
+from ketal.logs.shape import Shape
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -387,8 +389,9 @@ def test_incarnation_number_is_read_from_its_field() -> None:
         fields={"incarnation": "data.boot"},
     )
     assert inside.data == {"incarnation": "7", "x": 1}
-    (lost,) = items(line[:-1] + ',"incarnation":1}', fields={"incarnation": "run.no"})
-    assert lost.reason == ("the record has an attribute 'incarnation' besides the one at run.no")
+    for text in (line, GOOD):
+        (lost,) = items(text[:-1] + ',"incarnation":1}', fields={"incarnation": "run.no"})
+        assert lost.reason.endswith(" but the number of the incarnation is at run.no")
     assert items(line[:-1] + ',"incarnation":1}')[0].data["incarnation"] == 1
 
 
@@ -560,3 +563,10 @@ def test_the_name_of_a_compressed_file_is_refused_for_writing(tmp_path: Path, na
     with pytest.raises(SettingError, match="the output is not compressed"):
         write_jsonl([], tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_no_file_can_have_is_refused_for_writing() -> None:
+    with pytest.raises(
+        SettingError, match=r"cannot write a\x00b: the name .* cannot contain U\+0000"
+    ):
+        write_jsonl([], "a\0b")

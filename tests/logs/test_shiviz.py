@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ketal.errors import SettingError
-from ketal.logs import compile_regex, place, read_log
+from ketal.logs import place, read_log
+from ketal.logs.regexes import compile_regex
 from ketal.logs.streams import LineNumbers
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event

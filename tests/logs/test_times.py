@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ketal.errors import EventError, SettingError
-from ketal.logs import Shape, Source, load_config, open_source, read_log
+from ketal.logs import Source, load_config, open_source, read_log
+from ketal.logs.shape import Shape
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import rfc3339, seconds

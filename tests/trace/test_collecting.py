@@ -414,6 +414,41 @@ def test_handler_may_record_events() -> None:
     assert not tracers[0].failures
 
 
+class EchoingMonitor:
+    """A monitor whose handler records an event of another tracer, once both threads are in one."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.items: list[Any] = []
+
+    def feed(self, event: Any, *, place: str = "") -> None:
+        self.items.append(event)
+        self.entered.set()
+        if event.type == "first":
+            self.other.entered.wait(0.5)
+            self.tracer.record("second")
+
+    other: EchoingMonitor
+    tracer: Tracer
+
+
+def test_handlers_may_record_events_of_tracers_of_each_other() -> None:
+    one, two = EchoingMonitor(), EchoingMonitor()
+    one.other, two.other = two, one
+    tracers = [Tracer("n1", TwoSinks(), monitor=one), Tracer("n2", TwoSinks(), monitor=two)]
+    two.tracer, one.tracer = tracers
+    threads = [
+        threading.Thread(target=tracer.record, args=("first",), daemon=True) for tracer in tracers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    for monitor in (one, two):
+        assert sorted(event.type for event in monitor.items) == ["first", "second"]
+
+
 def test_monitor_or_port_that_is_invalid_is_an_error() -> None:
     program = ketal.compile(CONFLICT)
     with pytest.raises(TypeError, match=r"monitor must be a ketal\.Monitor or a Collector"):

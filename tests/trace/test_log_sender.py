@@ -104,11 +104,11 @@ class _ByteHandler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         announcement = log_sender.parse_announcement(self.rfile.readline())
         assert announcement is not None
-        stored = self.server.taken
-        position = len(stored[announcement.log])
+        log, stored = announcement[0], self.server.taken
+        position = len(stored[log])
         self.wfile.write(b"%d\n" % position)
         sent = self.rfile.read()
-        stored[announcement.log] += sent
+        stored[log] += sent
         self.server.sent.append(sent)
         self.wfile.write(b"%d\n" % (position + len(sent)))
 

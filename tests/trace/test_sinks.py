@@ -225,6 +225,11 @@ def test_full_disk_is_counted_and_the_next_event_starts_a_new_line(tmp_path: Pat
     assert (events["accepted"], events["rejected"]) == (20 - lost + 1, 1)
 
 
+def test_a_name_that_no_file_can_have_is_an_error() -> None:
+    with pytest.raises(SettingError, match=r"cannot write .*: the name of a file cannot contain"):
+        Tracer("n", "a\0b")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_full_device_is_counted() -> None:
     tracer = Tracer("n", "/dev/full")

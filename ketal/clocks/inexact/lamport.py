@@ -19,7 +19,6 @@ class LamportClocks(PlausibleClocks):
     """Lamport's clocks: plausible clocks with one entry, which all nodes share."""
 
     name = "lamport"
-    decides = False
 
     def __init__(self) -> None:
         super().__init__(1)

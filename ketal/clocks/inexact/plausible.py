@@ -35,15 +35,8 @@ class PlausibleStamp:
 class PlausibleClocks(ReplicaScheme[PlausibleStamp]):
     """Plausible clocks: nodes share entries.
 
-    Parameters
-    ----------
-    size : int
-        The number of entries, which is part of the scheme's name unless it is the default.
-
-    Raises
-    ------
-    SettingError
-        If `size` is less than 1.
+    `size` is the number of entries, which is part of the scheme's name unless it is the default; a
+    SettingError is raised if it is less than 1.
     """
 
     name = "plausible"

@@ -15,7 +15,7 @@ associated to the graph implies causal delivery globally. Proof idea: let m1 go 
 a chain of messages lead from the send of m1 to m2, delivered at q. Without its cycles
 the chain is an elementary path from p to q, so it lies in D(p, q),
 and so in one of the domains; if it passes q before its end, the message that
-arrived there was already held back for m1. `simulate` lets tests search for a
+arrived there was already held back for m1. Tests search simulated runs for a
 counterexample, and find one if a domain is removed.
 
 These matrices count messages between two processes, and serve to hold messages back. The matrices
@@ -27,12 +27,9 @@ delivered on arrival.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
-
-COUNTER_BYTES = 8
-"""The size of an entry of a matrix clock, whose maximum is 2^63 - 1."""
+from typing import TypeAlias
 
 Matrix: TypeAlias = Mapping[tuple[str, str], int]
 """The number of messages known to have been sent, by (sender, receiver); absent is 0."""
@@ -110,65 +107,3 @@ def _delivered(process: Process, message: StampedMessage) -> Process:
         sent[domain] = {**known, **{k: max(n, known.get(k, 0)) for k, n in carried.items()}}
     waiting = tuple(m for m in process.waiting if m != message)
     return Process(process.name, sent, delivered, waiting)
-
-
-# --- runs -------------------------------------------------------------------
-
-Action: TypeAlias = tuple[str, str] | int
-"""(p, q): p sends a message to q. An integer n: message n, from 0, arrives."""
-
-
-@dataclass(frozen=True, slots=True)
-class MessageEvent:
-    """The send or the delivery of a message at a process."""
-
-    process: str
-    did: Literal["sent", "delivered"]
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class MessageHistory:
-    """A simulated run: its messages by number, and the sends and deliveries in order."""
-
-    messages: tuple[StampedMessage, ...]
-    moments: tuple[MessageEvent, ...]
-
-
-def simulate(groups: Collection[Domain], actions: Iterable[Action]) -> MessageHistory:
-    """Simulate a schedule of sends and arrivals with one matrix clock per domain.
-
-    A single domain with all processes is the case of one global matrix clock.
-    """
-    processes: dict[str, Process] = {}
-    messages: list[StampedMessage] = []
-    moments: list[MessageEvent] = []
-    for action in actions:
-        name = messages[action].receiver if isinstance(action, int) else action[0]
-        process = processes.get(name) or new_process(name, groups)
-        if isinstance(action, int):
-            processes[name], out = arrive(process, messages[action])
-            moments += [MessageEvent(name, "delivered", m.number) for m in out]
-        else:
-            processes[name], message = send(process, action[1], len(messages))
-            moments.append(MessageEvent(name, "sent", message.number))
-            messages.append(message)
-    return MessageHistory(tuple(messages), tuple(moments))
-
-
-# --- sizes ------------------------------------------------------------------
-
-
-def stamp_bytes(groups: Collection[Domain], sender: str, receiver: str) -> int:
-    """Return the size of a message's stamps: a matrix for each domain that contains both ends.
-
-    Counts whole matrices, as in the paper (section 1: n² entries for n processes). If domains
-    overlap much, the sum can be larger than one global matrix.
-    """
-    shared = [d for d in groups if sender in d and receiver in d]
-    return sum(len(domain) ** 2 for domain in shared) * COUNTER_BYTES
-
-
-def global_stamp_bytes(nodes: int) -> int:
-    """Return the size of a stamp of one matrix clock for all nodes."""
-    return nodes**2 * COUNTER_BYTES

@@ -23,7 +23,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from ketal.clocks.mobile_hosts.stations import Label, StationScheme, cause_headers
 from ketal.clocks.scheme import Clock, checked_counters, not_a_stamp
@@ -69,10 +69,7 @@ def may_precede(a: StationStamp, b: StationStamp) -> bool:
 def read_station_clock(value: Mapping[Any, Any], station: str) -> Clock | None:
     """Return the clock of `station` from JSON data; None if its own entry is missing or zero.
 
-    Raises
-    ------
-    EventError
-        If a name is not text, or an entry is not a counter.
+    Raises an EventError if a name is not text, or an entry is not a counter.
     """
     clock = checked_counters(value)
     return clock if station and clock.get(station) else None
@@ -138,7 +135,7 @@ class Carried:
     clock: Clock
 
 
-class LinkedStations(StationScheme[L, Carried], Generic[L]):
+class LinkedStations(StationScheme[L, Carried]):
     """A scheme whose stamps are clocks of stations with the labels of direct causes.
 
     `L` is the type of its stamps.
@@ -146,15 +143,7 @@ class LinkedStations(StationScheme[L, Carried], Generic[L]):
 
     @abstractmethod
     def causes(self, stamp: L, log: Mapping[Label, L]) -> Iterable[Label]:
-        """Return the labels of the direct causes of an event.
-
-        Parameters
-        ----------
-        stamp : L
-            The stamp of the event.
-        log : mapping of Label to L
-            The stamps of the execution.
-        """
+        """Return the labels of the direct causes of an event; `log` has the execution's stamps."""
 
     def header(self, stamp: L) -> Carried:
         """Return the label and the clock; the labels of causes are only needed in the log."""
@@ -167,16 +156,8 @@ class LinkedStations(StationScheme[L, Carried], Generic[L]):
         causes. Events are visited in the order of the sums of their station clocks, so each comes
         after its causes. Two events are then compared by one look-up.
 
-        Parameters
-        ----------
-        stamps : iterable of L
-            The stamps of a whole execution; equal stamps are one event.
-
-        Raises
-        ------
-        EventError
-            If a cause is missing from the log, a cause is not before its effect, or two events have
-            the same label.
+        `stamps` are those of a whole execution; equal stamps are one event. Raises an EventError if
+        a cause is missing from the log or not before its effect, or two events have the same label.
         """
         log: dict[Label, L] = {}
         for stamp in stamps:

@@ -26,7 +26,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from ketal.clocks.scheme import Happening, S, Scheme, checked_counter
+from ketal.clocks.scheme import Happening, S, Scheme, check_receives, checked_counter
 from ketal.errors import EventError
 
 H = TypeVar("H")
@@ -45,21 +45,11 @@ class StationScheme(Scheme[S], Generic[S, H]):
     def stamp_event(
         self, station: str, log: Sequence[S], host: str, previous: H | None, received: Sequence[H]
     ) -> S:
-        """Return the stamp of the next event that a station mediates.
+        """Return the stamp of the next event that a station mediates, an event of `host`.
 
-        Parameters
-        ----------
-        station : str
-            The station.
-        log : sequence of S
-            The stamps of the station's events so far, event 1 first.
-        host : str
-            The host of the event.
-        previous : H or None
-            The header of the host's previous event, at this station or passed on at a handoff;
-            None for the host's first event.
-        received : sequence of H
-            The headers of the messages that the event receives.
+        `log` has the stamps of the station's events so far, event 1 first. `previous` is the header
+        of the host's previous event, at this station or passed on at a handoff; None for the host's
+        first event. `received` has the headers of the messages that the event receives.
         """
 
     @abstractmethod
@@ -68,6 +58,7 @@ class StationScheme(Scheme[S], Generic[S, H]):
 
     def stamped(self, events: Sequence[Happening]) -> list[S]:
         """Return the stamps of an execution; all messages of an event have the same header."""
+        check_receives(events)
         logs: dict[str, list[S]] = {}
         last: dict[str, H] = {}
         headers: list[H] = []
@@ -90,13 +81,7 @@ def cause_headers(previous: H | None, received: Sequence[H]) -> Sequence[H]:
 
 
 def label_of(value: Any, what: str) -> Label:
-    """Return the label of an event from a list; `what` names it in the error message.
-
-    Raises
-    ------
-    EventError
-        If the value is not a label.
-    """
+    """Return the label of an event from a list; `what` names it in the EventError if it is none."""
     match value:
         case [str(station), index] if station:
             return station, checked_counter(index, f"the number of {what} at its station", 1)

@@ -83,10 +83,7 @@ def fork(stamp: VersionStamp) -> tuple[VersionStamp, VersionStamp]:
 def join(a: VersionStamp, b: VersionStamp) -> VersionStamp:
     """Return a version with the known updates of two versions, which it replaces.
 
-    Raises
-    ------
-    ValueError
-        If the identities overlap, so that the two cannot exist at the same time.
+    Raises a ValueError if the identities overlap, so that the two cannot exist at the same time.
     """
     identities = sorted(a.identity + b.identity)
     if any(after.startswith(before) for before, after in pairwise(identities)):

@@ -98,13 +98,8 @@ class StoreReplica:
     def put(self, value: Any, context: Clock | None = None) -> StoreReplica:
         """Return the replica after a client has written a value.
 
-        Parameters
-        ----------
-        value : object
-            The value.
-        context : mapping of str to int, optional
-            The context that `get` returned to the client, at this or another server; None if the
-            client has read nothing.
+        `context` is what `get` returned to the client, at this or another server; None if the
+        client has read nothing.
         """
         counter = self.known.get(self.server, 0) + 1
         version = Version(self.server, counter, dict(context or {}), value)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ketal.errors import EventError, SettingError, wrong_type
+from ketal.errors import EventError, KetalError, SettingError, wrong_type
 from ketal.logs.formats.cells import item_of_row
 from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
@@ -163,7 +163,7 @@ def _arrow_batches(table: Any) -> Iterator[Any]:
         stream = pyarrow.RecordBatchReader.from_stream(table)
     except pyarrow.ArrowInvalid:
         raise wrong_type("Arrow data", "a table", table) from None
-    _check_columns(stream.schema.names)
+    check_columns(stream.schema.names)
     yield from stream
 
 
@@ -187,25 +187,17 @@ def _table_library(rows: object) -> str:
     return "arrow" if hasattr(rows, "__arrow_c_stream__") else ""
 
 
-def repeated_column(names: list[str]) -> str:
-    """Return the error message for two columns with the same name; empty if there are none."""
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    return (
-        ""
-        if repeated is None
-        else f"the table has two columns named {repeated!r}, so no row can be read"
-    )
-
-
-def _check_columns(names: list[str]) -> None:
-    if why := repeated_column(names):
-        raise SettingError(why)
+def check_columns(names: list[str], error: type[KetalError] = SettingError) -> None:
+    """Raise an error if two columns of a table have the same name."""
+    for name in names:
+        if names.count(name) > 1:
+            raise error(f"the table has two columns named {name!r}, so no row can be read")
 
 
 def _with_index(frame: Any) -> Any:
     """Return a DataFrame with the named levels of its index as columns."""
     levels = [name for name in frame.index.names if name is not None and name not in frame]
-    _check_columns([str(name) for name in (*levels, *frame.columns)])
+    check_columns([str(name) for name in (*levels, *frame.columns)])
     return frame.reset_index(level=levels) if levels else frame
 
 

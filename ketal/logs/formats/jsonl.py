@@ -94,19 +94,8 @@ def _line_item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:
 def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) -> Item:
     """Decode a JSON object to an event or a control event.
 
-    Parameters
-    ----------
-    line : bytes
-        The object.
-    shape : Shape
-        The paths of the fields.
-    outside : dict, optional
-        The `key`, `header`s and `timestamp` of the Kafka message, if `shape` has paths to them.
-
-    Raises
-    ------
-    EventError
-        If the bytes are not a JSON object, or the object is not a valid event.
+    `outside` has the `key`, `header`s and `timestamp` of the Kafka message, if `shape` has paths to
+    them. Raises an EventError if the bytes are not a JSON object, or it is not a valid event.
     """
     try:
         record: Any = _object_decoder.decode(line)

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.formats.cells import value_of_text, with_decoded_data
-from ketal.logs.formats.in_memory import arrow_rows, need_pyarrow, record_of_row, repeated_column
+from ketal.logs.formats.in_memory import arrow_rows, check_columns, need_pyarrow, record_of_row
 from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
 from ketal.logs.streams import blocks
@@ -198,8 +198,7 @@ def read_parquet(name: str, file: BinaryIO, shape: Shape) -> Iterator[Record]:
 
     def batches() -> Iterator[Any]:
         table = open_parquet(file)
-        if why := repeated_column(table.schema_arrow.names):
-            raise EventError(why)
+        check_columns(table.schema_arrow.names, EventError)
         yield from table.iter_batches(batch_size=_BATCH_ROWS)
 
     try:

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ketal.errors import SettingError
-from ketal.logs.log_records import rejected_record
+from ketal.logs.log_records import rejected_record, too_many_error
 from ketal.logs.streams import LogOrigin, read_whole
 from ketal.logs.traces.documents import Text
 from ketal.logs.traces.otlp import otlp_spans
@@ -41,10 +40,7 @@ def read_traces(
             for item in _read_spans(origin, read_document, limits):
                 count += 1
                 if 2 * count > limits.events_max:
-                    raise SettingError(
-                        f"the traces have more than {limits.events_max} events "
-                        "(limit events_max), and rebuilding clocks keeps all of them in memory"
-                    )
+                    raise too_many_error("events", limits, "rebuilding clocks")
                 yield item
 
     spans = read_spans() if format == "otlp" else merged(read_spans())

@@ -77,10 +77,7 @@ class Messages:
     def of(cls, option: str | Mapping[str, str] | Messages) -> Messages:
         """Parse the text of `--match-messages`, or a mapping with the same keys.
 
-        Raises
-        ------
-        SettingError
-            If the option is malformed.
+        Raises a SettingError if the option is malformed.
         """
         if isinstance(option, Messages):
             return option

@@ -21,6 +21,7 @@ its own, and so is each span without a service, which is ordered by its causes a
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -257,19 +258,15 @@ def _is_reply(span: TraceSpan, parent: TraceSpan) -> bool:
 
 def _stamp_in_order(span_events: list[_SpanEvent], rebuilding: Rebuilding) -> Iterator[_SpanEvent]:
     """Stamp and yield the events, each after its causes and the earlier events of its node."""
-    queues: dict[str, list[_SpanEvent]] = {}
-    for span_event in span_events:
-        queues.setdefault(span_event.span.node, []).append(span_event)
+    queues: dict[str, deque[_SpanEvent]] = {}
+    for span_event in sorted(span_events, key=_SpanEvent.by_time):
+        queues.setdefault(span_event.span.node, deque()).append(span_event)
     effects: dict[int, list[_SpanEvent]] = {}
     for span_event in span_events:
         for cause in (*span_event.causes, *span_event.linked):
             effects.setdefault(cause.number, []).append(span_event)
-    for queue in queues.values():
-        queue.sort(key=_SpanEvent.by_time)
-    heads = dict.fromkeys(queues, 0)
     last: dict[str, dict[str, int]] = {}
     ready = sorted(queues)
-    remaining = len(span_events)
     # Candidates to be taken before earlier events of their node, if all nodes wait for each other.
     candidates: list[tuple[bool, int, int]] = []
 
@@ -280,35 +277,29 @@ def _stamp_in_order(span_events: list[_SpanEvent], rebuilding: Rebuilding) -> It
 
     for span_event in span_events:
         offer(span_event)
-    while remaining:
-        ready_event = _next_ready(queues, heads, ready)
+    for _ in span_events:
+        ready_event = _next_ready(queues, ready)
         span_event = ready_event or _next_out_of_order(span_events, candidates, rebuilding)
         if ready_event is None:
             # The first event of a node keeps its place: only a link of it was dropped.
             node = span_event.span.node
-            span_event.moved = queues[node][heads[node]] is not span_event
+            span_event.moved = queues[node][0] is not span_event
             ready.append(node)
         _stamp(span_event, last)
-        remaining -= 1
         yield span_event
         for effect in effects.get(span_event.number, ()):
             ready.append(effect.span.node)
             offer(effect)
 
 
-def _next_ready(
-    queues: dict[str, list[_SpanEvent]], heads: dict[str, int], ready: list[str]
-) -> _SpanEvent | None:
+def _next_ready(queues: dict[str, deque[_SpanEvent]], ready: list[str]) -> _SpanEvent | None:
     """Return the first event of a node whose causes are all stamped; None if there is none."""
     while ready:
-        node = ready[-1]
-        queue = queues[node]
-        while heads[node] < len(queue) and queue[heads[node]].clock is not None:
-            heads[node] += 1
-        if heads[node] < len(queue):
-            span_event = queue[heads[node]]
-            if all(c.clock is not None for c in (*span_event.causes, *span_event.linked)):
-                return span_event
+        queue = queues[ready[-1]]
+        while queue and queue[0].clock is not None:
+            queue.popleft()
+        if queue and all(c.clock is not None for c in (*queue[0].causes, *queue[0].linked)):
+            return queue[0]
         ready.pop()
     return None
 

@@ -110,7 +110,6 @@ def _flattened(parts: Iterable[bytes | Any]) -> Iterator[Any]:
 
 
 def _report(record: dict[str, Any], text: Text) -> SpanReport:
-    # The lower 64 bits of an id of 64 or 128 bits identify the trace.
     trace = _id(record, "traceId", _TRACE_ID)[-16:]
     span, parent = _id(record, "id", _ID), _id(record, "parentId", _ID)
     if not trace or not span:
@@ -123,7 +122,7 @@ def _report(record: dict[str, Any], text: Text) -> SpanReport:
         parent=parent,
         shared=record.get("shared") is True,
         service=service if isinstance(service, str) else "",
-        address=_address(endpoint),
+        address=" ".join(str(endpoint[k]) for k in ("ipv4", "ipv6", "port") if endpoint.get(k)),
         name=name if isinstance(name, str) else "",
         kind=kind.lower() if isinstance(kind, str) and kind.lower() in KINDS else "",
         begin_us=_microseconds(record, "timestamp"),
@@ -132,10 +131,6 @@ def _report(record: dict[str, Any], text: Text) -> SpanReport:
         file=text.name,
         line=text.line(),
     )
-
-
-def _address(endpoint: dict[str, Any]) -> str:
-    return " ".join(str(endpoint[key]) for key in ("ipv4", "ipv6", "port") if endpoint.get(key))
 
 
 def _id(record: dict[str, Any], what: str, form: re.Pattern[str]) -> str:
@@ -177,12 +172,9 @@ def merged(reports: Iterable[SpanReport | Record]) -> Iterator[TraceSpan | Recor
     for item in reports:
         if not isinstance(item, SpanReport):
             yield item
-        elif item.is_server:
-            if item.address:
-                yield from _merge_report(sides, item)
-            else:
-                no_address.append(item)
-        elif item.kind or item.begin_us is not None:
+        elif item.is_server and not item.address:
+            no_address.append(item)
+        elif item.is_server or item.kind or item.begin_us is not None:
             yield from _merge_report(sides, item)
         else:
             no_side.append(item)
@@ -203,10 +195,7 @@ _Side = tuple[str, str, tuple[str, ...]]
 
 
 def _matching_report(item: SpanReport, reports: list[SpanReport]) -> SpanReport:
-    """Return the report in `parts`, the sides of one span id, to merge `item` into.
-
-    Returns `item` itself if it is a side of its own.
-    """
+    """Return the report of the same span id to merge `item` into, or `item` itself."""
     same_service = [report for report in reports if item.service and report.service == item.service]
     if item.is_server:
         return next((report for report in same_service if report.is_server), item)
@@ -217,7 +206,7 @@ def _matching_report(item: SpanReport, reports: list[SpanReport]) -> SpanReport:
 def _merge_report(
     sides: dict[_Side, SpanReport], report: SpanReport, target: SpanReport | None = None
 ) -> Iterator[Record]:
-    """Merge a report into that of its side, or of `about`'s; if they contradict, reject it."""
+    """Merge a report into that of its side, or of `target`'s; reject it if the two contradict."""
     first = sides.setdefault((report.trace, report.span, (target or report).side), report)
     if first is not report and not first.merge(report):
         reason = (

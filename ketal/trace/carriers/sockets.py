@@ -190,12 +190,8 @@ class TracedStreams:
 
         Parameters
         ----------
-        payload : bytes
-            The message.
-        type : str
-            The type of the event.
-        **data
-            The attributes of the event.
+        payload, type, **data
+            As for `TracedSocket.send`.
 
         Raises
         ------
@@ -212,10 +208,8 @@ class TracedStreams:
 
         Parameters
         ----------
-        type : str
-            The type of the event.
-        **data
-            The attributes of the event.
+        type, **data
+            As for `TracedSocket.receive`.
 
         Raises
         ------

@@ -28,9 +28,9 @@ from ketal.logs.formats.jsonl import read_lines
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
-from ketal.trace.delivery.feeding import Feedable, LockedMonitor
-from ketal.trace.delivery.log_sender import Announcement, parse_announcement
+from ketal.trace.delivery.log_sender import parse_announcement
 from ketal.trace.delivery.sending import checked_address
+from ketal.trace.feeding import Feedable, LockedMonitor
 from ketal.trace.forks import close_in_child
 
 _LOG = logging.getLogger("ketal.trace")
@@ -86,7 +86,7 @@ class Collector(MonitorFeeder):
     address : tuple of (str, int)
         The address that it listens on.
     lock : Lock
-        Must be held while other code uses the monitor.
+        Must be held while other code uses the monitor; the lock of all monitors of this process.
 
     Raises
     ------
@@ -129,17 +129,16 @@ class Collector(MonitorFeeder):
         if announcement is None:
             chunks = chain([first], chunks)
         else:
-            chunks = self._acknowledged_chunks(announcement, connection, chain([rest], chunks))
+            chunks = self._acknowledged_chunks(*announcement, connection, chain([rest], chunks))
         self._feed_lines(peer, chunks)
 
     def _acknowledged_chunks(
-        self, announcement: Announcement, connection: socket.socket, chunks: Iterator[bytes]
+        self, log: str, size_bytes: int, connection: socket.socket, chunks: Iterator[bytes]
     ) -> Iterator[bytes]:
         """Answer the announcement of a log; yield the chunks that are sent, and acknowledge them.
 
         A chunk counts as processed when the next one is requested.
         """
-        log, size_bytes = announcement
         with self.lock:
             offset = self._offsets.get(log, 0)
             if offset > size_bytes:
@@ -219,8 +218,7 @@ class _Server(socketserver.ThreadingTCPServer):
             return False
         # A connection is counted before it is accepted, so one of the two tests detects it.
         waiting = self.socket.fileno() >= 0 and _is_readable(self.socket)
-        with self._open_lock:
-            return waiting or self._open > 0
+        return waiting or self._open > 0
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection."""
@@ -236,8 +234,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def verify_request(self, request: object, client_address: object) -> bool:
         """Return whether there are at most `CONNECTIONS_MAX` connections."""
-        with self._open_lock:
-            has_room = self._open <= CONNECTIONS_MAX
+        has_room = self._open <= CONNECTIONS_MAX
         if not (has_room or self._refused):
             _LOG.warning(
                 "more than %s connections: further ones are closed", f"{CONNECTIONS_MAX:,}"
@@ -310,7 +307,7 @@ class TopicCollector(MonitorFeeder):
     Attributes
     ----------
     lock : Lock
-        Must be held while other code uses the monitor.
+        Must be held while other code uses the monitor; the lock of all monitors of this process.
     taken : int
         The number of messages processed.
 

@@ -30,7 +30,6 @@ import socket
 import threading
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -54,14 +53,6 @@ _TAIL_BYTES = 64
 """The number of sent bytes that are compared with the file, to detect that it was truncated."""
 _ANNOUNCEMENT = re.compile(rb'\{"ketal_log":"([0-9a-f]{64})","bytes":([0-9]{1,18})\}\n?')
 _OFFSET = re.compile(rb"[0-9]{1,18}\n")
-
-
-class Announcement(NamedTuple):
-    """The announcement of a log by its sender."""
-
-    log: str
-    """The digest of its beginning, which identifies the log."""
-    size_bytes: int
 
 
 class LogSender:
@@ -253,12 +244,10 @@ def _wait_connected(connection: socket.socket) -> None:
 
 def _read_offset(connection: socket.socket) -> int:
     """Read the offset that the collector answers; raise a ValueError for any other answer."""
-    text = b""
-    while not text.endswith(b"\n") and len(text) < 20:
-        part = connection.recv(1)
-        if not part:
-            raise ConnectionError("the collector closed the connection")
-        text += part
+    with connection.makefile("rb", buffering=0) as answer:
+        text = answer.readline(20)
+    if len(text) < 20 and not text.endswith(b"\n"):
+        raise ConnectionError("the collector closed the connection")
     if not _OFFSET.fullmatch(text):
         raise ValueError(f"it answered {text!r}")
     return int(text)
@@ -270,7 +259,7 @@ def announcement(beginning: bytes, size_bytes: int) -> bytes:
     return b'{"ketal_log":"%s","bytes":%d}\n' % (log, size_bytes)
 
 
-def parse_announcement(line: bytes) -> Announcement | None:
-    """Parse the announcement of a log; return None for any other line."""
+def parse_announcement(line: bytes) -> tuple[str, int] | None:
+    """Return the digest and the size of the log that a line announces; None for any other line."""
     match = _ANNOUNCEMENT.fullmatch(line)
-    return match and Announcement(match[1].decode(), int(match[2]))
+    return match and (match[1].decode(), int(match[2]))

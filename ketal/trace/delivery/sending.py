@@ -78,12 +78,8 @@ def end_all(senders: Collection[SenderThread]) -> None:
 def checked_address(host: str, port: int, *, port_min: int = 1) -> tuple[str, int]:
     """Return an address.
 
-    Raises
-    ------
-    SettingError
-        If the host is not a name, or the port is not an integer from `port_min` to 65,535.
-    TypeError
-        If the host is not a str.
+    Raises a SettingError if the host is not a name, or the port is not an integer from `port_min`
+    to 65,535, and a TypeError if the host is not a str.
     """
     try:
         checked_text("host", host).encode("idna")

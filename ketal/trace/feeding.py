@@ -1,6 +1,7 @@
-"""Feed a monitor from several threads.
+"""Feed monitors from several threads.
 
-The one rule: a monitor is fed one event at a time.
+The one rule: the monitors of a process are fed one event at a time. With a lock for each monitor,
+two threads in whose monitors a handler records an event that feeds the other one would deadlock.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from ketal.errors import wrong_type
-from ketal.trace.forks import UNDER_LOCK
 
 if TYPE_CHECKING:
     from ketal.model.events.control import Control
@@ -25,14 +25,17 @@ class Feedable(Protocol):
 
 
 class LockedMonitor:
-    """A monitor that is fed under a lock, which its handlers may acquire again to feed it."""
+    """A monitor that is fed under the lock of all monitors, which its handlers may acquire again.
+
+    The child of a fork has a new lock (`ketal.trace.forks`).
+    """
+
+    lock = threading.RLock()
 
     def __init__(self, monitor: Feedable) -> None:
         if not callable(getattr(monitor, "feed", None)):
             raise wrong_type("monitor", "a ketal.Monitor or a Collector", monitor)
-        self.lock = threading.RLock()
         self._monitor = monitor
-        UNDER_LOCK.add(self)
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
         """Feed an event of this process, as `Tracer(…, monitor=collector)` does.
@@ -46,8 +49,3 @@ class LockedMonitor:
         """
         with self.lock:
             return self._monitor.feed(event, place=place)
-
-
-def locked_monitor(monitor: Feedable) -> LockedMonitor:
-    """Return a collector itself, and another monitor under a lock of its own."""
-    return monitor if isinstance(monitor, LockedMonitor) else LockedMonitor(monitor)
