@@ -278,6 +278,15 @@ def test_number_of_rejected_records_is_shown(browser: Any, tmp_path: Path) -> No
     assert _text(browser, "counts") == "1 event, 1 node; 1 record rejected"
 
 
+def test_impossible_clocks_are_noted_in_the_header(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "impossible.html"
+    clock = {"a": 1, "b": 1}
+    ketal.view([ketal.Event(node=node, type="x", clock=clock) for node in "ab"]).write(path)
+    browser.get(path.as_uri())
+    note = "1 event with an impossible clock; run `ketal audit` to find the fault"
+    assert _text(browser, "counts") == f"2 events, 2 nodes; {note}"
+
+
 def test_notebook_shows_the_page(browser: Any, tmp_path: Path) -> None:
     from selenium.webdriver.common.by import By
 

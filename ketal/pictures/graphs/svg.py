@@ -32,13 +32,6 @@ STYLE = elements.style_sheet(
 .tip{fill:#57606a}
 .head{fill:#0550ae;font-weight:600}
 """,
-    """
-.ground{fill:#1c2128}
-.shape{stroke:#909dab;fill:#2d333b}
-.line{stroke:#909dab}
-.tip{fill:#909dab}
-.head{fill:#79b8ff}
-""",
 )
 
 
