@@ -71,10 +71,7 @@ def is_terminal(stream: TextIO) -> bool:
 class OutputLines:
     """Lines of output to a stream; `name` is the name of the stream in messages.
 
-    Raises
-    ------
-    SettingError
-        From every method, if the stream cannot be written, for example because the disk is full.
+    Every method raises a SettingError if the stream cannot be written, as when the disk is full.
     """
 
     def __init__(self, stream: TextIO, name: str, *, colour: bool = False) -> None:
@@ -160,12 +157,8 @@ def picture_form(
 def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLines]:
     """Open the output of a command: a file, or standard output.
 
-    Parameters
-    ----------
-    path : str or None
-        The `--write` of a command; None and `-` are standard output.
-    inputs : iterable of str
-        Files that the command reads, and so must not overwrite.
+    `path` is the `--write` of a command; None and `-` are standard output. `inputs` are files that
+    the command reads, and so must not overwrite.
 
     Raises
     ------
