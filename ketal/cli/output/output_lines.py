@@ -47,19 +47,23 @@ def as_json(value: object) -> str:
     """Return a value as one line of JSON."""
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        # The name of a file may have bytes that are not UTF-8.
-        return msgspec.json.encode(_escaped(value)).decode()
+    except ValueError:
+        # The name of a file may have bytes that are not UTF-8, a number thousands of digits.
+        return msgspec.json.encode(_as_raw(value)).decode()
 
 
-def _escaped(value: Any) -> Any:
-    """Return plain data with each text replaced by its JSON in ASCII, which is encoded as it is."""
+def _as_raw(value: Any) -> Any:
+    """Return plain data with each text and integer replaced by its JSON, which is in ASCII."""
     if isinstance(value, str):
         return msgspec.Raw(json.dumps(value).encode())
+    if isinstance(value, int) and not isinstance(value, bool):
+        from ketal.explanation.cuts.cut_report import digits
+
+        return msgspec.Raw(digits(value).encode())
     if isinstance(value, Mapping):
-        return {name: _escaped(one) for name, one in value.items()}
+        return {name: _as_raw(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_escaped(one) for one in value]
+        return [_as_raw(one) for one in value]
     return value
 
 

@@ -13,8 +13,6 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, open_output, picture_form
 from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
@@ -242,7 +240,7 @@ def _restamp(args: argparse.Namespace) -> int:
     execution, logs, _ = _stamped_execution(args)
     with open_output(args.write, inputs=logs) as sink:
         for draft in execution.drafts():
-            sink.line(msgspec.json.encode(object_of(draft)).decode())
+            sink.line(as_json(object_of(draft)))
     return FINE
 
 
