@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.vector import Vector
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph, missing_event_hint
 from ketal.explanation.reasons import PairReason, PlacedEvent
@@ -59,8 +58,7 @@ class EventComparison:
         A SettingError if one knows more events that the other does not than a picture draws.
         """
         one, other = self.pair.first.event, self.pair.second.event
-        clocks = Vector(one.node, one.clock), Vector(other.node, other.clock)
-        return pair_svg(*clocks, title=self.pair.because)
+        return pair_svg(one.clock, other.clock, title=self.pair.because)
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""

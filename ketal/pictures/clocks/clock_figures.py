@@ -17,10 +17,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ketal.clocks.causal_history import CausalHistory, Dots
+from ketal.clocks.causal_history import Dots
 from ketal.clocks.dotted import DottedVector
 from ketal.clocks.scheme import Clock
-from ketal.clocks.vector import Vector, join
+from ketal.clocks.vector import join
 from ketal.clocks.versions.version_vectors import Version
 from ketal.pictures.clocks.clock_bars import (
     LEVELS_MAX,
@@ -30,15 +30,13 @@ from ketal.pictures.clocks.clock_bars import (
     check_size,
 )
 
-Knowledge: TypeAlias = (
-    "Clock | AbstractSet[tuple[str, int]] | Vector | CausalHistory | DottedVector | Version"
-)
-"""A value that determines a set of known events: a clock, a set of dots, a stamp, a version."""
+Knowledge: TypeAlias = "Clock | AbstractSet[tuple[str, int]] | DottedVector | Version"
+"""A value that determines a set of known events; `AbstractSet` is a set of dots."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownEvents:
-    """The events that a clock, a set of dots, a stamp or a version knows."""
+    """The events that a clock, a set of dots, a dotted clock or a version knows."""
 
     first: Clock
     """For each node, how many of its first events are known without a gap."""
@@ -50,12 +48,8 @@ class KnownEvents:
 
     @classmethod
     def of(cls, knowledge: Knowledge) -> KnownEvents:
-        """Return the events that a clock, a set of dots, a stamp or a version knows."""
+        """Return the events that a clock, a set of dots, a dotted clock or a version knows."""
         match knowledge:
-            case CausalHistory():
-                return cls._normalised({}, knowledge.dots, as_set=True)
-            case Vector():
-                return cls.of(knowledge.clock)
             case DottedVector():
                 dot = (knowledge.node, knowledge.counter)
                 return cls._normalised(knowledge.past, {dot}, dot)
