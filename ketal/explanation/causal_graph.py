@@ -17,6 +17,7 @@ The one rule: a path leads from one event to another if and only if it happened 
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -55,7 +56,7 @@ class CausalGraph:
         self._numbers: dict[tuple[str, int], int]
         self._numbers = {event.dot: number for number, event in enumerate(self._events)}
         self._links: list[tuple[int, ...] | None] = [None] * len(self._events)
-        self._searches: dict[int, _PathSearch] = {}
+        self._search_to = functools.lru_cache(SEARCHES_MAX)(_PathSearch)
 
     def __len__(self) -> int:
         return len(self._events)
@@ -139,10 +140,7 @@ class CausalGraph:
         """
         assert happened_before(source, target)
         first, last = self._numbers[source.dot], self._numbers[target.dot]
-        search = self._searches.pop(last, None) or _PathSearch(last)
-        if len(self._searches) == SEARCHES_MAX:
-            del self._searches[next(iter(self._searches))]
-        self._searches[last] = search
+        search = self._search_to(last)
         while first not in search.after and search.farthest and search.links < links_max:
             search.go_back(self._links_to)
         if first in search.after:
