@@ -231,11 +231,6 @@ class RunReason:
     steps: tuple[StepReason, ...] | None = None
     """For each step expected next, whether the event satisfies it; None if there is no event."""
 
-    @property
-    def accepts(self) -> bool:
-        """Whether the event satisfies one of the expected steps."""
-        return any(step.holds for step in self.steps or ())
-
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         taken = [{"step": step, **event.to_dict()} for step, event in self.taken]
