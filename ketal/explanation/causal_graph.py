@@ -58,9 +58,6 @@ class CausalGraph:
         self._links: list[tuple[int, ...] | None] = [None] * len(self._events)
         self._search_to = functools.lru_cache(SEARCHES_MAX)(_PathSearch)
 
-    def __len__(self) -> int:
-        return len(self._events)
-
     def __contains__(self, dot: Dot) -> bool:
         return dot in self._numbers
 

@@ -105,8 +105,8 @@ _HEADS = (
 
 def _share(count: int, total: int) -> str:
     """Return a share in per cent; only exact shares are rounded to 0 or 100."""
-    if not total or count in (0, total):
-        return "100 %" if total and count == total else "0"
+    if count in (0, total):
+        return "100 %" if count else "0"
     return f"{min(max(100 * count / total, 0.1), 99.9):.1f} %"
 
 
@@ -137,7 +137,7 @@ def compare_schemes(
             reports.append(_report(scheme, events, pairs, limits))
         except SettingError as fault:
             left_out[scheme.name] = str(fault)
-    if left_out and not reports:
+    if not reports:
         raise SettingError(next(iter(left_out.values())))
     return SchemeComparison(name, len(events), len(pairs), of_pairs, tuple(reports), left_out)
 

@@ -1,5 +1,3 @@
-"use strict";
-
 const HEAD_BORDERS = 10; // border and padding of a node's button
 
 /* The picture of an execution: columns are nodes, rows the lengths of the longest chains. The marks
