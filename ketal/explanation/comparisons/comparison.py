@@ -123,9 +123,6 @@ def compare_events(
     return EventComparison(part.name, pair, past)
 
 
-# --- which events ---------------------------------------------------------------
-
-
 def _common_execution(
     graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, rejected: str
 ) -> str:

@@ -51,8 +51,8 @@ def view(
         failed, say. The other forms have the run as one more execution.
     title : str
         The heading.
-        compare_title : str
-            The name of the other run.
+    compare_title : str
+        The name of the other run.
     limits : Limits, optional
         `viewed_events_max` and `viewed_verdicts_max` bound the events and the verdicts shown.
 

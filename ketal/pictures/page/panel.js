@@ -1,4 +1,3 @@
-/* The panel beside the diagram: choosing, searching, filtering, the verdicts and the keys. */
 const $ = (id) => document.getElementById(id);
 const page = JSON.parse($("data").textContent);
 const VERDICTS_SHOWN = 500, DIFFERENCES_SHOWN = 20, MESSAGES_SHOWN = 20, VERDICTS_OF_EVENT_SHOWN = 5, TYPES_SHOWN = 200;

@@ -83,16 +83,20 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> None:
-    """Print on standard error which verdicts were not explained, and the rejected records.
+    """Print on standard error which verdicts were not explained, and the faults of the log.
 
     A SettingError if the logs have no event.
     """
+    from ketal.runtime.log_verdicts import impossible_clocks
+
     events = judged.summary["events"]
     first = rejection_text(
         next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
     )
     require_events(args.logs, events["accepted"], events["rejected"], first)
     report_rejected(events["rejected"], first)
+    for sentence in impossible_clocks(judged.summary):
+        complain(sentence)
     if args.event is not None:
         return
     matched = {one.pattern for one in judged.explainable if one.kind == "match"}
