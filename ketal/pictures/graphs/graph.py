@@ -307,20 +307,16 @@ class _GuardTexts:
         return Way(steps, nots, self._guard(names))
 
     def _guard(self, classes: list[tuple[int, ...]]) -> str:
+        steps = [self.automaton.steps[s] for of_class in classes for s in of_class]
+        if all(self.guards[step] == syntax.Name(step) for step in steps):
+            return ""  # events used as steps: the guard would repeat their names
         operands: list[syntax.Guard] = []
-        informative = False  # whether the guard is more than the names of the steps
         for of_class in classes:
             guards = [self.guards[self.automaton.steps[s]] for s in of_class]
-            informative = informative or any(
-                guard != syntax.Name(self.automaton.steps[s])
-                for s, guard in zip(of_class, guards, strict=True)
-            )
             if len(guards) > 1:
                 operands.append(syntax.Or(tuple(guards)))
             else:
                 operands.extend(guards[0].operands if isinstance(guards[0], syntax.And) else guards)
-        if not informative:
-            return ""  # events used as steps: the guard would repeat their names
         whole = operands[0] if len(operands) == 1 else syntax.And(tuple(operands))
         return render_guard(whole)
 
