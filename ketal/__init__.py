@@ -43,91 +43,56 @@ _HOMES = {
 }  # fmt: skip
 
 if TYPE_CHECKING:
-    from ketal.analysis.registered_guards import register_guard
-    from ketal.auditing.contents.contents_counting import stats
-    from ketal.auditing.contents.contents_report import LogStats
-    from ketal.auditing.report import Audit, Fault, audit
-    from ketal.errors import (
-        Diagnostic,
-        EventError,
-        KetalError,
-        NotAvailableError,
-        PatternError,
-        SettingError,
-        StateError,
-    )
-    from ketal.explanation.cuts.cut_report import LogCuts, cuts
-    from ketal.explanation.explaining import explain
-    from ketal.explanation.reasons import Explanation
-    from ketal.explanation.views.viewing import View, view
-    from ketal.logs import Log, read_log, write_jsonl
-    from ketal.model.events.control import Control
-    from ketal.model.events.dot import Dot
-    from ketal.model.events.event import Event
-    from ketal.model.limits import Limits
-    from ketal.model.summaries import Summary
-    from ketal.model.verdicts.check_verdicts import Incomplete, Violation, ViolationError
-    from ketal.model.verdicts.execution_verdicts import Gap, Late, Rejected
-    from ketal.model.verdicts.find_verdicts import Match, TimedOut
-    from ketal.model.verdicts.run_verdicts import Overflow, Transition
-    from ketal.model.verdicts.verdict_kinds import Verdict
-    from ketal.programs.compiling import build, compile, lint, load
-    from ketal.programs.program import Program
-    from ketal.runtime.batch_run import run
-    from ketal.runtime.log_verdicts import Verdicts
-    from ketal.runtime.modes.possibly_definitely import definitely, possibly
-    from ketal.runtime.monitor import Monitor
+    from ketal.analysis.registered_guards import register_guard as register_guard
+    from ketal.auditing.contents.contents_counting import stats as stats
+    from ketal.auditing.contents.contents_report import LogStats as LogStats
+    from ketal.auditing.report import Audit as Audit
+    from ketal.auditing.report import Fault as Fault
+    from ketal.auditing.report import audit as audit
+    from ketal.errors import Diagnostic as Diagnostic
+    from ketal.errors import EventError as EventError
+    from ketal.errors import KetalError as KetalError
+    from ketal.errors import NotAvailableError as NotAvailableError
+    from ketal.errors import PatternError as PatternError
+    from ketal.errors import SettingError as SettingError
+    from ketal.errors import StateError as StateError
+    from ketal.explanation.cuts.cut_report import LogCuts as LogCuts
+    from ketal.explanation.cuts.cut_report import cuts as cuts
+    from ketal.explanation.explaining import explain as explain
+    from ketal.explanation.reasons import Explanation as Explanation
+    from ketal.explanation.views.viewing import View as View
+    from ketal.explanation.views.viewing import view as view
+    from ketal.logs import Log as Log
+    from ketal.logs import read_log as read_log
+    from ketal.logs import write_jsonl as write_jsonl
+    from ketal.model.events.control import Control as Control
+    from ketal.model.events.dot import Dot as Dot
+    from ketal.model.events.event import Event as Event
+    from ketal.model.limits import Limits as Limits
+    from ketal.model.summaries import Summary as Summary
+    from ketal.model.verdicts.check_verdicts import Incomplete as Incomplete
+    from ketal.model.verdicts.check_verdicts import Violation as Violation
+    from ketal.model.verdicts.check_verdicts import ViolationError as ViolationError
+    from ketal.model.verdicts.execution_verdicts import Gap as Gap
+    from ketal.model.verdicts.execution_verdicts import Late as Late
+    from ketal.model.verdicts.execution_verdicts import Rejected as Rejected
+    from ketal.model.verdicts.find_verdicts import Match as Match
+    from ketal.model.verdicts.find_verdicts import TimedOut as TimedOut
+    from ketal.model.verdicts.run_verdicts import Overflow as Overflow
+    from ketal.model.verdicts.run_verdicts import Transition as Transition
+    from ketal.model.verdicts.verdict_kinds import Verdict as Verdict
+    from ketal.programs.compiling import build as build
+    from ketal.programs.compiling import compile as compile
+    from ketal.programs.compiling import lint as lint
+    from ketal.programs.compiling import load as load
+    from ketal.programs.program import Program as Program
+    from ketal.runtime.batch_run import run as run
+    from ketal.runtime.log_verdicts import Verdicts as Verdicts
+    from ketal.runtime.modes.possibly_definitely import definitely as definitely
+    from ketal.runtime.modes.possibly_definitely import possibly as possibly
+    from ketal.runtime.monitor import Monitor as Monitor
 
-__all__ = [
-    "Audit",
-    "Control",
-    "Diagnostic",
-    "Dot",
-    "Event",
-    "EventError",
-    "Explanation",
-    "Fault",
-    "Gap",
-    "Incomplete",
-    "KetalError",
-    "Late",
-    "Limits",
-    "Log",
-    "LogCuts",
-    "LogStats",
-    "Match",
-    "Monitor",
-    "NotAvailableError",
-    "Overflow",
-    "PatternError",
-    "Program",
-    "Rejected",
-    "SettingError",
-    "StateError",
-    "Summary",
-    "TimedOut",
-    "Transition",
-    "Verdict",
-    "Verdicts",
-    "View",
-    "Violation",
-    "ViolationError",
-    "audit",
-    "build",
-    "compile",
-    "cuts",
-    "definitely",
-    "explain",
-    "lint",
-    "load",
-    "possibly",
-    "read_log",
-    "register_guard",
-    "run",
-    "stats",
-    "view",
-    "write_jsonl",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

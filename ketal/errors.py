@@ -22,14 +22,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of text in a pattern file.
+    """A range of text in a pattern file; `end_column` is the first column after it.
 
-    Parameters
-    ----------
-    line, column : int
-        The beginning, counted from 1.
-    end_line, end_column : int
-        The end; `end_column` is the first column after it.
+    Lines and columns are counted from 1.
     """
 
     line: int
@@ -362,18 +357,9 @@ def nearest(
     """Return the known name that is most similar to a name; None if none is similar enough.
 
     Of many known names only the neighbours of the name are compared with it, those that begin or
-    end like it: a misspelling leaves the beginning or the end as it is.
-
-    Parameters
-    ----------
-    name : str
-        The name.
-    known : iterable of str
-        The known names.
-    cutoff : float
-        The least similarity, from 0 to 1 (`difflib.SequenceMatcher.ratio`).
-    any_case : bool
-        Whether to ignore the difference between upper and lower case.
+    end like it: a misspelling leaves the beginning or the end as it is. `cutoff` is the least
+    similarity, from 0 to 1 (`difflib.SequenceMatcher.ratio`); with `any_case`, upper and lower case
+    are alike.
     """
     import difflib
 
@@ -426,26 +412,14 @@ def class_name(given: object) -> str:
 
 
 def checked_text(what: str, given: str) -> str:
-    """Return an argument that must be a str.
-
-    Raises
-    ------
-    TypeError
-        If it is not a str.
-    """
+    """Return an argument after checking that it is a str; raise a TypeError otherwise."""
     if not isinstance(given, str):
         raise wrong_type(what, "a str", given)
     return given
 
 
 def checked_texts(what: str, given: Iterable[str]) -> list[str]:
-    """Return an argument that must be an iterable of str, as a list.
-
-    Raises
-    ------
-    TypeError
-        If it is not an iterable of str, or is a single str.
-    """
+    """Return an iterable of str as a list; raise a TypeError for others, and for a single str."""
     if isinstance(given, Iterable) and not isinstance(given, str):
         texts = list(given)
         if all(isinstance(text, str) for text in texts):

@@ -46,11 +46,6 @@ class KetalRun:
         The folder of the logs.
     page : path
         The file for the page of a failure.
-
-    Attributes
-    ----------
-    folder, page : Path
-        The same as the parameters.
     """
 
     def __init__(self, folder: Path, page: Path) -> None:

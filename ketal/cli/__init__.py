@@ -104,13 +104,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit code.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The words after `ketal`; by default those of this process's command line.
-    """
+    """Run a command, by default that of this process's command line; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     try:

@@ -24,13 +24,7 @@ T = TypeVar("T")
 
 
 def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
-    """Return the log in some files.
-
-    Raises
-    ------
-    SettingError
-        If a file cannot be read, or has the name of a pattern file.
-    """
+    """Return the log in some files; SettingError if one cannot be read, or is a pattern file."""
     from ketal.logs import open_source
 
     log = open_source(source, logs, limits)
@@ -41,7 +35,11 @@ def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
 
 
 def read_with_progress(
-    logs: list[str], source: Source, limits: Limits, take: Callable[[Log], T], unfinished: str
+    logs: list[str],
+    source: Source,
+    limits: Limits,
+    take: Callable[[Log], T],
+    unfinished: str = "the log was not read to the end",
 ) -> T:
     """Return the result of `take` for a log, with progress on standard error.
 

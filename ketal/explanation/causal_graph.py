@@ -17,6 +17,7 @@ The one rule: a path leads from one event to another if and only if it happened 
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -36,20 +37,8 @@ SEARCHES_MAX = 8
 class CausalGraph:
     """The events of one execution, with the links between them.
 
-    Parameters
-    ----------
-    events : iterable of Event
-        Distinct events of one execution, in any order, with complete clocks, as a run has them.
-
-    Attributes
-    ----------
-    nodes : dict of str to list of Event
-        The events of each node in program order; the nodes by name.
-
-    Raises
-    ------
-    EventError
-        If two events have one dot.
+    The events are distinct and have complete clocks, as a run has them; their order does not
+    matter.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -57,21 +46,17 @@ class CausalGraph:
         for event in events:
             nodes.setdefault(event.node, []).append(event)
         self.nodes = dict(sorted(nodes.items()))
+        """The events of each node in program order; the nodes by name."""
         self._counters: dict[str, list[int]] = {}
         for node, own in self.nodes.items():
             own.sort(key=lambda event: event.counter)
             self._counters[node] = [event.counter for event in own]
         # An event's number is its index here; the events of a node are adjacent.
         self._events = [event for own in self.nodes.values() for event in own]
-        self._numbers: dict[tuple[str, int], int] = {}
-        for number, event in enumerate(self._events):
-            if self._numbers.setdefault(event.dot, number) != number:
-                raise EventError(f"two events have the dot {event.dot}; a dot is unique")
+        self._numbers: dict[tuple[str, int], int]
+        self._numbers = {event.dot: number for number, event in enumerate(self._events)}
         self._links: list[tuple[int, ...] | None] = [None] * len(self._events)
-        self._searches: dict[int, _PathSearch] = {}
-
-    def __len__(self) -> int:
-        return len(self._events)
+        self._search_to = functools.lru_cache(SEARCHES_MAX)(_PathSearch)
 
     def __contains__(self, dot: Dot) -> bool:
         return dot in self._numbers
@@ -141,30 +126,18 @@ class CausalGraph:
     def path(self, source: Event, target: Event, *, links_max: int) -> tuple[Event, ...]:
         """Return the events of a shortest path; empty if it has more than `links_max` links.
 
-        Of several shortest paths, the one returned, read backwards from the target, prefers program
-        order to a message, and of messages that of the first node by name.
-
-        Parameters
-        ----------
-        source, target : Event
-            Two events of the log; the source happened before the target.
-        links_max : int
-            How many links the search goes back at most.
+        The source happened before the target. Of several shortest paths, the one returned, read
+        backwards from the target, prefers program order to a message, and of messages that of the
+        first node by name.
 
         Raises
         ------
         EventError
             If there is no path, since the clocks are not those of an execution.
-        ValueError
-            If the source did not happen before the target.
         """
-        if not happened_before(source, target):
-            raise ValueError(f"{source.dot} did not happen before {target.dot}")
+        assert happened_before(source, target)
         first, last = self._numbers[source.dot], self._numbers[target.dot]
-        search = self._searches.pop(last, None) or _PathSearch(last)
-        if len(self._searches) == SEARCHES_MAX:
-            del self._searches[next(iter(self._searches))]
-        self._searches[last] = search
+        search = self._search_to(last)
         while first not in search.after and search.farthest and search.links < links_max:
             search.go_back(self._links_to)
         if first in search.after:
@@ -179,22 +152,15 @@ class CausalGraph:
 
 
 class _PathSearch:
-    """A breadth-first search backwards from an event; events are given by number.
-
-    Attributes
-    ----------
-    after : dict of int to int
-        For each event reached, the next event on the way to the target.
-    farthest : list of int
-        The events at a distance of exactly `links` links, in the order of their paths.
-    links : int
-        How many links the search has gone back.
-    """
+    """A breadth-first search backwards from an event; events are given by number."""
 
     def __init__(self, target: int) -> None:
         self.after = {target: target}
+        """For each event reached, the next event on the way to the target."""
         self.farthest = [target]
+        """The events at a distance of exactly `links` links, in the order of their paths."""
         self.links = 0
+        """How many links the search has gone back."""
 
     def go_back(self, links_to: Callable[[int], tuple[int, ...]]) -> None:
         """Go one link further back."""

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from ketal.errors import EventError, SettingError, wrong_type
+from ketal.errors import SettingError, wrong_type
 from ketal.explanation.causal_graph import missing_event_hint
 from ketal.explanation.guard_evidence import possible_order_in_words
 from ketal.explanation.judged_log import Explained, JudgedLog
@@ -26,7 +26,7 @@ from ketal.explanation.reasons import Explanation, PairReason, PlacedEvent, RunR
 from ketal.explanation.step_reasons import StepReasons
 from ketal.explanation.surroundings import rows_around
 from ketal.logs import Log
-from ketal.model.events.dot import Dot
+from ketal.model.events.dot import Dot, given_dot
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
@@ -109,26 +109,9 @@ def explain(
         raise wrong_type("first", "an int", first)
     if first < 0:
         raise SettingError(f"first must be 0 or more, not {first}")
-    dot = None if event is None else as_dot(event)
+    dot = None if event is None else given_dot(event)
     judged = JudgedLog(program, log, limits, event=dot)
     return explanations(judged, verdict=name, first=first)
-
-
-def as_dot(event: Dot | str) -> Dot:
-    """Return a dot that is given as such or as text, `node@counter`.
-
-    Raises
-    ------
-    SettingError
-        If the text is not a dot.
-    TypeError
-        If it is neither a dot nor text.
-    """
-    try:
-        return event if isinstance(event, Dot) else Dot.parse(event)
-    except EventError:
-        hint = "write node@counter, for example n3@7"
-        raise SettingError(f"{event!r} is not a dot; {hint}") from None
 
 
 def explanations(
@@ -136,10 +119,7 @@ def explanations(
 ) -> tuple[Explanation, ...]:
     """Return the explanations of a judged log: of its event, of one verdict, or of the first ones.
 
-    Raises
-    ------
-    SettingError
-        If there is no such verdict or event, or several.
+    A SettingError if there is no such verdict or event, or several.
     """
     if judged.event is not None:
         return tuple(explain_event(judged, judged.event))
@@ -242,13 +222,7 @@ def _explain_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete
 
 
 def explain_event(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
-    """Yield, for each pattern, whether its runs took the event that the log was judged for.
-
-    Raises
-    ------
-    SettingError
-        If the log has no such event.
-    """
+    """Yield, for each pattern, whether its runs took an event of the log; SettingError if none."""
     runs = [(run, event) for run in judged.runs for event in run.events if event.dot == dot]
     if not runs:
         raise SettingError(_why_no_run(judged, dot))

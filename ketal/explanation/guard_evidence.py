@@ -12,8 +12,7 @@ The one rule: the literals of an answer decide the guard.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent, happened_before
 from ketal.model.syntax_walks import walk
+from ketal.model.wording import json_text
 from ketal.semantics import Guards, History, Moment, Truth
 
 Relational = syntax.Causal | syntax.Conc
@@ -33,29 +33,20 @@ Relational = syntax.Causal | syntax.Conc
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A literal of a guard, with its truth value and the facts that decide it.
-
-    Attributes
-    ----------
-    guard : str
-        The literal in pattern syntax. `Causal(G)` and `Conc(G)` stand for the relation alone; the
-        literals of `G` have evidence of their own.
-    holds : bool or None
-        Whether the literal is true; None for unknown.
-    because : str
-        The facts that decide it, in words.
-    values : dict of str to Any
-        The values that a comparison reads, by their text in the pattern; None for an absent value.
-    events : tuple of Dot
-        The earlier events that a relation compares with the event; if it fails, the first that
-        fails.
-    """
+    """A literal of a guard, with its truth value and the facts that decide it."""
 
     guard: str
+    """The literal in pattern syntax. `Causal(G)` and `Conc(G)` stand for the relation alone; the
+    literals of `G` have evidence of their own."""
     holds: bool | None
+    """Whether the literal is true; None for unknown."""
     because: str
+    """The facts that decide it, in words."""
     values: dict[str, Any]
+    """The values that a comparison reads, by their text in the pattern; None for an absent one."""
     events: tuple[Dot, ...] = ()
+    """The earlier events that a relation compares with the event; if it fails, the first that
+    fails."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -156,8 +147,11 @@ class GuardEvidence(Guards):
         truth = self.truth(guard, at)
         holds = truth if wanted or truth is None else not truth
         values = dict(self._values_read(guard, at))
-        parts = [f"{name} is {_value_text(value)}" for name, value in values.items()]
-        if isinstance(guard, syntax.Localhost) and at.event is not None:
+        parts = [
+            f"{name} is {'absent' if value is None else json_text(value)}"
+            for name, value in values.items()
+        ]
+        if isinstance(guard, syntax.Localhost):
             parts = [f"the event is {'' if at.local else 'not '}from the copy's own node"]
         registered = isinstance(guard, syntax.Function) and guard.name in self._calls
         if truth is None and None not in values.values():
@@ -233,17 +227,6 @@ def _deciding_indices(held: list[bool], *, every: bool) -> list[int]:
 
 
 _UNANSWERED = "the registered guard did not return True or False"
-
-
-def _value_text(value: Any) -> str:
-    """Return a value as JSON text; `absent` for None."""
-    return (
-        "absent" if value is None else json.dumps(value, ensure_ascii=False, default=_json_default)
-    )
-
-
-def _json_default(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def order_in_words(one: Event, other: Event) -> str:

@@ -34,21 +34,8 @@ Explained = Match | Violation | Incomplete | TimedOut
 class JudgedLog(LogPass):
     """A pass of observed runs over a finite log; keeps the verdicts.
 
-    Parameters
-    ----------
-    program, log, limits
-        As for `ketal.explain`.
-    event : Dot, optional
-        Every offer of this event to a scope is recorded.
-    moves_max : int
-        How many moves of each `check` are recorded, per execution.
-
-    Attributes
-    ----------
-    events : list of Event
-        The events of all executions, as they were read.
-    places : VerdictPlaces
-        The places of the events in the log.
+    Every offer of the event `event` to a scope is recorded, and at most `moves_max` moves of each
+    `check`, per execution; the other parameters are those of `ketal.explain`.
     """
 
     def __init__(
@@ -63,7 +50,9 @@ class JudgedLog(LogPass):
         self.program = checked_program(program)
         self.event = event
         self.events: list[Event] = []
+        """The events of all executions, as they were read."""
         self.places = VerdictPlaces(all_kept=True)
+        """The places of the events in the log."""
         self._moves_max = moves_max
         self._graphs: dict[str, CausalGraph] = {}
         self._runs: list[ObservedRun] = []
@@ -121,13 +110,7 @@ class JudgedLog(LogPass):
         return [one for one in self.verdicts if isinstance(one, Explained)]
 
     def verdict_by_id(self, prefix: str) -> Explained:
-        """Return the verdict whose id begins with a prefix.
-
-        Raises
-        ------
-        SettingError
-            If the prefix is empty, or no verdict has such an id, or several have.
-        """
+        """Return the verdict whose id begins with a prefix; SettingError if none or several."""
         matching = [one for one in self.explainable if one.id.startswith(prefix)]
         if prefix and len({one.id for one in matching}) == 1:
             return matching[0]

@@ -87,7 +87,7 @@ def _longest_partial_match(judged: JudgedLog, run: ObservedRun) -> tuple[History
     """Return the steps of a longest partial match of a find, and its scope."""
     events = {event.dot: event for event in run.events}
     for compiled in _prefixes(run.compiled):
-        program = Program((compiled,), judged.program.file, ())
+        program = Program((compiled,), judged.program.file)
         verdicts = JudgedLog(program, run.events, run.limits).verdicts
         match = next((one for one in verdicts if isinstance(one, Match)), None)
         if match is not None:

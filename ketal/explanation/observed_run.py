@@ -65,88 +65,44 @@ class LiveRun:
 
 @dataclass(slots=True)
 class Offer:
-    """The offer of an event to a scope.
-
-    Attributes
-    ----------
-    scope : FrozenMapping
-        The scope's key, with the `node` of a copy of the pattern.
-    seen : Seen
-        The event.
-    by : Event
-        The event with which the scope was offered it: the event itself or, if the node of a copy
-        learned of it later, the event of that node that knew it.
-    live : list of LiveRun
-        The runs that could have taken the event: for a check its configurations, for a find also
-        the run that the event could start.
-    cut : bool
-        Whether there were more runs than `explained_runs_max`.
-    halted : bool
-        Whether the check had halted before, at a violation.
-    verdicts : list of RunVerdict
-        The verdicts that the offer produced.
-    """
+    """The offer of an event to a scope."""
 
     scope: FrozenMapping
+    """The scope's key, with the `node` of a copy of the pattern."""
     seen: Seen
     by: Event
+    """The event with which the scope was offered it: the event itself or, if the node of a copy
+    learned of it later, the event of that node that knew it."""
     live: list[LiveRun]
+    """The runs that could have taken the event: for a check its configurations, for a find also the
+    run that the event could start."""
     cut: bool
+    """Whether there were more runs than `explained_runs_max`."""
     halted: bool = False
+    """Whether the check had halted before, at a violation."""
     verdicts: list[RunVerdict] = field(default_factory=list)
+    """The verdicts that the offer produced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An event that a scope of a check was offered, and the states before and after it.
-
-    Attributes
-    ----------
-    position : int
-        The index, among the events of the execution in offer order, of the event with which the
-        scope was offered this one: its own, or a later one if a copy's node learned of it later.
-    scope : FrozenMapping
-        The scope's key.
-    event : Event
-        The event.
-    before, after : tuple of int
-        The states that the run may be in; empty once it has halted.
-    """
+    """An event that a scope of a check was offered, and the states before and after it."""
 
     position: int
+    """The index, among the events of the execution in offer order, of the event with which the
+    scope was offered this one: its own, or a later one if a copy's node learned of it later."""
     scope: FrozenMapping
     event: Event
     before: tuple[int, ...]
     after: tuple[int, ...]
+    """The states that the run may be in; empty once it has halted."""
 
 
 class ObservedSteps(ScopeSteps):
     """Offers events to the runs of scopes, and records the offers that explanations need.
 
-    Parameters
-    ----------
-    scopes, verdicts, limits, copies
-        As for `ScopeSteps`.
-    events : sequence of Event
-        The events of the execution so far; the list grows as the pattern is offered them.
-    wanted : Dot or None
-        Every offer of this event is recorded.
-    moves_max : int
-        How many moves of a check are recorded.
-
-    Attributes
-    ----------
-    offers : list of Offer
-        The offers of the wanted event.
-    violated : dict of str to Offer
-        The offers that violated the pattern, by the id of the violation.
-    ended : dict of str to callable
-        For each check that was incomplete at the end, a function that returns the steps it had
-        taken, by the verdict's id.
-    moves : list of Move
-        The moves of the scopes of a check, up to `moves_max`.
-    moved : int
-        How many moves there were, recorded or not.
+    `events` has the events of the execution so far, and grows as the pattern is offered them. Every
+    offer of the event `wanted` is recorded, and at most `moves_max` moves of a check.
     """
 
     __slots__ = (
@@ -170,12 +126,17 @@ class ObservedSteps(ScopeSteps):
         self._events = events
         self._machine = self.verdicts.machine
         self._moves_max = moves_max
-        self.moves: list[Move] = []
-        self.moved = 0
-        self.offers: list[Offer] = []
-        self.violated: dict[str, Offer] = {}
-        self.ended: dict[str, Callable[[], History]] = {}
         self._wanted = wanted
+        self.moves: list[Move] = []
+        """The moves of the scopes of a check, up to `moves_max`."""
+        self.moved = 0
+        """How many moves there were, recorded or not."""
+        self.offers: list[Offer] = []
+        """The offers of the wanted event."""
+        self.violated: dict[str, Offer] = {}
+        """The offers that violated the pattern, by the id of the violation."""
+        self.ended: dict[str, Callable[[], History]] = {}
+        """For each check that was incomplete at the end, by the verdict's id: returns its steps."""
         self._readings = CheckReadings(self._machine)
         self._offered: dict[ScopeName, list[Seen]] = {}
 
@@ -268,15 +229,7 @@ class ObservedSteps(ScopeSteps):
 
 
 class ObservedRun(PatternRun):
-    """One pattern over one execution, observed; takes the arguments of both classes.
-
-    Attributes
-    ----------
-    events : list of Event
-        The events of the execution, in the order in which they were offered.
-    observed : ObservedSteps
-        The offers that were recorded.
-    """
+    """One pattern over one execution, observed; takes the arguments of both classes."""
 
     __slots__ = ("events", "observed")
 
@@ -292,6 +245,7 @@ class ObservedRun(PatternRun):
         traced: bool = False,
     ) -> None:
         self.events: list[Event] = []
+        """The events of the execution, in offer order."""
         make_steps = partial(ObservedSteps, events=self.events, wanted=wanted, moves_max=moves_max)
         super().__init__(
             compiled, limits, execution=execution, listing=listing, traced=traced,

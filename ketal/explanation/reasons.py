@@ -26,18 +26,11 @@ SHOWN_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class PlacedEvent:
-    """An event, with its place in the log.
-
-    Attributes
-    ----------
-    event : Event
-        The event.
-    place : str
-        `file:line`; empty if unknown.
-    """
+    """An event, with its place in the log."""
 
     event: Event
     place: str = ""
+    """`file:line`; empty if unknown."""
 
     @property
     def dot(self) -> Dot:
@@ -55,23 +48,12 @@ class PlacedEvent:
 
 @dataclass(frozen=True, slots=True)
 class StepReason:
-    """Why an event satisfies a step, or does not.
-
-    Attributes
-    ----------
-    step : str
-        The step's name.
-    holds : bool
-        Whether the event satisfies it.
-    evidence : tuple of Evidence
-        What decides it: the guard's literals, the `not`s before the event and the window.
-    event : PlacedEvent
-        The event.
-    """
+    """Why an event satisfies a step, or does not."""
 
     step: str
     holds: bool
     evidence: tuple[Evidence, ...]
+    """What decides it: the guard's literals, the `not`s before the event and the window."""
     event: PlacedEvent
 
     @property
@@ -134,34 +116,22 @@ class PlacedLink:
 
 @dataclass(frozen=True, slots=True)
 class PairReason:
-    """How happened-before orders two events that follow each other in a match.
-
-    Attributes
-    ----------
-    first, second : PlacedEvent
-        The events.
-    order : str
-        `before`, `concurrent`, `after` if the second happened before the first, or `unknown` if the
-        clocks do not determine it.
-    because : str
-        The order in words, with the clock entries as proof.
-    path : tuple of PlacedLink
-        A shortest path from the earlier event to the later one; empty if it has more than
-        `links_max` links.
-    links_max : int
-        How many links the search went back (limit `path_links_max`).
-    known : tuple of (PlacedEvent or None)
-        For concurrent events, the last event of the first one's node that the second knows, and the
-        last event of the second one's node that the first knows; None if it knows no event.
-    """
+    """How happened-before orders two events that follow each other in a match."""
 
     first: PlacedEvent
     second: PlacedEvent
     order: Literal["before", "concurrent", "after", "unknown"]
+    """`after` if the second happened before the first; `unknown` if the clocks do not tell."""
     because: str
+    """The order in words, with the clock entries as proof."""
     path: tuple[PlacedLink, ...] = ()
+    """A shortest path from the earlier event to the later one; empty if it has more than
+    `links_max` links."""
     links_max: int = 0
+    """How many links the search went back (limit `path_links_max`)."""
     known: tuple[PlacedEvent | None, PlacedEvent | None] = (None, None)
+    """For concurrent events, the last event of the first one's node that the second knows, and the
+    last event of the second one's node that the first knows; None if it knows no event."""
 
     @classmethod
     def of(
@@ -252,26 +222,14 @@ def _shorten(lines: list[str], noun: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunReason:
-    """The state of a run when an event was offered, and which expected steps the event satisfies.
-
-    Attributes
-    ----------
-    state : str
-        The state of the automaton.
-    taken : tuple of (str, PlacedEvent)
-        The steps that the run had taken, with their events.
-    steps : tuple of StepReason or None
-        For each step expected next, whether the event satisfies it; None if there is no event.
-    """
+    """The state of a run when an event was offered, and which expected steps it satisfies."""
 
     state: str
+    """The state of the automaton."""
     taken: tuple[tuple[str, PlacedEvent], ...]
+    """The steps that the run had taken, with their events."""
     steps: tuple[StepReason, ...] | None = None
-
-    @property
-    def accepts(self) -> bool:
-        """Whether the event satisfies one of the expected steps."""
-        return any(step.holds for step in self.steps or ())
+    """For each step expected next, whether the event satisfies it; None if there is no event."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -14,7 +14,8 @@ from itertools import pairwise
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.reasons import Explanation
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key, happened_before
+from ketal.model.events.happened_before import happened_before
+from ketal.operators.causal_order import canonical
 from ketal.pictures.text_diagram import DiagramRow
 
 EVENTS_MAX = 24
@@ -31,13 +32,12 @@ def rows_around(explanation: Explanation, graph: CausalGraph) -> list[DiagramRow
     marked = marked_events(explanation)[-EVENTS_MAX:]
     own = {event.dot: event for _, event in marked}
     shown = dict(own)
-    ordered = sorted(own.values(), key=canonical_key)
-    for one, other in pairwise(ordered):
+    for one, other in pairwise(canonical(own.values())):
         between = list(_between(one, other, graph))
         if len(shown) + len(between) <= EVENTS_MAX:
             shown.update((event.dot, event) for event in between)
     rows = []
-    for event in sorted(shown.values(), key=canonical_key):
+    for event in canonical(shown.values()):
         sources = [source for source in graph.messages_to(event) if source.dot in shown]
         names = ", ".join(name for name, own_event in marked if own_event.dot == event.dot)
         received = f"from {', '.join(str(source.dot) for source in sources)}" if sources else ""

@@ -97,7 +97,7 @@ class VerdictPlaces:
         if isinstance(verdict, Rejected):
             return verdict.place
         if isinstance(verdict, Violation | Overflow) and verdict.event is not None:
-            return self.at(verdict.execution or "", verdict.event)
+            return self.at(verdict.execution, verdict.event)
         return ""
 
     def of_steps(self, verdict: Match | TimedOut) -> list[str]:

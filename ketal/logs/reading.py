@@ -26,7 +26,7 @@ from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, add_receives, rebuilt
 from ketal.model.events.control import Control
-from ketal.model.events.dot import Dot
+from ketal.model.events.dot import Dot, given_dot
 from ketal.model.events.event import Event
 from ketal.model.events.incarnation import numbered_dot
 from ketal.model.limits import DEFAULT, Limits
@@ -192,11 +192,9 @@ class Log:
         ------
         KeyError
             If the log has no such event.
-        EventError
-            If a text is not a dot.
         SettingError
-            If several executions have such an event, the log has more than `events_max` events, or
-            it cannot be read.
+            If a text is not a dot, several executions have such an event, the log has more than
+            `events_max` events, or it cannot be read.
         TypeError
             If `dot` is neither a dot nor a text.
 
@@ -214,7 +212,7 @@ class Log:
         ...
         KeyError: 'the log has no event n1@2'
         """
-        wanted = dot if isinstance(dot, Dot) else Dot.parse(dot)
+        wanted = given_dot(dot)
         if self._by_dot is None:
             self._by_dot = self._index_by_dot()
         by_execution = {name: part[wanted] for name, part in self._by_dot.items() if wanted in part}

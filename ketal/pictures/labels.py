@@ -35,21 +35,17 @@ def xml_text(text: str) -> str:
     return printable(re.sub(r"[\t\n\r\u2028\u2029\x85]", " ", text))
 
 
-def clipped(text: str, columns_max: int) -> str:
-    """Return a text, with its middle replaced by an ellipsis if it is longer than `columns_max`.
+def short_label(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
+    """Return `xml_text`, with its middle replaced by an ellipsis beyond `columns_max`.
 
     The end is kept, as names with a common beginning, such as those of nodes, differ there.
     """
+    text = xml_text(text)
     if columns(text) <= columns_max:
         return text
     head = (columns_max - 2) // 2
     end = divided(text[::-1], columns_max - 1 - head)[0][::-1]
     return divided(text, head)[0] + ELLIPSIS + end
-
-
-def short_label(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
-    """Return a text on one line, with escapes as in `xml_text`, and clipped."""
-    return clipped(xml_text(text), columns_max)
 
 
 def wrapped(label: Iterable[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ The one rule: every text is escaped here and nowhere else.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from html import escape
 
@@ -31,22 +32,9 @@ def svg_document(
 ) -> str:
     """Return a whole SVG document.
 
-    Parameters
-    ----------
-    kind : str
-        The class of the picture, to which its style sheet is limited.
-    title : str
-        The title.
-    view : (float, float, float, float)
-        The left, the top, the width and the height of the view box.
-    style : str
-        The style sheet.
-    drawn : iterable of str
-        The elements of the picture, from bottom to top.
-    description : str
-        The long description; may be empty.
-    corner_px : int
-        The radius of the corners of the background.
+    `kind` is the class of the picture, to which its style sheet is limited; `view` the left, the
+    top, the width and the height of the view box; `drawn` the elements, from bottom to top. The
+    `description` may be empty; `corner_px` is the radius of the corners of the background.
     """
     left, top, width, height = map(px, view)
     name = escaped(title)
@@ -67,33 +55,38 @@ def svg_document(
     )
 
 
-_SHEET = """
-.{kind} text{{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",\
-monospace;fill:#24292f;white-space:pre}}
-.{kind} .ground{{fill:#fff}}
-{light}
-@media all{{.{kind}{{max-width:100%;height:auto}}}}
-@media (prefers-color-scheme:dark){{
-.{kind} text{{fill:#d7dde4}}
-.{kind} .ground{{fill:#15191f}}
-{dark}}}
-""".strip()
-"""Colours are plain values, the light ones first: librsvg, CairoSVG and resvg know no CSS variables
-and ignore @media rules. The size is in one, too, as CairoSVG draws nothing if it is `auto`."""
+_DARK = {
+    "#fff": "#15191f", "#24292f": "#d7dde4", "#57606a": "#909dab", "#8c959f": "#6e7681",
+    "#f6f8fa": "#2d333b", "#c8ced6": "#3a424c", "#0550ae": "#79b8ff",
+    "#00795a": "#2bc99b", "#c23b00": "#ff8552", "#8250df": "#cc9cf5",
+    "#b9d7f2": "#27506f", "#3d5a75": "#9fc4e6", "#eef5fc": "#1c2a36",
+    "#ffc98f": "#7a4210", "#a83300": "#ffa45c",
+}  # fmt: skip
+"""Each colour on a light page → the colour on a dark page."""
+_TEXT = """\
+text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;\
+fill:#24292f;white-space:pre}
+.ground{fill:#fff}
+"""
 _HALO = "text{stroke:#fff;stroke-width:3;stroke-linejoin:round;paint-order:stroke}\n"
-_DARK_HALO = "text{stroke:#15191f}\n"
 
 
-def style_sheet(kind: str, light: str, dark: str, *, halo: bool = False) -> str:
-    """Return the style sheet of the pictures of a class, with rules for light and dark pages.
+def style_sheet(kind: str, rules: str, *, halo: bool = False) -> str:
+    """Return the style sheet of the pictures of a class, from its rules for light pages.
 
     With `halo`, texts are outlined in the background colour, to be legible over lines.
+
+    Colours are plain values, the light ones first: librsvg, CairoSVG and resvg know no CSS
+    variables and ignore @media rules. The size is in one, too, as CairoSVG draws nothing if it is
+    `auto`.
     """
-    own, own_dark = (
-        "\n".join(f".{kind} {rule}" for rule in f"{around * halo}{rules.strip()}".splitlines())
-        for rules, around in ((light, _HALO), (dark, _DARK_HALO))
+    every = f"{_TEXT}{_HALO * halo}{rules.strip()}"
+    light = "\n".join(f".{kind} {rule}" for rule in every.splitlines())
+    dark = re.sub(r"#\w+", lambda colour: _DARK[colour[0]], light)
+    return (
+        f"{light}\n@media all{{.{kind}{{max-width:100%;height:auto}}}}\n"
+        f"@media (prefers-color-scheme:dark){{\n{dark}}}"
     )
-    return _SHEET.format(kind=kind, light=own, dark=own_dark)
 
 
 def text_width(text: str, size: float = LABEL_PX) -> float:

@@ -32,27 +32,17 @@ _LINE, _DOTTED = "│", "┊"
 
 @dataclass(frozen=True, slots=True)
 class DiagramRow:
-    """An event of a diagram.
-
-    Attributes
-    ----------
-    node : str
-        The event's node.
-    label : str
-        The text beside it.
-    senders : tuple of str
-        The nodes from which it received a message, if that is shown.
-    marked : bool
-        Whether the event is one of those that the diagram is about.
-    follows : bool
-        Whether it immediately follows the node's event shown before.
-    """
+    """An event of a diagram."""
 
     node: str
     label: str
+    """The text beside it."""
     senders: tuple[str, ...] = ()
+    """The nodes from which it received a message, if that is shown."""
     marked: bool = False
+    """Whether the event is one of those that the diagram is about."""
     follows: bool = False
+    """Whether it immediately follows the node's event shown before."""
 
 
 def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:

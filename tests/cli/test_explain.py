@@ -208,3 +208,11 @@ def test_pattern_can_be_read_from_standard_input(ketal: Ketal, write: Write) -> 
     assert (result.code, result.out) == (0, EXPLAINED)
     result = ketal("explain", "-", "-", stdin=CONFLICT)
     assert result.code == 2
+
+
+def test_impossible_clocks_are_reported(ketal: Ketal, write: Write) -> None:
+    clock = {"a": 1, "b": 1}
+    log = write("run.jsonl", "".join(event(node, "write", clock, key="x") for node in "ab"))
+    result = ketal("explain", write("p.ketal", CONFLICT), log)
+    warning = "ketal: 1 event with an impossible clock; run `ketal audit` to find the fault\n"
+    assert (result.code, result.err.startswith(warning)) == (0, True)

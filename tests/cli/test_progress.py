@@ -28,7 +28,7 @@ def line(
     out = ProgressLine(lambda: read, lambda: judged)
     out._records = records
     if done:
-        out._begin_phase("judged")
+        out._phase = "judged"
     return out
 
 

@@ -152,3 +152,16 @@ def test_log_is_not_overwritten(ketal: Ketal, write: Write) -> None:
     result = ketal("view", "--format", "jsonl", "--write", "run.html", log)
     assert result.code == 2
     assert log.read_text() == LOG
+
+
+def test_impossible_clocks_are_reported_and_the_diagram_notes_them(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    knows_the_other = {"a": 1, "b": 1}
+    log = write("run.jsonl", event("a", "x", knows_the_other) + event("b", "x", knows_the_other))
+    warning = "1 event with an impossible clock; run `ketal audit` to find the fault"
+    result = ketal("view", log)
+    assert (result.code, result.err) == (0, f"ketal: {warning}\n")
+    assert f'"note":"{warning}"' in (tmp_path / "run.jsonl.html").read_text()
+    for form in ("svg", "perfetto"):
+        assert warning in ketal("view", "--to", form, "--write", "-", log).out

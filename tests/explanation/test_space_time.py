@@ -14,8 +14,7 @@ import pytest
 
 import ketal
 from ketal.errors import PatternError
-from ketal.explanation.views.space_time import space_times
-from ketal.explanation.views.viewed_log import ViewedLog
+from ketal.explanation.views.space_time import ViewedLog, space_times
 from ketal.grammar.printer import render
 from ketal.logs import Log
 from ketal.logs.formats.shiviz import WRITTEN_FIELDS, WRITTEN_REGEX

@@ -55,7 +55,7 @@ def test_a_missing_event_is_a_key_error() -> None:
     log = Log.of([event("a", 1)])
     with pytest.raises(KeyError, match="the log has no event a@2"):
         log["a@2"]
-    with pytest.raises(ketal.EventError, match="'a' is not a dot"):
+    with pytest.raises(ketal.SettingError, match="'a' is not a dot"):
         log["a"]
     with pytest.raises(
         TypeError, match=r"a dot must be a ketal\.Dot or a str, for example n3@7, not int"

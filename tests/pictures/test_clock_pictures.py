@@ -16,7 +16,7 @@ from ketal.clocks.vector import VectorClocks
 from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica, Version
 from ketal.errors import SettingError
 from ketal.pictures.clocks.clock_bars import COLUMNS_MAX, LEVELS_MAX
-from ketal.pictures.clocks.clock_figures import KnownEvents, clock_svg, history_text
+from ketal.pictures.clocks.clock_figures import Knowledge, KnownEvents, clock_svg, history_text
 from ketal.pictures.clocks.clock_pairs import pair_svg, versions_svg
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.pictures.svg_boxes import (
@@ -81,12 +81,13 @@ def test_dot_of_a_dotted_clock_is_drawn_separately() -> None:
 def test_equivalent_stamps_of_three_schemes_have_the_same_picture(run: SampleRun) -> None:
     happenings = run.happenings()
     nodes = sorted(set(run.nodes))
-    (vector, history, dotted) = (
-        scheme.stamped(happenings)[-1]
-        for scheme in (VectorClocks(), CausalHistories(), DottedClocks())
-    )
+    same: list[Knowledge] = [
+        VectorClocks().stamped(happenings)[-1].clock,
+        CausalHistories().stamped(happenings)[-1].dots,
+        DottedClocks().stamped(happenings)[-1],
+    ]
     drawn = [sorted(square_tooltips(clock_svg(one, nodes=nodes), "known", "dotted"))
-             for one in (vector, history, dotted)]  # fmt: skip
+             for one in same]  # fmt: skip
     assert drawn[0] == drawn[1] == drawn[2]
     assert len(drawn[0]) == 1 + len(run.pasts()[-1])
 
@@ -128,7 +129,7 @@ def test_comparison_marks_events_that_only_one_clock_knows(data: st.DataObject) 
     run = data.draw(sample_runs(nodes_max=5, steps_max=25))
     pick = st.integers(0, len(run.nodes) - 1)
     one, two = data.draw(pick), data.draw(pick)
-    vectors = VectorClocks().stamped(run.happenings())
+    vectors = [stamp.clock for stamp in VectorClocks().stamped(run.happenings())]
     histories = CausalHistories().stamped(run.happenings())
     only = (
         sorted(histories[one].dots - histories[two].dots),

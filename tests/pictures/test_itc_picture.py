@@ -22,7 +22,7 @@ from ketal.clocks.interval_tree import (
 from ketal.errors import SettingError
 from ketal.pictures.clocks.clock_bars import CAPTION_COLUMNS_MAX, LEVELS_MAX
 from ketal.pictures.clocks.itc_picture import tree_join_svg, trees_svg
-from ketal.pictures.labels import clipped
+from ketal.pictures.labels import short_label
 from tests.clocks.executions import sample_runs
 from tests.pictures.svg_boxes import SVG, check_layout, hatched_tooltips, texts
 from tests.sampling import examples
@@ -71,7 +71,7 @@ def test_interval_tree_clock_is_drawn_as_its_area(clocks: list[IntervalTreeClock
     for clock in clocks:
         svg = trees_svg("a clock", [("", [clock])])
         check_layout(svg)
-        assert texts(svg) == [clipped(literal(clock), CAPTION_COLUMNS_MAX)]
+        assert texts(svg) == [short_label(literal(clock), CAPTION_COLUMNS_MAX)]
         rects = list(ElementTree.fromstring(svg).iter(f"{SVG}rect"))
         line = [one for one in rects if one.get("class") in ("owned", "foreign")]
         whole = sum(float(one.get("width", 0)) for one in line)
@@ -93,7 +93,7 @@ def test_comparison_and_join_draw_difference_and_union_of_areas(data: st.DataObj
         check_layout(joined)
         assert hatched_tooltips(joined)
         whole = literal(join(stamps[one], stamps[two]))
-        assert texts(joined)[-2] == clipped(whole, CAPTION_COLUMNS_MAX)
+        assert texts(joined)[-2] == short_label(whole, CAPTION_COLUMNS_MAX)
 
 
 def test_forked_columns_of_the_paper() -> None:

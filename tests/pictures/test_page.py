@@ -278,6 +278,15 @@ def test_number_of_rejected_records_is_shown(browser: Any, tmp_path: Path) -> No
     assert _text(browser, "counts") == "1 event, 1 node; 1 record rejected"
 
 
+def test_impossible_clocks_are_noted_in_the_header(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "impossible.html"
+    clock = {"a": 1, "b": 1}
+    ketal.view([ketal.Event(node=node, type="x", clock=clock) for node in "ab"]).write(path)
+    browser.get(path.as_uri())
+    note = "1 event with an impossible clock; run `ketal audit` to find the fault"
+    assert _text(browser, "counts") == f"2 events, 2 nodes; {note}"
+
+
 def test_notebook_shows_the_page(browser: Any, tmp_path: Path) -> None:
     from selenium.webdriver.common.by import By
 
@@ -341,12 +350,12 @@ def test_fifty_thousand_events_can_be_viewed(browser: Any, tmp_path: Path) -> No
     browser.get(path.as_uri())
     assert _text(browser, "counts") == "50,000 events, 10 nodes"
     script = """
-        const [done] = arguments, diagram = ketal.diagram;
-        let frames = 0;
-        diagram.frames = [];
+        const [done] = arguments, diagram = ketal.diagram, paint = diagram.paint;
+        let frames = 0, painted = 0;
+        diagram.paint = () => { paint.call(diagram); painted++; };
         const next = () => {
           diagram.move(0, 37);
-          if (++frames < 60) requestAnimationFrame(next); else done(diagram.frames.length);
+          if (++frames < 60) requestAnimationFrame(next); else done(painted);
         };
         next();"""
     assert browser.execute_async_script(script) >= 50

@@ -12,8 +12,7 @@ import pytest
 import ketal
 from ketal.errors import PatternError
 from ketal.explanation.guard_evidence import GuardEvidence
-from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
-from ketal.explanation.views.viewed_log import ViewedLog
+from ketal.explanation.views.space_time import SpaceTime, ViewedLog, guard_texts, space_times
 from ketal.grammar.printer import render
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT

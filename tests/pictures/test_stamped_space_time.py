@@ -14,11 +14,9 @@ from hypothesis import given
 from ketal.clocks.interval_tree import IntervalTreeClocks
 from ketal.clocks.scheme import Happening
 from ketal.clocks.vector import VectorClocks
-from ketal.errors import SettingError
 from ketal.pictures.clocks.stamped_space_time import (
     RADIUS,
     STAMP_COLUMNS_MAX,
-    TIMELINE_EVENTS_MAX,
     TimelineEvent,
     stamped_space_time_svg,
 )
@@ -152,16 +150,6 @@ def test_empty_run_is_a_picture_of_its_nodes() -> None:
     svg = stamped_space_time_svg("nothing", ["a", "b"], [], [])
     check_layout(svg)
     assert texts(svg) == ["a", "b"]
-
-
-@pytest.mark.parametrize("limit", [3, TIMELINE_EVENTS_MAX])
-def test_too_many_events_name_the_limit(limit: int) -> None:
-    events = [TimelineEvent("a", "1")] * (limit + 1)
-    with pytest.raises(
-        SettingError, match=rf"{limit + 1:,} events.*at most {limit:,} .*events_max"
-    ):
-        stamped_space_time_svg("many", ["a"], events, [], events_max=limit)
-    assert stamped_space_time_svg("all", ["a"], events[:-1], [], events_max=limit)
 
 
 @pytest.mark.parametrize(

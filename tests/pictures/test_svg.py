@@ -228,7 +228,7 @@ def colours(svg: str) -> Counter[str]:
 @pytest.mark.parametrize("name", ["two ways", "names"])
 @pytest.mark.parametrize(
     ("dark", "ground", "fill", "line"),
-    [(False, "#ffffff", "#f6f8fa", "#57606a"), (True, "#1c2128", "#2d333b", "#909dab")],
+    [(False, "#ffffff", "#f6f8fa", "#57606a"), (True, "#15191f", "#2d333b", "#909dab")],
 )
 def test_renderer_without_css_variables_shows_ground_states_and_lines(
     name: str, dark: bool, ground: str, fill: str, line: str

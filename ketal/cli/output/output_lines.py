@@ -47,19 +47,23 @@ def as_json(value: object) -> str:
     """Return a value as one line of JSON."""
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        # The name of a file may have bytes that are not UTF-8.
-        return msgspec.json.encode(_escaped(value)).decode()
+    except ValueError:
+        # The name of a file may have bytes that are not UTF-8, a number thousands of digits.
+        return msgspec.json.encode(_as_raw(value)).decode()
 
 
-def _escaped(value: Any) -> Any:
-    """Return plain data with each text replaced by its JSON in ASCII, which is encoded as it is."""
+def _as_raw(value: Any) -> Any:
+    """Return plain data with each text and integer replaced by its JSON, which is in ASCII."""
     if isinstance(value, str):
         return msgspec.Raw(json.dumps(value).encode())
+    if isinstance(value, int) and not isinstance(value, bool):
+        from ketal.explanation.cuts.cut_report import digits
+
+        return msgspec.Raw(digits(value).encode())
     if isinstance(value, Mapping):
-        return {name: _escaped(one) for name, one in value.items()}
+        return {name: _as_raw(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_escaped(one) for one in value]
+        return [_as_raw(one) for one in value]
     return value
 
 
@@ -71,10 +75,7 @@ def is_terminal(stream: TextIO) -> bool:
 class OutputLines:
     """Lines of output to a stream; `name` is the name of the stream in messages.
 
-    Raises
-    ------
-    SettingError
-        From every method, if the stream cannot be written, for example because the disk is full.
+    Every method raises a SettingError if the stream cannot be written, as when the disk is full.
     """
 
     def __init__(self, stream: TextIO, name: str, *, colour: bool = False) -> None:
@@ -160,12 +161,8 @@ def picture_form(
 def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLines]:
     """Open the output of a command: a file, or standard output.
 
-    Parameters
-    ----------
-    path : str or None
-        The `--write` of a command; None and `-` are standard output.
-    inputs : iterable of str
-        Files that the command reads, and so must not overwrite.
+    `path` is the `--write` of a command; None and `-` are standard output. `inputs` are files that
+    the command reads, and so must not overwrite.
 
     Raises
     ------

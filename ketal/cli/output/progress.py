@@ -54,13 +54,9 @@ class StatusLine:
 class ProgressLine(StatusLine):
     """A line that shows how much was read, and then how much was judged: share, rate, time left.
 
-    Parameters
-    ----------
-    read : callable
-        Returns the share of the log that was read; None if that is not known.
-    judged : callable
-        Returns the share of the events that was judged after the whole log was read; None if events
-        are judged while the log is read.
+    `read` returns the share of the log that was read, None if that is not known; `judged` the share
+    of the events that was judged after the whole log was read, None if events are judged while the
+    log is read.
     """
 
     def __init__(
@@ -77,15 +73,10 @@ class ProgressLine(StatusLine):
     def count_records(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield batches of records, counting the records."""
         self.show(self)
-        self._begin_phase("read")
         for batch in batches:
             self._records += len(batch.items)
             yield batch
-        self._begin_phase("judged")
-
-    def _begin_phase(self, phase: str) -> None:
-        self._phase = phase
-        self._began_s = time.monotonic()
+        self._phase, self._began_s = "judged", time.monotonic()
 
     def __rich__(self) -> str:
         """Return the text of the line, for rich."""

@@ -97,18 +97,9 @@ def lines(
 ) -> Iterator[str]:
     """Yield the lines of a summary.
 
-    Parameters
-    ----------
-    summary : mapping
-        The summary, as in JSON.
-    program : Program
-        The program that was run.
-    rejected : Rejected or None
-        The first rejection; None if it was listed.
-    held_back_hint : str
-        How to list the events that are held back; empty if they were listed or cannot be.
-    is_partial : bool
-        Whether the log was not judged to its end, so that counts of zero are no answer.
+    `rejected` is the first rejection, None if it was listed; `held_back_hint` says how to list the
+    events that are held back, if they are not listed; `is_partial` whether the log was not judged
+    to its end, so that counts of zero are no answer.
     """
     so_far = " so far" if is_partial else ""
     yield records_equation(summary["events"])

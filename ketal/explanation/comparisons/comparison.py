@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.vector import Vector
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph, missing_event_hint
 from ketal.explanation.reasons import PairReason, PlacedEvent
@@ -34,22 +33,13 @@ from ketal.runtime.admission.execution_events import (
 
 @dataclass(frozen=True, slots=True)
 class EventComparison:
-    """How two events of an execution are ordered.
-
-    Attributes
-    ----------
-    execution : str
-        The execution's name; empty if the log is not divided.
-    pair : PairReason
-        The events, their order, and a shortest path or, if they are concurrent, the last event of
-        each one's node that the other knows.
-    common_past : tuple of PlacedEvent
-        The last event of each node that happened before both, by node.
-    """
+    """How two events of an execution are ordered."""
 
     execution: str
+    """The execution's name; empty if the log is not divided."""
     pair: PairReason
     common_past: tuple[PlacedEvent, ...]
+    """The last event of each node that happened before both, by node."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -65,14 +55,10 @@ class EventComparison:
     def to_svg(self) -> str:
         """Return a picture: the clocks as areas, compared, joined and subtracted.
 
-        Raises
-        ------
-        SettingError
-            If one of them knows more events that the other does not than a picture draws.
+        A SettingError if one knows more events that the other does not than a picture draws.
         """
         one, other = self.pair.first.event, self.pair.second.event
-        clocks = Vector(one.node, one.clock), Vector(other.node, other.clock)
-        return pair_svg(*clocks, title=self.pair.because)
+        return pair_svg(one.clock, other.clock, title=self.pair.because)
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
@@ -109,16 +95,8 @@ def compare_events(
 ) -> EventComparison:
     """Return how two events of a log are ordered, with the evidence.
 
-    Parameters
-    ----------
-    executions : mapping of str to ExecutionEvents
-        The log (`ketal.runtime.admission.execution_events.executions_of`).
-    first, second : Dot
-        The events; those of a restarted node under the name of the incarnation (`A#2@1`).
-    limits : Limits
-        `path_links_max` bounds the path.
-    execution : str, optional
-        The execution of the events, if several have both.
+    The events of a restarted node have the name of the incarnation (`A#2@1`). `execution` names
+    the execution of the events, if several have both; `path_links_max` bounds the path.
 
     Raises
     ------
@@ -145,19 +123,12 @@ def compare_events(
     return EventComparison(part.name, pair, past)
 
 
-# --- which events ---------------------------------------------------------------
-
-
 def _common_execution(
     graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, rejected: str
 ) -> str:
     """Return the name of the one execution that has both events.
 
-    Raises
-    ------
-    SettingError
-        If several have both, or none has. The error about a missing event names the first
-        `rejected` record.
+    If several have both, or none has, the SettingError names the first `rejected` record.
     """
     both = [name for name, graph in graphs.items() if first in graph and second in graph]
     if len(both) == 1:

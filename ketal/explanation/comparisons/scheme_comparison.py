@@ -30,59 +30,37 @@ from ketal.model.wording import counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemeReport:
-    """The cost of a scheme on an execution, and its answers.
-
-    Attributes
-    ----------
-    scheme : str
-        The scheme's name.
-    bytes_median, bytes_max : float, int
-        The size of a stamp in bytes.
-    stamp_us, compare_us : float
-        Processor time, in microseconds, to stamp an event and to order two stamps.
-    right, wrong, unknown : int
-        How many pairs of events have such an answer.
-    false_orders : int
-        How many pairs of concurrent events have ordered stamps.
-    """
+    """The cost of a scheme on an execution, and its answers."""
 
     scheme: str
     bytes_median: float
     bytes_max: int
+    """The size of a stamp in bytes."""
     stamp_us: float
     compare_us: float
+    """Processor time, in microseconds, to stamp an event and to order two stamps."""
     right: int
     wrong: int
     unknown: int
+    """How many pairs of events have such an answer."""
     false_orders: int
+    """How many pairs of concurrent events have ordered stamps."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemeComparison:
-    """Several schemes compared on an execution.
-
-    Attributes
-    ----------
-    execution : str
-        The execution's name; empty if the log is not divided.
-    events : int
-        How many events it has.
-    pairs : int
-        How many pairs of events were compared by each scheme.
-    of_pairs : int
-        How many pairs of events there are.
-    reports : tuple of SchemeReport
-        The report of each scheme.
-    left_out : mapping of str to str
-        The reason of each scheme that was left out, by the scheme's name.
-    """
+    """Several schemes compared on an execution."""
 
     execution: str
+    """The execution's name; empty if the log is not divided."""
     events: int
     pairs: int
+    """How many pairs of events were compared by each scheme."""
     of_pairs: int
+    """How many pairs of events there are."""
     reports: tuple[SchemeReport, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    """The reason of each scheme that was left out, by the scheme's name."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -127,8 +105,8 @@ _HEADS = (
 
 def _share(count: int, total: int) -> str:
     """Return a share in per cent; only exact shares are rounded to 0 or 100."""
-    if not total or count in (0, total):
-        return "100 %" if total and count == total else "0"
+    if count in (0, total):
+        return "100 %" if count else "0"
     return f"{min(max(100 * count / total, 0.1), 99.9):.1f} %"
 
 
@@ -137,18 +115,9 @@ def compare_schemes(
 ) -> SchemeComparison:
     """Stamp an execution with each scheme, and compare the costs and the answers.
 
-    A scheme whose stamps would have more than `stamped_entries_max` entries is left out.
-
-    Parameters
-    ----------
-    events : sequence of Event
-        The events of an execution, each once.
-    schemes : sequence of Scheme
-        The schemes.
-    limits : Limits
-        Of more pairs than `stamp_pairs_max`, that many are sampled, the same ones in each call.
-    name : str
-        The execution's name.
+    Each event is given once. A scheme whose stamps would have more than `stamped_entries_max`
+    entries is left out; of more pairs than `stamp_pairs_max`, that many are sampled, the same ones
+    in each call.
 
     Raises
     ------
@@ -168,7 +137,7 @@ def compare_schemes(
             reports.append(_report(scheme, events, pairs, limits))
         except SettingError as fault:
             left_out[scheme.name] = str(fault)
-    if left_out and not reports:
+    if not reports:
         raise SettingError(next(iter(left_out.values())))
     return SchemeComparison(name, len(events), len(pairs), of_pairs, tuple(reports), left_out)
 

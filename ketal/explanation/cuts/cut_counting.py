@@ -48,8 +48,6 @@ class CutCount:
 
 def count_cuts(graph: CausalGraph, cuts_max: int) -> CutCount:
     """Count the cuts and linear extensions; enumerate at most `cuts_max` cuts of prime parts."""
-    if not len(graph):
-        return CutCount(events=0, cuts=1, linear_extensions=1)
     order = EventOrder(graph)
     parts = order.decompose()
     counts: dict[int, CutCount] = {}

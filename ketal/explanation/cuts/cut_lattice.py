@@ -20,7 +20,7 @@ from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import svg
 from ketal.pictures.graphs.graph import dot_quoted
 from ketal.pictures.graphs.layout import Box, Link, Scene
-from ketal.pictures.labels import short_label, xml_text
+from ketal.pictures.labels import short_label
 
 CAPTION_COLUMNS_MAX = 120
 PAD = 10.0
@@ -31,24 +31,15 @@ Cut = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class CutLattice:
-    """The lattice of an execution.
-
-    Attributes
-    ----------
-    title : str
-        The title of the picture.
-    caption : str
-        How to read a label.
-    cuts : tuple of (str, str)
-        For each cut, the label of its box and its tooltip.
-    covers : tuple of (int, int, str)
-        The index of a cut, that of a cut which it covers, and the event by which they differ.
-    """
+    """The lattice of an execution."""
 
     title: str
     caption: str
+    """How to read a label."""
     cuts: tuple[tuple[str, str], ...]
+    """For each cut, the label of its box and its tooltip."""
     covers: tuple[tuple[int, int, str], ...]
+    """The index of a cut, that of a cut which it covers, and the event by which they differ."""
 
     @classmethod
     def of(cls, graph: CausalGraph, title: str) -> CutLattice:
@@ -75,7 +66,7 @@ class CutLattice:
     def to_svg(self) -> str:
         """Draw the lattice, laid out by Graphviz if that is installed."""
         boxes = [
-            Box(elements.text_width(xml_text(label), svg.NAME_PX) / 2 + PAD, HALF_HEIGHT)
+            Box(elements.text_width(label, svg.NAME_PX) / 2 + PAD, HALF_HEIGHT)
             for label, _ in self.cuts
         ]
         links = [Link(upper, lower) for upper, lower, _ in self.covers]
@@ -95,16 +86,15 @@ class CutLattice:
     def to_dot(self) -> str:
         """Return the lattice in Graphviz's language."""
         lines = [
-            f"digraph {dot_quoted(xml_text(self.title))} {{",
-            f"  label={dot_quoted(xml_text(self.caption))};",
+            f"digraph {dot_quoted(self.title)} {{",
+            f"  label={dot_quoted(self.caption)};",
             '  node [fontname="monospace", fontsize=13, shape=box, style="rounded"];',
             "  edge [dir=none];",
         ]
         for number, (label, tip) in enumerate(self.cuts):
-            attributes = f"label={dot_quoted(xml_text(label))}, tooltip={dot_quoted(xml_text(tip))}"
-            lines.append(f"  c{number} [{attributes}];")
+            lines.append(f"  c{number} [label={dot_quoted(label)}, tooltip={dot_quoted(tip)}];")
         for upper, lower, tip in self.covers:
-            lines.append(f"  c{upper} -> c{lower} [tooltip={dot_quoted(xml_text(tip))}];")
+            lines.append(f"  c{upper} -> c{lower} [tooltip={dot_quoted(tip)}];")
         return "\n".join([*lines, "}", ""])
 
 

@@ -39,54 +39,27 @@ DIGITS_MAX = 60
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionCuts:
-    """The consistent cuts and linear extensions of one execution.
-
-    Attributes
-    ----------
-    execution : str
-        The execution's name; empty if the log is not divided.
-    events, nodes : int
-        How many distinct events the execution has, and of how many nodes.
-    missing : int
-        How many events the log lacks, of those that its clocks know and their predecessors on their
-        nodes.
-    cuts : int
-        How many consistent cuts it has; if `limit` is set, it has more than this.
-    linear_extensions : int
-        How many linear extensions it has; if `limit` is set, it has at least this many.
-    limit : str
-        The limit that was reached; empty if the numbers are exact.
-    lattice : CutLattice or None
-        The lattice of the cuts; None if there are more than `drawn_cuts_max`.
-
-    Examples
-    --------
-    >>> import ketal
-    >>> log = [ketal.Event(node=node, type="start", clock={node: 1}) for node in "abc"]
-    >>> (execution,) = ketal.cuts(log).executions
-    >>> execution.events, execution.cuts, execution.linear_extensions, execution.limit
-    (3, 8, 6, '')
-    """
+    """The consistent cuts and linear extensions of one execution."""
 
     execution: str
+    """The execution's name; empty if the log is not divided."""
     events: int
     nodes: int
+    """How many distinct events the execution has, and of how many nodes."""
     missing: int
+    """How many events the log lacks, of those that its clocks know and their predecessors on their
+    nodes."""
     cuts: int
+    """How many consistent cuts it has; if `limit` is set, it has more than this."""
     linear_extensions: int
+    """How many linear extensions it has; if `limit` is set, it has at least this many."""
     limit: str
+    """The limit that was reached; empty if the numbers are exact."""
     lattice: CutLattice | None
+    """The lattice of the cuts; None if there are more than `drawn_cuts_max`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, as `ketal cuts --output json` has it.
-
-        Examples
-        --------
-        >>> import ketal
-        >>> log = [ketal.Event(node=node, type="start", clock={node: 1}) for node in "ab"]
-        >>> ketal.cuts(log).executions[0].to_dict()
-        {'events': 2, 'nodes': 2, 'missing': 0, 'cuts': 4, 'linear_extensions': 2, 'exact': True}
-        """
+        """Return it as plain data, as `ketal cuts --output json` has it."""
         out: dict[str, Any] = {"execution": self.execution} if self.execution else {}
         out |= {
             "events": self.events,

@@ -34,21 +34,14 @@ Piece = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class OrderPart:
-    """A part of an execution.
-
-    Attributes
-    ----------
-    pieces : dict of int to (int, int)
-        The piece of each line that the part has events of, by the line's number.
-    kind : {"event", "series", "parallel", "prime"}
-        How the part is composed; a prime part is not divided further.
-    parts : list of OrderPart
-        The parts of a series, in order, or those of a parallel part.
-    """
+    """A part of an execution."""
 
     pieces: dict[int, Piece]
+    """The piece of each line that the part has events of, by the line's number."""
     kind: PartKind = "prime"
+    """How the part is composed; a prime part is not divided further."""
     parts: list[OrderPart] = field(default_factory=list)
+    """The parts of a series, in order, or those of a parallel part."""
 
     @property
     def size(self) -> int:
@@ -59,25 +52,17 @@ class OrderPart:
 class EventOrder:
     """Happened-before on the events of an execution, as lines and the past of each event.
 
-    Attributes
-    ----------
-    lines : list of list of Event
-        The events of each node in program order.
-    known : list of list of dict of int to int
-        For each event of each line, how many events of each other line are before it, by the links
-        to it and to the events before it.
-
-    Raises
-    ------
-    EventError
-        If the clocks are not those of an execution.
+    `EventError` if the clocks are not those of an execution.
     """
 
     def __init__(self, graph: CausalGraph) -> None:
         self.lines = list(graph.nodes.values())
+        """The events of each node in program order."""
         numbers = {node: number for number, node in enumerate(graph.nodes)}
         places = {e.dot: place for own in self.lines for place, e in enumerate(own)}
         self.known: list[list[dict[int, int]]] = [[] for _ in self.lines]
+        """For each event of each line, how many events of each other line are before it, by the
+        links to it and to the events before it."""
         self._rank: list[list[int]] = [[] for _ in self.lines]
         events = canonical(event for own in self.lines for event in own)
         for rank, event in enumerate(events):

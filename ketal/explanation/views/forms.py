@@ -24,13 +24,7 @@ def refuse_other_pictures(suffix: str, instead: str) -> None:
 
 
 def form_for_path(path: str) -> str:
-    """Return the form that the suffix of a file's name selects; the page if it selects none.
-
-    Raises
-    ------
-    SettingError
-        If the suffix is that of another picture format.
-    """
+    """Return the form that the suffix of a file's name selects; the page if it selects none."""
     suffix = os.path.splitext(path)[1].lower()
     refuse_other_pictures(suffix, "an .svg or an .html page")
     return next((form for form, ending in FORMS.items() if ending == suffix), PAGE)

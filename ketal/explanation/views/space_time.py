@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -22,80 +22,90 @@ from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
-from ketal.explanation.views.viewed_log import ViewedLog
+from ketal.logs import Log, watched
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import RecordBatch
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.wording import file_and_line, scope_text
+from ketal.operators.causal_order import canonical
 from ketal.pictures.clocks.timeline_layout import longest_chains
 from ketal.pictures.graphs.graph import Picture
 from ketal.programs.program import Program
-from ketal.runtime.admission.execution_events import ExecutionEvents
+from ketal.runtime.admission.execution_events import ExecutionEvents, executions_of
+from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
 
 EXACT_MAX = 2**53
 """JavaScript rounds larger integers."""
 
 
+class ViewedLog:
+    """A log as `ketal view` reads it: once, into memory, with its executions.
+
+    Raises
+    ------
+    SettingError
+        If the log cannot be read, or an execution has more events than `viewed_events_max`.
+    TypeError
+        If `log` is not a log.
+    """
+
+    def __init__(self, log: Log | Iterable[Event], limits: Limits) -> None:
+        held: list[RecordBatch] = []
+
+        def holding(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+            for batch in batches:
+                held.append(batch)
+                yield batch
+
+        given = watched(log, holding)
+        self.executions = executions_of(given, limits, bound="viewed_events_max")
+        self.records = Log.of_batches(lambda: iter(held), undecided=given.undecided)
+        """The records as they were read, as a log."""
+        self.scheme = "" if given.undecided is None else given.undecided.scheme
+        """The timestamping scheme whose clocks do not decide happened-before; empty if they do."""
+
+
 class SpaceTime:
     """The diagram of one execution of a log.
 
-    Parameters
-    ----------
-    read : ExecutionEvents
-        The execution.
-    undecided : str
-        The timestamping scheme whose clocks do not decide happened-before; empty if they do.
-
-    Attributes
-    ----------
-    name : str
-        The execution's name; empty if the log is not divided.
-    title : str
-        The execution's title on the page.
-    read : ExecutionEvents
-        The execution as it was read.
-    events : list of Event
-        Its events in canonical order.
-    rows : list of int
-        The row of each event.
-    messages : list of (int, int)
-        For each message, the indices in `events` of the sending and the receiving event.
-    verdicts : list of dict
-        The verdicts that are shown, as plain data, in which events are indices in `events`.
-    more_verdicts : int
-        How many verdicts are not shown.
-    automata : list of dict
-        For each check, its picture and the moves of its scopes, as plain data.
+    `undecided` is the timestamping scheme whose clocks do not decide happened-before; empty if they
+    do.
     """
 
     def __init__(self, read: ExecutionEvents, undecided: str) -> None:
         self.name = self.title = read.name
+        """The execution's name, empty if the log is not divided; and its title on the page."""
         self.undecided = undecided
         self.read = read
-        self.graph = CausalGraph(read.events())
-        highest = max(
-            (c for own in self.graph.nodes.values() for c in own[-1].clock.values()), default=0
-        )
+        self.events = canonical(read.events())
+        known = KnownCounters(self.events)
+        self.impossible = known.release(self.events)
+        """How many events have an impossible clock."""
+        highest = max(known.highest.values(), default=0)
         if highest > EXACT_MAX:
             raise SettingError(
                 f"a clock has the counter {highest}, but counters above 2^53 cannot be shown"
             )
-        self.events = sorted(
-            (event for own in self.graph.nodes.values() for event in own), key=canonical_key
-        )
+        self.graph = CausalGraph(self.events)
         self.number = {event.dot: number for number, event in enumerate(self.events)}
+        """The index of each event in `events`."""
         self.messages = [
             (self.number[source.dot], number)
             for number, event in enumerate(self.events)
             for source in self.graph.messages_to(event)
         ]
+        """For each message, the indices of the sending and the receiving event."""
         self.rows = longest_chains([event.node for event in self.events], self.messages)
+        """The row of each event."""
         self.verdicts: list[dict[str, Any]] = []
+        """The verdicts that are shown, as plain data; events are indices."""
         self.more_verdicts = 0
+        """How many verdicts are not shown."""
         self.automata: list[dict[str, Any]] = []
+        """For each check, its picture and the moves of its scopes, as plain data."""
 
     @property
     def nodes(self) -> list[str]:
@@ -104,8 +114,9 @@ class SpaceTime:
 
     @property
     def note(self) -> str:
-        """The meaning of arrows if clocks do not decide happened-before; empty if they do."""
-        return possible_order_in_words(self.undecided)
+        """Why arrows may be wrong, or what they mean if clocks do not decide; mostly empty."""
+        impossible = impossible_text(self.impossible) if self.impossible else ""
+        return "; ".join(filter(None, (possible_order_in_words(self.undecided), impossible)))
 
     def place(self, event: Event) -> str:
         """Return the place of an event in the log; empty if unknown."""
@@ -225,6 +236,7 @@ class SpaceTime:
             "more": self.more_verdicts,
             "rejected": self.read.rejected,
             "undecided": self.undecided,
+            "note": self.note,
             "nodes": list(nodes)[:known],
             "others": list(nodes)[known:],
             "types": list(types),

@@ -28,27 +28,12 @@ STYLE = elements.style_sheet(
 .violation{fill:#c23b00}
 .other{fill:#8250df}
 """,
-    """
-.line{stroke:#6e7681}
-.message{stroke:#6e7681}
-.tip{fill:#6e7681}
-.event{fill:#909dab}
-.match{fill:#2bc99b}
-.violation{fill:#ff8552}
-.other{fill:#cc9cf5}
-""",
     halo=True,
 )
 
 
 def space_time_svg(title: str, drawn: SpaceTime) -> str:
-    """Draw an execution, with its note, if any, below.
-
-    Raises
-    ------
-    SettingError
-        If there are more than `DRAWN_EVENTS_MAX` events.
-    """
+    """Draw an execution, with its note below; SettingError above `DRAWN_EVENTS_MAX` events."""
     if len(drawn.events) > DRAWN_EVENTS_MAX:
         raise SettingError(
             f"there are {len(drawn.events):,} events, but a picture shows at most "

@@ -34,7 +34,7 @@ def text(execution: StampedExecution) -> list[str]:
     return text_diagram(rows)
 
 
-def svg(execution: StampedExecution, events_max: int) -> str:
+def svg(execution: StampedExecution) -> str:
     """Return a space-time diagram as SVG, with a stamp above each event."""
     drawn = [
         TimelineEvent(event.node, execution.scheme.text(stamp), str(event))
@@ -47,4 +47,4 @@ def svg(execution: StampedExecution, events_max: int) -> str:
     ]
     nodes = sorted({event.node for event in execution.events})
     title = f"{counted(len(drawn), 'event')} with the stamps of {execution.scheme.name}"
-    return stamped_space_time_svg(title, nodes, drawn, messages, events_max=events_max)
+    return stamped_space_time_svg(title, nodes, drawn, messages)

@@ -14,9 +14,8 @@ import msgspec
 from ketal.errors import SettingError, write_errors, wrong_type
 from ketal.explanation.views.forms import PAGE, form_for_path
 from ketal.explanation.views.perfetto import trace_events
-from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
+from ketal.explanation.views.space_time import SpaceTime, ViewedLog, guard_texts, space_times
 from ketal.explanation.views.space_time_svg import space_time_svg
-from ketal.explanation.views.viewed_log import ViewedLog
 from ketal.logs import Log
 from ketal.logs.formats.shiviz import shiviz_text
 from ketal.model.events.event import Event
@@ -52,8 +51,8 @@ def view(
         failed, say. The other forms have the run as one more execution.
     title : str
         The heading.
-        compare_title : str
-            The name of the other run.
+    compare_title : str
+        The name of the other run.
     limits : Limits, optional
         `viewed_events_max` and `viewed_verdicts_max` bound the events and the verdicts shown.
 
@@ -262,3 +261,8 @@ class View:
 def view_text(shown: View, form: str) -> str:
     """Return a view as text, in one of `FORMS`."""
     return shown.html if form == PAGE else str(getattr(shown, f"to_{form}")())
+
+
+def impossible_events(shown: View) -> int:
+    """Return how many events of a view have an impossible clock, so that arrows may be wrong."""
+    return sum(one.impossible for one in shown._drawn)

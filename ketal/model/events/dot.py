@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ketal.clocks import vector
-from ketal.errors import EventError, wrong_type
+from ketal.errors import EventError, SettingError, wrong_type
 
 _DIGITS_MAX = len(str(vector.COUNTER_MAX))
 
@@ -61,6 +61,22 @@ class Dot(NamedTuple):
         if number < 1:
             raise EventError(f"{text[:60]!r} is not a dot; write node@counter, for example n3@7")
         return cls(node, number)
+
+
+def given_dot(dot: Dot | str) -> Dot:
+    """Return a dot that a user gave as such or as text, `node@counter`.
+
+    Raises
+    ------
+    SettingError
+        If the text is not a dot.
+    TypeError
+        If it is neither a dot nor text.
+    """
+    try:
+        return dot if isinstance(dot, Dot) else Dot.parse(dot)
+    except EventError as error:
+        raise SettingError(error.reason) from None
 
 
 dot_of: Callable[[tuple[str, int]], Dot] = partial(tuple.__new__, Dot)

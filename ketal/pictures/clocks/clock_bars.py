@@ -50,74 +50,42 @@ STYLE = elements.style_sheet(
 .owned{fill:#24292f;stroke:#24292f;stroke-width:1}
 .foreign{fill:none;stroke:#8c959f;stroke-width:1}
 """,
-    """
-.known{fill:#27506f;stroke:#9fc4e6}
-.dotted{fill:#1c2a36;stroke:#9fc4e6}
-.marked{fill:#7a4210;stroke:#ffa45c}
-.hole{stroke:#3a424c}
-.dot{fill:#d7dde4}
-.hatch{stroke:#ffa45c}
-.base{stroke:#909dab}
-.owned{fill:#d7dde4;stroke:#d7dde4}
-.foreign{stroke:#6e7681}
-""",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class EventSquare:
-    """A square of a picture, which stands for an event or for several.
-
-    Attributes
-    ----------
-    left, span : int
-        The first column of the square, and how many it has.
-    level : int
-        The square's height, counted from 1 at the bottom.
-    form : str
-        `known`; `dotted`, the dot of a dotted clock; or `hole`, an event that is not known below
-        one that is.
-    tip : str
-        The tooltip.
-    marked : bool
-        Whether the other area lacks the event.
-    text : str
-        The text in it; for a square of several events, their numbers.
-    """
+    """A square of a picture, which stands for an event or for several."""
 
     left: int
     span: int
+    """The first column of the square, and how many it has."""
     level: int
+    """The square's height, counted from 1 at the bottom."""
     form: str
+    """`known`; `dotted`, the dot of a dotted clock; or `hole`, an event that is not known below one
+    that is."""
     tip: str
     marked: bool = False
+    """Whether the other area lacks the event."""
     text: str = ""
+    """The text in it; for a square of several events, their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockBars:
-    """The columns that picture the events known to a node, a stamp or a version.
-
-    Attributes
-    ----------
-    labels : tuple of str
-        The text beneath each column.
-    squares : tuple of EventSquare
-        The squares.
-    caption : str
-        The text below the labels.
-    identity : tuple of (int, int, bool)
-        The parts of the line of identities: the first column of each, how many it has, and whether
-        it belongs to the node; empty if no identity is drawn.
-    column_px : float
-        The least width of a column.
-    """
+    """The columns that picture the events known to a node, a stamp or a version."""
 
     labels: tuple[str, ...]
+    """The text beneath each column."""
     squares: tuple[EventSquare, ...]
     caption: str = ""
+    """The text below the labels."""
     identity: tuple[tuple[int, int, bool], ...] = ()
+    """The parts of the line of identities: the first column of each, how many it has, and whether
+    it belongs to the node; empty if no identity is drawn."""
     column_px: float = COLUMN_PX
+    """The least width of a column."""
 
 
 BarsRow: TypeAlias = "tuple[str, Sequence[ClockBars | str]]"
@@ -125,13 +93,7 @@ BarsRow: TypeAlias = "tuple[str, Sequence[ClockBars | str]]"
 
 
 def check_size(levels: int, wide: int) -> None:
-    """Check that the columns of a picture are neither too high nor too many.
-
-    Raises
-    ------
-    SettingError
-        If there are more than `LEVELS_MAX` levels or `COLUMNS_MAX` columns.
-    """
+    """Raise a SettingError if the columns of a picture are too high or too many."""
     for noun, count, name, limit in (
         ("squares in a column", levels, "LEVELS_MAX", LEVELS_MAX),
         ("columns", wide, "COLUMNS_MAX", COLUMNS_MAX),
@@ -144,16 +106,9 @@ def check_size(levels: int, wide: int) -> None:
 
 
 def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
-    """Return rows of clocks as an SVG document.
+    """Return rows of clocks, from top to bottom, as an SVG document, with a note below, if any.
 
-    Parameters
-    ----------
-    title : str
-        The title; if empty, the captions and operators of the first row.
-    rows : sequence of (str, sequence of ClockBars or str)
-        The rows from top to bottom.
-    note : str
-        A line below the rows; may be empty.
+    If the title is empty, it is the captions and operators of the first row.
     """
     captions = [part if isinstance(part, str) else part.caption for part in rows[0][1]]
     drawn: list[str] = []

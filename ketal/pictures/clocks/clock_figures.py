@@ -17,10 +17,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ketal.clocks.causal_history import CausalHistory, Dots
+from ketal.clocks.causal_history import Dots
 from ketal.clocks.dotted import DottedVector
 from ketal.clocks.scheme import Clock
-from ketal.clocks.vector import Vector, join
+from ketal.clocks.vector import join
 from ketal.clocks.versions.version_vectors import Version
 from ketal.pictures.clocks.clock_bars import (
     LEVELS_MAX,
@@ -30,41 +30,26 @@ from ketal.pictures.clocks.clock_bars import (
     check_size,
 )
 
-Knowledge: TypeAlias = (
-    "Clock | AbstractSet[tuple[str, int]] | Vector | CausalHistory | DottedVector | Version"
-)
-"""A value that determines a set of known events: a clock, a set of dots, a stamp, a version."""
+Knowledge: TypeAlias = "Clock | AbstractSet[tuple[str, int]] | DottedVector | Version"
+"""A value that determines a set of known events; `AbstractSet` is a set of dots."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownEvents:
-    """The events that a clock, a set of dots, a stamp or a version knows.
-
-    Attributes
-    ----------
-    first : mapping of str to int
-        For each node, how many of its first events are known without a gap.
-    others : frozenset of (str, int)
-        The other events.
-    dot : (str, int), optional
-        The dot of a dotted clock; it is in `first` or `others`, too.
-    as_set : bool
-        Whether the text is a set of events, not a vector.
-    """
+    """The events that a clock, a set of dots, a dotted clock or a version knows."""
 
     first: Clock
+    """For each node, how many of its first events are known without a gap."""
     others: Dots
     dot: tuple[str, int] | None = None
+    """The dot of a dotted clock; it is in `first` or `others`, too."""
     as_set: bool = False
+    """Whether the text is a set of events, not a vector."""
 
     @classmethod
     def of(cls, knowledge: Knowledge) -> KnownEvents:
-        """Return the events that a clock, a set of dots, a stamp or a version knows."""
+        """Return the events that a clock, a set of dots, a dotted clock or a version knows."""
         match knowledge:
-            case CausalHistory():
-                return cls._normalised({}, knowledge.dots, as_set=True)
-            case Vector():
-                return cls.of(knowledge.clock)
             case DottedVector():
                 dot = (knowledge.node, knowledge.counter)
                 return cls._normalised(knowledge.past, {dot}, dot)
@@ -145,18 +130,12 @@ def dot_text(node: str, counter: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BarsScale:
-    """The common scale of the pictures of a row.
-
-    Attributes
-    ----------
-    nodes : tuple of str
-        The columns.
-    floors : mapping of str to int
-        For each node, how many of its first events are drawn as one square.
-    """
+    """The common scale of the pictures of a row."""
 
     nodes: tuple[str, ...]
+    """The columns."""
     floors: Clock
+    """For each node, how many of its first events are drawn as one square."""
 
     @classmethod
     def of(cls, row: Sequence[KnownEvents], nodes: Sequence[str] | None = None) -> BarsScale:
@@ -181,16 +160,9 @@ class BarsScale:
         marked: Dots = frozenset(),
         own: Collection[str] | None = None,
     ) -> ClockBars:
-        """Return the columns of a set of events.
+        """Return the columns of a set of events: one that the scale was made for, or a join.
 
-        Parameters
-        ----------
-        known : KnownEvents
-            The events; one of the sets that the scale was made for, or their join.
-        marked : frozenset of (str, int)
-            The events that the other set lacks.
-        own : collection of str, optional
-            The columns of the node's identity; if absent, no identity is drawn.
+        `marked` are the events that the other set lacks; `own` as for `clock_svg`.
         """
         dots = known.above(self.floors)
         squares = []
@@ -226,14 +198,8 @@ def clock_svg(
 ) -> str:
     """Draw one clock, history, dotted clock or version.
 
-    Parameters
-    ----------
-    knowledge : Clock, set of (str, int), Vector, CausalHistory, DottedVector or Version
-        The clock.
-    nodes : sequence of str, optional
-        The columns in their order; others that are known follow, sorted.
-    own : collection of str, optional
-        The columns of the node's identity; if absent, no identity is drawn.
+    `nodes` are the columns in their order; others that are known follow, sorted. `own` are the
+    columns of the node's identity; if absent, no identity is drawn.
     """
     known = KnownEvents.of(knowledge)
     scale = BarsScale.of([known], nodes)

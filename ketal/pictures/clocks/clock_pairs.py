@@ -46,17 +46,10 @@ def pair_svg(
 ) -> str:
     """Draw two clocks, with a row for each operation on them.
 
-    Parameters
-    ----------
-    a, b : Clock, set of (str, int), Vector, CausalHistory, DottedVector or Version
-        The clocks.
-    rows : sequence of PairRow
-        `compared`: their order. `joined`: their point-wise maximum. `subtracted` and `subtracted
-        from`: the events that only the first, and only the second, knows.
-    nodes : sequence of str, optional
-        The columns in their order; others that are known follow, sorted.
-    title : str
-        The title; if empty, the captions and operators of the first row.
+    The rows: `compared`, their order; `joined`, their point-wise maximum; `subtracted` and
+    `subtracted from`, the events that only the first, and only the second, knows. `nodes` are the
+    columns in their order; others that are known follow, sorted. If the title is empty, it is the
+    captions and operators of the first row.
     """
     both = KnownEvents.of(a), KnownEvents.of(b)
     scale = BarsScale.of(both, nodes)
@@ -83,14 +76,8 @@ def versions_svg(
 ) -> str:
     """Draw the versions that servers or replicas store: a row for each, siblings side by side.
 
-    Parameters
-    ----------
-    replicas : sequence of StoreReplica or ObjectReplica
-        The replicas, all drawn to one scale; the column of a replica is marked as its identity.
-    nodes : sequence of str, optional
-        The columns in their order; others follow, sorted.
-    title : str, optional
-        The title.
+    All are drawn to one scale; the column of a replica is marked as its identity. `nodes` are the
+    columns in their order; others follow, sorted.
     """
     rows = [
         (one.server, list(map(KnownEvents.of, one.siblings)))

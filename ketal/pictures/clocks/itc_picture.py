@@ -51,12 +51,7 @@ def trees_svg(title: str, rows: Sequence[TreesRow]) -> str:
 def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock) -> str:
     """Draw two interval tree clocks and their join: the union of areas and of identities.
 
-    Raises
-    ------
-    ValueError
-        If the identities overlap.
-    SettingError
-        If a picture would have too many squares or columns (`check_size`).
+    A ValueError if the identities overlap.
     """
     joined = join(a, b)
     scale = _Interval([a, b, joined])

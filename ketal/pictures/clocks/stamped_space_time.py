@@ -6,7 +6,7 @@ in a score of music, and so do messages across the break.
 Lamport, "Time, Clocks, and the Ordering of Events in a Distributed System", 1978; Baquero,
 "Causality is Graphically Simple", Figs. 2 to 10.
 
-The one rule: every event and every message is drawn, or the limit is named.
+The one rule: every event and every message is drawn.
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ketal.errors import SettingError
 from ketal.pictures import svg_document as elements
 from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
 from ketal.pictures.labels import short_label
 
-TIMELINE_EVENTS_MAX = 400
-"""The most events that are drawn if the caller sets no limit; more are illegible."""
 STAMP_COLUMNS_MAX = 48
 """How many columns of a stamp are drawn; the tooltip of the event has the whole stamp."""
 RADIUS, HEAD_PX = 5.0, 8.0
@@ -37,39 +34,22 @@ STYLE = elements.style_sheet(
 .event{fill:#24292f;stroke:#24292f;stroke-width:1.5}
 .open{fill:#fff;stroke:#24292f;stroke-width:1.5}
 """,
-    """
-.name{fill:#a5b0bc}
-.line{stroke:#6e7681}
-.message{stroke:#79b8ff}
-.tip{fill:#79b8ff}
-.event{fill:#d7dde4;stroke:#d7dde4}
-.open{fill:#15191f;stroke:#d7dde4}
-""",
     halo=True,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEvent:
-    """An event of a diagram.
-
-    Attributes
-    ----------
-    node : str
-        The node of the event.
-    stamp : str
-        The stamp, as text.
-    name : str
-        The text on the other side of the line; may be empty.
-    form : str
-        `event`, a full dot; `open`, for an event that the stamps do not count; or `ringed`, for one
-        that another node names.
-    """
+    """An event of a diagram."""
 
     node: str
     stamp: str
+    """The stamp, as text."""
     name: str = ""
+    """The text on the other side of the line; may be empty."""
     form: str = "event"
+    """`event`, a full dot; `open`, for an event that the stamps do not count; or `ringed`, for one
+    that another node names."""
 
 
 def stamped_space_time_svg(
@@ -77,23 +57,11 @@ def stamped_space_time_svg(
     nodes: Sequence[str],
     events: Sequence[TimelineEvent],
     messages: Sequence[tuple[int, int]],
-    *,
-    events_max: int = TIMELINE_EVENTS_MAX,
 ) -> str:
     """Draw events, given in a linear extension, with their stamps and messages.
 
     A message has the indices of its sending and its receiving event.
-
-    Raises
-    ------
-    SettingError
-        If there are more than `events_max` events.
     """
-    if len(events) > events_max:
-        raise SettingError(
-            f"there are {len(events):,} events, but a picture with their stamps shows at most "
-            f"{events_max:,} (events_max)"
-        )
     row_of = {node: row for row, node in enumerate(nodes)}
     rows = [row_of[event.node] for event in events]
     widths = [max(map(_text_px, (event.stamp, event.name))) for event in events]

@@ -58,18 +58,8 @@ class MessageCurve(NamedTuple):
 class Timeline:
     """The places of events.
 
-    Parameters
-    ----------
-    rows : sequence of int
-        The row of each event, in a linear extension.
-    widths : sequence of float
-        The width of the texts at each event.
-    messages : sequence of (int, int)
-        The indices of the sending and the receiving event of each message.
-    rows_count : int
-        How many rows there are.
-    left : float
-        The x coordinate at which the lines begin.
+    Events, in a linear extension, are given by their rows and the widths of their texts; messages
+    by the indices of the sending and the receiving event. The lines begin at `left`.
     """
 
     def __init__(

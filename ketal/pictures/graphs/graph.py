@@ -63,21 +63,14 @@ class GraphState:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """An alternative of an edge: the steps that hold at once, and their guards.
-
-    Attributes
-    ----------
-    steps : tuple of str
-        The steps whose guards hold at once; mostly one. `A || B` stands for either of two.
-    nots : tuple of str
-        The texts of the `not` guards before them.
-    guard : str
-        The text of the guard; empty if it would only repeat the step's name.
-    """
+    """An alternative of an edge: the steps that hold at once, and their guards."""
 
     steps: tuple[str, ...]
+    """The steps whose guards hold at once; mostly one. `A || B` stands for either of two."""
     nots: tuple[str, ...] = ()
+    """The texts of the `not` guards before them."""
     guard: str = ""
+    """The text of the guard; empty if it would only repeat the step's name."""
 
     @property
     def head(self) -> str:
@@ -110,31 +103,22 @@ class GraphEdge:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The description of an automaton, from which its pictures are made.
-
-    Attributes
-    ----------
-    pattern, strategy, fingerprint : str
-        The pattern's name, its strategy (`check`, `strict`, `next`, `any`), its fingerprint.
-    states, edges : tuples
-        In the order of the states' numbers.
-    guards : tuple of (str, str)
-        Each step with the text of its guard.
-    nots : tuple of str
-        The texts of the `not` guards.
-    minterms : tuple of tuples of tuples of str
-        For each class of events, the heads of the ways that it satisfies, in groups of which at
-        least one holds. It satisfies no other way.
-    """
+    """The description of an automaton, from which its pictures are made."""
 
     pattern: str
     strategy: str
+    """`check`, `strict`, `next` or `any`."""
     fingerprint: str
     states: tuple[GraphState, ...]
     edges: tuple[GraphEdge, ...]
+    """In the order of the states' numbers."""
     guards: tuple[tuple[str, str], ...] = ()
+    """Each step with the text of its guard."""
     nots: tuple[str, ...] = ()
+    """The texts of the `not` guards."""
     minterms: tuple[tuple[tuple[str, ...], ...], ...] = ()
+    """For each class of events, the heads of the ways that it satisfies, in groups of which at
+    least one holds. It satisfies no other way."""
 
     @classmethod
     def of(cls, compiled: CompiledPattern) -> Picture:
@@ -187,7 +171,7 @@ class Picture:
     def to_dot(self) -> str:
         """Return the automaton in Graphviz's language."""
         lines = [
-            f"digraph {dot_quoted(xml_text(self.pattern))} {{",
+            f"digraph {dot_quoted(self.pattern)} {{",
             f"  rankdir={'LR' if self.horizontal else 'TB'};",
             '  node [fontname="monospace", fontsize=13];',
             '  edge [fontname="monospace", fontsize=11];',
@@ -276,8 +260,8 @@ class Picture:
 
 
 def dot_quoted(text: str) -> str:
-    """Return a text as a quoted string of dot."""
-    return f'"{_dot_text(text)}"'
+    """Return a text as a quoted string of dot, on one line."""
+    return f'"{_dot_text(xml_text(text))}"'
 
 
 def _dot_text(text: str) -> str:
@@ -323,20 +307,16 @@ class _GuardTexts:
         return Way(steps, nots, self._guard(names))
 
     def _guard(self, classes: list[tuple[int, ...]]) -> str:
+        steps = [self.automaton.steps[s] for of_class in classes for s in of_class]
+        if all(self.guards[step] == syntax.Name(step) for step in steps):
+            return ""  # events used as steps: the guard would repeat their names
         operands: list[syntax.Guard] = []
-        informative = False  # whether the guard is more than the names of the steps
         for of_class in classes:
             guards = [self.guards[self.automaton.steps[s]] for s in of_class]
-            informative = informative or any(
-                guard != syntax.Name(self.automaton.steps[s])
-                for s, guard in zip(of_class, guards, strict=True)
-            )
             if len(guards) > 1:
                 operands.append(syntax.Or(tuple(guards)))
             else:
                 operands.extend(guards[0].operands if isinstance(guards[0], syntax.And) else guards)
-        if not informative:
-            return ""  # events used as steps: the guard would repeat their names
         whole = operands[0] if len(operands) == 1 else syntax.And(tuple(operands))
         return render_guard(whole)
 

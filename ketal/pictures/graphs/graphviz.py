@@ -23,10 +23,7 @@ POINTS_PER_INCH = 72
 def layout_of(scene: Scene, program: str) -> Layout:
     """Return the layout of a scene by the `dot` at `program`.
 
-    Raises
-    ------
-    LayoutError
-        If `dot` fails, takes longer than `DOT_TIMEOUT_S`, or its output cannot be read.
+    A LayoutError if it fails, takes longer than `DOT_TIMEOUT_S`, or its output cannot be read.
     """
     try:
         done = subprocess.run(

@@ -54,19 +54,13 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The route of a link.
-
-    Attributes
-    ----------
-    curve : tuple of Point
-        A start, then three points (two controls and an end) for each cubic Bézier; the last
-        is the point of the arrow.
-    label : Point
-        The middle of the label.
-    """
+    """The route of a link."""
 
     curve: tuple[Point, ...]
+    """A start, then three points (two controls and an end) for each cubic Bézier; the last is the
+    point of the arrow."""
     label: Point
+    """The middle of the label."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,6 @@ STYLE = elements.style_sheet(
 .tip{fill:#57606a}
 .head{fill:#0550ae;font-weight:600}
 """,
-    """
-.ground{fill:#1c2128}
-.shape{stroke:#909dab;fill:#2d333b}
-.line{stroke:#909dab}
-.tip{fill:#909dab}
-.head{fill:#79b8ff}
-""",
 )
 
 
@@ -83,18 +76,16 @@ def lay_out(scene: Scene) -> Layout:
 
 def _view(scene: Scene, layout: Layout) -> tuple[int, int, int, int]:
     """Return the left, the top, the width and the height of the view box."""
-    points = [*layout.centers, *(route.label for route in layout.routes)]
     halves = [(box.half_width, box.half_height) for box in scene.boxes]
-    halves += [(link.label_width / 2, link.label_height / 2) for link in scene.links]
-    for route in layout.routes:
-        points += route.curve
-        halves += [(2.0, 2.0)] * len(route.curve)
-    sized = list(zip(points, halves, strict=True))
-    xs, ys = zip(
-        *((x + s * w, y + s * h) for (x, y), (w, h) in sized for s in (-1, 1)), strict=True
-    )
-    left, top = math.floor(min(xs) - MARGIN), math.floor(min(ys) - MARGIN)
-    return left, top, math.ceil(max(xs) + MARGIN) - left, math.ceil(max(ys) + MARGIN) - top
+    sized = list(zip(layout.centers, halves, strict=True))
+    for link, route in zip(scene.links, layout.routes, strict=True):
+        sized.append((route.label, (link.label_width / 2, link.label_height / 2)))
+        sized += [(point, (2.0, 2.0)) for point in route.curve]
+    left = math.floor(min(x - w for (x, _), (w, _) in sized) - MARGIN)
+    top = math.floor(min(y - h for (_, y), (_, h) in sized) - MARGIN)
+    right = math.ceil(max(x + w for (x, _), (w, _) in sized) + MARGIN)
+    bottom = math.ceil(max(y + h for (_, y), (_, h) in sized) + MARGIN)
+    return left, top, right - left, bottom - top
 
 
 def line_along(curve: tuple[elements.Point, ...]) -> str:

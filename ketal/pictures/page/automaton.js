@@ -1,5 +1,3 @@
-"use strict";
-
 const SCOPES_SHOWN = 20;
 
 /* A check: its picture, and the states of the runs of its scopes after an event. */

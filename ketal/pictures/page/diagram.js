@@ -1,5 +1,3 @@
-"use strict";
-
 const HEAD_BORDERS = 10; // border and padding of a node's button
 
 /* The picture of an execution: columns are nodes, rows the lengths of the longest chains. The marks
@@ -13,7 +11,6 @@ class Diagram {
     this.context = this.canvas.getContext("2d");
     this.onChoose = onChoose;
     this.pending = false;
-    this.frames = [];
     this.execution = null;
     const picture = section.querySelector(".picture");
     new ResizeObserver(() => this.resize()).observe(this.canvas);
@@ -203,7 +200,6 @@ class Diagram {
   }
 
   paint() {
-    const began = performance.now();
     const { context, execution } = this, ratio = window.devicePixelRatio || 1;
     const colour = this.colours(), shown = this.shown();
     const column = new Int32Array(execution.nodes.length).fill(-1);
@@ -225,8 +221,6 @@ class Diagram {
       if (labels) labelled.push([e, x, y, pale]);
     }
     this.labels.show(execution, labelled, this.columnWidth - 36);
-    this.frames.push(performance.now() - began);
-    if (this.frames.length > 600) this.frames.shift();
   }
 
   paintLines(context, colour, shown) {

@@ -1,5 +1,3 @@
-"use strict";
-
 /* The guards of the pattern language, for the search: true, false or unknown (null) for an event.
    Their meaning is that of docs/language.md. Numbers and regular expressions are JavaScript's;
    expressions that JavaScript would evaluate differently are refused. */

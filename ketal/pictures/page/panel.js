@@ -1,4 +1,3 @@
-/* The panel beside the diagram: choosing, searching, filtering, the verdicts and the keys. */
 const $ = (id) => document.getElementById(id);
 const page = JSON.parse($("data").textContent);
 const VERDICTS_SHOWN = 500, DIFFERENCES_SHOWN = 20, MESSAGES_SHOWN = 20, VERDICTS_OF_EVENT_SHOWN = 5, TYPES_SHOWN = 200;
@@ -66,10 +65,9 @@ class Panel {
     for (const one of [this.first, this.second]) one.section.classList.toggle("active", one === diagram);
     this.verdict = -1;
     this.played = null; // the order of a chosen verdict, with the moves of its check
-    const { count, nodes, verdicts, more, rejected, undecided } = this.execution;
+    const { count, nodes, verdicts, more, rejected, note } = this.execution;
     const records = rejected ? `; ${counted(rejected, "record")} rejected` : "";
-    const open = undecided ? `; ${undecided} clocks do not determine happened-before: arrows show what may have happened before what` : "";
-    $("counts").textContent = `${counted(count, "event")}, ${counted(nodes.length, "node")}${records}${open}`;
+    $("counts").textContent = `${counted(count, "event")}, ${counted(nodes.length, "node")}${records}${note && `; ${note}`}`;
     const all = verdicts.length + more;
     $("verdict-count").textContent = all ? `Verdicts (${numberText(all)})` : page.judged ? "No verdicts" : "No pattern";
     this.listVerdicts();
@@ -124,14 +122,6 @@ class Panel {
     this.diagram.peer = -1;
     if (other.peer >= 0) other.goTo(other.peer);
     other.draw();
-  }
-
-  nextDifference() {
-    const { peers, chosen } = this.diagram, { count } = this.execution;
-    for (let step = 1; peers && step <= count; step++) {
-      const e = (chosen + step + count) % count;
-      if (peers[e] < 0) { this.chooseEvent(e); return; }
-    }
   }
 
   /* --- choosing --- */
@@ -376,11 +366,16 @@ class Panel {
     return this.diagram.chosen < 0 ? [] : [["", this.diagram.chosen]];
   }
 
-  nextFound() {
-    const found = this.diagram.dimmed, { count } = this.execution;
-    for (let step = 1; found && step <= count; step++) {
-      const e = (this.diagram.chosen + step + count) % count;
-      if (found[e]) { this.chooseEvent(e); return; }
+  nextFound() { if (this.diagram.dimmed) this.chooseNext((e) => this.diagram.dimmed[e]); }
+
+  nextDifference() { if (this.diagram.peers) this.chooseNext((e) => this.diagram.peers[e] < 0); }
+
+  /* Choose the first event after the chosen one, or from the beginning, for which `wanted` holds. */
+  chooseNext(wanted) {
+    const { chosen } = this.diagram, { count } = this.execution;
+    for (let step = 1; step <= count; step++) {
+      const e = (chosen + step + count) % count;
+      if (wanted(e)) { this.chooseEvent(e); return; }
     }
   }
 

@@ -13,8 +13,6 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, open_output, picture_form
 from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
@@ -102,25 +100,16 @@ def execute(args: argparse.Namespace) -> int:
 def _executions(
     args: argparse.Namespace, logs: list[str]
 ) -> tuple[dict[str, ExecutionEvents], Limits]:
-    """Return the executions of logs by name, and the limits.
+    """Return the executions of logs by name, and the limits; SettingError if there is no event.
 
     Progress and rejected records are reported on standard error.
-
-    Raises
-    ------
-    SettingError
-        If the logs have no event.
     """
     from ketal.model.log_arguments import deciding_log
     from ketal.runtime.admission.execution_events import executions_of, rejected_of
 
     source, limits = options.source_and_limits(args)
     executions = read_with_progress(
-        logs,
-        source,
-        limits,
-        lambda log: executions_of(deciding_log(log), limits),
-        "the log was not read to the end",
+        logs, source, limits, lambda log: executions_of(deciding_log(log), limits)
     )
     rejected, first = rejected_of(executions.values())
     require_events(logs, sum(map(len, executions.values())), rejected, first)
@@ -147,11 +136,8 @@ def _chosen_execution(executions: dict[str, ExecutionEvents], name: str | None) 
 def _event_pair(words: list[str]) -> tuple[Dot, Dot] | None:
     """Return the two events that the last two words name; None if both name logs.
 
-    Raises
-    ------
-    SettingError
-        If only one of them names an event, there is no log before them, or an earlier word names
-        an event.
+    A SettingError if only one of them names an event, there is no log before them, or an earlier
+    word names an event.
     """
     for word in words[:-2]:
         if _dot(word) is not None:
@@ -232,13 +218,7 @@ def _stamped_execution(args: argparse.Namespace) -> tuple[StampedExecution, list
 
 
 def _alphabet_events(events: list[Event], path: str, limits: Limits) -> list[Event]:
-    """Return the events that are in the alphabet of some pattern of a file.
-
-    Raises
-    ------
-    SettingError
-        If there are none.
-    """
+    """Return the events in the alphabet of some pattern of a file; SettingError if none is."""
     from ketal.compiler.predicates import evaluate
 
     program = options.load_program(path, limits)
@@ -260,11 +240,13 @@ def _restamp(args: argparse.Namespace) -> int:
     execution, logs, _ = _stamped_execution(args)
     with open_output(args.write, inputs=logs) as sink:
         for draft in execution.drafts():
-            sink.line(msgspec.json.encode(object_of(draft)).decode())
+            sink.line(as_json(object_of(draft)))
     return FINE
 
 
 def _show(args: argparse.Namespace) -> int:
+    from ketal.explanation.views.stamped_diagram import svg, text
+
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     execution, logs, limits = _stamped_execution(args)
     if len(execution.events) > limits.stamped_events_max:
@@ -275,15 +257,11 @@ def _show(args: argparse.Namespace) -> int:
         )
     with open_output(args.write, inputs=logs) as sink:
         if form == "svg":
-            from ketal.explanation.views.stamped_diagram import svg
-
-            sink.text(svg(execution, limits.stamped_events_max))
+            sink.text(svg(execution))
         elif args.output == "json":
             for event, stamp in zip(execution.events, execution.stamps, strict=True):
                 written = execution.scheme.written(stamp)
                 sink.line(as_json({"event": str(event.dot), "type": event.type, "stamp": written}))
         else:
-            from ketal.explanation.views.stamped_diagram import text
-
             sink.lines(text(execution))
     return FINE

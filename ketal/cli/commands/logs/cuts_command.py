@@ -7,9 +7,6 @@ The one rule: a picture shows one execution; numbers are given for each executio
 from __future__ import annotations
 
 import argparse
-from typing import Any
-
-import msgspec
 
 from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, open_output, picture_form
@@ -57,22 +54,9 @@ def execute(args: argparse.Namespace) -> int:
     if form is not None:
         text = str(getattr(counted, f"to_{form}")())
     elif args.output == "json":
-        text = as_json({"cuts": _with_all_digits(counted.to_dict())}) + "\n"
+        text = as_json({"cuts": counted.to_dict()}) + "\n"
     else:
         text = f"{counted}\n"
     with open_output(args.write, inputs=args.logs) as sink:
         sink.text(text)
     return FINE
-
-
-def _with_all_digits(value: Any) -> Any:
-    """Return plain data in which integers are JSON texts already, with any number of digits."""
-    from ketal.explanation.cuts.cut_report import digits
-
-    if isinstance(value, dict):
-        return {name: _with_all_digits(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_with_all_digits(one) for one in value]
-    if isinstance(value, int) and not isinstance(value, bool):
-        return msgspec.Raw(digits(value).encode())
-    return value

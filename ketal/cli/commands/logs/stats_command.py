@@ -6,17 +6,10 @@ The one rule: it counts and does not judge. The exit code is 0 if an event was r
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.whole_logs import read_with_progress, require_events
-
-if TYPE_CHECKING:
-    from ketal.auditing.contents.contents_report import LogStats
-    from ketal.logs import Source
-    from ketal.model.limits import Limits
 
 EXAMPLE = """\
 examples:
@@ -41,23 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_reading(parser)
 
 
-def read_stats(
-    logs: list[str], source: Source, limits: Limits, count: Callable[..., LogStats]
-) -> LogStats:
-    """Return the statistics that `count` returns of logs, with progress on standard error."""
-    unfinished = "the log was not read to the end"
-    return read_with_progress(
-        logs, source, limits, lambda log: count(log, limits=limits), unfinished
-    )
-
-
 def execute(args: argparse.Namespace) -> int:
     """Print the statistics of the logs; return the exit code."""
     from ketal.auditing.contents.contents_counting import stats
     from ketal.auditing.contents.contents_report import lines
 
     source, limits = options.source_and_limits(args)
-    contents = read_stats(args.logs, source, limits, stats)
+    contents = read_with_progress(args.logs, source, limits, lambda log: stats(log, limits=limits))
     with open_output(args.write, inputs=args.logs) as sink:
         if args.output == "json":
             sink.line(as_json({"stats": contents.to_dict()}))

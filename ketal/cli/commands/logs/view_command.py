@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from ketal.cli import FINE, interruption_named, options
+from ketal.cli import FINE, complain, interruption_named, options
 from ketal.cli.output.output_lines import open_output
 from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
 from ketal.explanation.views.forms import FORMS, form_for_path
@@ -52,9 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the page; return the exit code."""
-    from ketal.explanation.views.viewed_log import ViewedLog
-    from ketal.explanation.views.viewing import view_logs, view_text
+    from ketal.explanation.views.space_time import ViewedLog
+    from ketal.explanation.views.viewing import impossible_events, view_logs, view_text
     from ketal.runtime.admission.execution_events import rejected_of
+    from ketal.runtime.admission.known_counters import impossible_text
 
     patterns = [] if args.pattern is None else [args.pattern]
     compared_logs: list[str] = args.compare
@@ -83,6 +84,8 @@ def execute(args: argparse.Namespace) -> int:
         )
         text = view_text(shown, form)
     report_rejected(*shown.rejected)
+    if impossible := impossible_events(shown):
+        complain(impossible_text(impossible))
     path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
     with open_output(path, inputs=[*patterns, *args.logs, *compared_logs]) as sink:
         sink.text(text)

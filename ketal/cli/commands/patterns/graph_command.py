@@ -43,8 +43,7 @@ def execute(args: argparse.Namespace) -> int:
         names = ", ".join(program.names)
         raise SettingError(f"{args.file} has several patterns: {names}; choose one with --pattern")
     form = picture_form(args.to, args.write, _SUFFIXES) or "dot"
-    graph = program.graph()
-    text = str(getattr(graph, f"to_{form}")())
+    text = str(getattr(program.graph(), f"to_{form}")())
     with open_output(args.write, inputs=(args.file,)) as sink:
-        sink.text(text if text.endswith("\n") else text + "\n")
+        sink.text(text)
     return FINE

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, interruption_named, options
-from ketal.cli.commands.logs.stats_command import read_stats
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.output_lines import add_output, as_json, open_output
-from ketal.cli.whole_logs import report_rejected, require_events
+from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
 from ketal.errors import (
     Diagnostic,
     PatternError,
@@ -83,7 +82,9 @@ def execute(args: argparse.Namespace) -> int:
     if args.log:
         from ketal.auditing.contents.contents_counting import contents_of
 
-        stats = read_stats(args.log, source, limits, contents_of)
+        stats = read_with_progress(
+            args.log, source, limits, lambda log: contents_of(log, limits=limits)
+        )
     findings: list[Finding] = []
     compiled: list[tuple[PatternText, Program]] = []
     unread_files = 0
@@ -145,10 +146,7 @@ def _lint(
 def _report_log(logs: list[str], stats: LogStats, programs: list[Program]) -> None:
     """Print on standard error which records and names the check against the logs left out.
 
-    Raises
-    ------
-    SettingError
-        If the logs have no event.
+    A SettingError if the logs have no event.
     """
     from ketal.runtime.silence.names_in_log import unchecked
 

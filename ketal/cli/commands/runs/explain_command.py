@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ketal.cli import FINE, complain, options
 from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.whole_logs import read_with_progress, rejection_text, report_rejected, require_events
+from ketal.model.events.dot import given_dot
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
@@ -56,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print the explanations; return the exit code."""
-    from ketal.explanation.explaining import FIRST, as_dot, explanations
+    from ketal.explanation.explaining import FIRST, explanations
     from ketal.explanation.judged_log import JudgedLog
 
     options.check_stdin([args.pattern, *args.logs])
     source, limits = options.source_and_limits(args)
     program = options.load_program_beside_logs(args, limits, "explain")
-    event = None if args.event is None else as_dot(args.event)
+    event = None if args.event is None else given_dot(args.event)
 
     def judge(log: Log) -> tuple[JudgedLog, tuple[Explanation, ...]]:
         judged = JudgedLog(program, log, limits, event=event)
@@ -82,19 +83,20 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> None:
-    """Print on standard error which verdicts were not explained, and the rejected records.
+    """Print on standard error which verdicts were not explained, and the faults of the log.
 
-    Raises
-    ------
-    SettingError
-        If the logs have no event.
+    A SettingError if the logs have no event.
     """
+    from ketal.runtime.log_verdicts import impossible_clocks
+
     events = judged.summary["events"]
     first = rejection_text(
         next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
     )
     require_events(args.logs, events["accepted"], events["rejected"], first)
     report_rejected(events["rejected"], first)
+    for sentence in impossible_clocks(judged.summary):
+        complain(sentence)
     if args.event is not None:
         return
     matched = {one.pattern for one in judged.explainable if one.kind == "match"}
