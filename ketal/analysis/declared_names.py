@@ -236,7 +236,7 @@ class NameFindings:
         hint = did_you_mean(name, {*GUARD_WORDS, *self.registered}, 0.7)
         self.error(
             "K104", f"unknown guard `{name}`", node.span,
-            hint or "add a guard with "
+            hint or "only a Python program can add it, with "
             f'`ketal.register_guard("{name}", function, version="1")`; '
             "the language has no functions",
         )  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from ketal.analysis.bodies import Finding
-from ketal.analysis.value_kinds import Params
+from ketal.analysis.value_kinds import Params, node_name_findings
 from ketal.errors import Span, nearest
 from ketal.model import syntax as ast
 from ketal.model.syntax_walks import walk
@@ -55,6 +55,8 @@ def statement_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding
     yield from _topology_findings(pattern)
     yield from _mode_findings(pattern)
     yield from _bound_findings(pattern, params)
+    if pattern.deployment is not None:
+        yield from node_name_findings(pattern.deployment.glob, pattern.deployment.span)
     if pattern.kind == "check":
         yield from _check_findings(pattern)
     elif pattern.on_violation is not None:

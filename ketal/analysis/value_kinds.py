@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping
 
 from ketal.analysis.bodies import Finding
 from ketal.analysis.registered_guards import RegisteredGuard
+from ketal.errors import Span
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import FUNCTIONS, Kind
 from ketal.model.syntax_walks import walk
+from ketal.model.values import base_node
 from ketal.model.wording import counted
 
 Params = Mapping[str, ast.ParamDecl]
@@ -74,6 +76,20 @@ def guard_findings(
                     yield _argument_count_finding(part, guard.parameters)
                 elif guard is not None:
                     yield from _argument_findings(part, guard.parameters, params)
+                if name in ("host", "origin"):
+                    for argument in part.arguments:
+                        if isinstance(argument, ast.Literal):
+                            yield from node_name_findings(argument.value, part.span)
+
+
+def node_name_findings(glob: object, span: Span | None) -> Iterator[Finding]:
+    """Yield a finding if a glob of nodes names an incarnation, and so matches none."""
+    if isinstance(glob, str) and (base := base_node(glob)) != glob:
+        yield (
+            "K136", "warning", f"no node matches `{glob}`: nodes are matched without the number of "
+            "their incarnation", span,
+            f'write `{base}` for all incarnations; in a guard, `node == "{glob}"` for one',
+        )  # fmt: skip
 
 
 def _comparison_findings(node: ast.Comparison, params: Params) -> Iterator[Finding]:

@@ -34,6 +34,8 @@ class Limits:
     >>> limits = ketal.Limits(runs_max=10_000)
     >>> limits.runs_max, limits.events_max
     (10000, 10000000)
+    >>> limits
+    Limits(runs_max=10000)
     >>> program = ketal.compile('pattern P { event A = type == "a"; find any A A; }')
     >>> ketal.run(program, [], limits=limits).summary["events"]["read"]
     0
@@ -160,6 +162,11 @@ class Limits:
         "entries",
         "clock entries that `ketal stats` keeps to compare events, and as many again for messages",
     )
+
+    def __repr__(self) -> str:
+        values = ((one.name, getattr(self, one.name), one.default) for one in fields(self))
+        changed = (f"{name}={value}" for name, value, default in values if value != default)
+        return f"Limits({', '.join(changed)})"
 
     def __post_init__(self) -> None:
         for item in fields(self):

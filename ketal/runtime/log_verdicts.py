@@ -28,7 +28,7 @@ from ketal.model.verdicts.verdict_kinds import COUNTED, Verdict
 from ketal.model.wording import counted
 from ketal.programs.program import Program
 from ketal.runtime.admission.known_counters import impossible_text
-from ketal.runtime.silence.vacuity import judged_nothing
+from ketal.runtime.silence.vacuity import judged_nothing, unreceived_text
 
 if TYPE_CHECKING:
     import pandas
@@ -223,7 +223,8 @@ class Verdicts:
 
         A check holds if the log was judged whole and has no violation: it also raises where
         no event was read, records were rejected or late, clocks are impossible, a limit was
-        reached, a registered guard failed, or no event is in the alphabet of the check.
+        reached, a registered guard failed, no event is in the alphabet of the check, or it is
+        about received messages (`at every node receiving`) and no event names one.
 
         Parameters
         ----------
@@ -296,7 +297,10 @@ class Verdicts:
                     f"may be missing; the first: {self._first_overflow(name)}"
                 )
             yield from failed_guards({name: counts})
-            if judged_nothing(counts.get("vacuous", ())) and not allow_vacuous:
+            vacuous = counts.get("vacuous", ())
+            if unreceived := unreceived_text(vacuous):
+                yield unreceived
+            if judged_nothing(vacuous) and not allow_vacuous:
                 yield f"no event is in the alphabet of {name} (allow_vacuous=True accepts that)"
 
     def _first_overflow(self, pattern: str) -> Verdict | str:

@@ -292,3 +292,12 @@ def test_unmatched_messages_of_a_rebuild_are_reported(ketal: Ketal, write: Write
     other = MATCH.replace("id=msg", "id=mgs")
     both = ketal("audit", "--rebuild", MATCH, "--match-messages", other, bare).err
     assert both.count("no event fits") == 3
+
+
+def test_clock_that_is_not_one_is_shown(ketal: Ketal, write: Write) -> None:
+    log = '{"node": "c", "type": "w", "clock": "c:1;c:2"}\n{"node": "d", "type": "w"}\n'
+    shown, absent = [
+        line for line in ketal("audit", write("log.jsonl", log)).lines if "A002" in line
+    ]
+    assert shown.endswith("the event of c has no vector clock: 'c:1;c:2' is not one")
+    assert absent.endswith("the event of d has no vector clock")

@@ -722,6 +722,13 @@ def test_github_annotates_the_lines_of_the_log(ketal: Ketal, write: Write) -> No
     assert summary == ["3 read = 2 accepted + 1 rejected", "Phases: 1 violation"]
 
 
+def test_github_annotates_the_line_of_a_window_that_timed_out(ketal: Ketal, write: Write) -> None:
+    text = 'pattern Slow { event A = type == "a"; find next A A; within 1 s; }'
+    log = event("n", "b", {"n": 1}, time=1) + event("n", "a", {"n": 2}, time=1)
+    result = ketal("run", "--output", "github", write("p.ketal", text), write("run.jsonl", log))
+    assert result.lines[0].startswith("::warning file=run.jsonl,line=2,title=ketal timed_out::")
+
+
 def test_sarif_has_the_places_of_all_events_of_a_match(ketal: Ketal, write: Write) -> None:
     log = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
     words = (write("p.ketal", CONFLICT), write("run.jsonl", log))

@@ -148,6 +148,16 @@ def test_verdicts_do_not_depend_on_arrival_order_or_restores() -> None:
     assert len(expected["violations"]) == 1
 
 
+def test_check_without_received_messages_is_not_shown_to_hold() -> None:
+    program = ketal.compile(STACK.format(order="CausalOrder", seen="receiving"))
+    run = late_join()
+    assert ketal.run(program, run.events).raise_on_violation()
+    silent = [ketal.Event(node=e.node, type=e.type, clock=e.clock) for e in run.events]
+    with pytest.raises(ketal.ViolationError, match="names a received message") as raised:
+        ketal.run(program, silent).raise_on_violation(allow_vacuous=True)
+    assert len(raised.value.reasons) == 1
+
+
 def test_unlearned_max_bounds_the_events_kept_for_receipt() -> None:
     text = 'pattern P { at every node receiving; event E = type == "e"; find any E; }'
     monitor = ketal.Monitor(ketal.compile(text), limits=Limits(unlearned_max=3))

@@ -198,6 +198,11 @@ def judged_nothing(entries: Sequence[Mapping[str, Any]]) -> bool:
     return any(entry["what"] == "alphabet" for entry in entries)
 
 
+def unreceived_text(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of the entry that no message was received; empty if there is none."""
+    return next((entry_text(entry) for entry in entries if entry["what"] == "message"), "")
+
+
 class _Vacuity:
     """Finds the causes of one pattern's vacuity."""
 

@@ -36,6 +36,7 @@ from ketal.errors import SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.wording import counted
+from ketal.runtime.silence.vacuity import unreceived_text
 
 if TYPE_CHECKING:
     from ketal.explanation.judged_log import JudgedLog
@@ -279,11 +280,8 @@ class _RunCommand:
         """Return why no event was judged, or not as the pattern requires; empty if some was."""
         events = summary["events"]
         if events["accepted"] or events["held_back"]:
-            for of in summary["patterns"].values():
-                for entry in of.get("vacuous", ()):
-                    if entry["what"] == "message":
-                        return f"{entry['place']}: {entry['message']}"
-            return ""
+            vacuous = (of.get("vacuous", ()) for of in summary["patterns"].values())
+            return next(filter(None, map(unreceived_text, vacuous)), "")
         if events["read"] > events["rejected"]:
             return f"no event was judged: {summary_text.records_equation(events)}"
         return no_event_read_reason(
