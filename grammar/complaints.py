@@ -72,36 +72,17 @@ class Bracket:
 
 @dataclass
 class Situation:
-    """The state of the reader: the tokens that it has read, and the place where it stopped.
+    """The state of the reader: the tokens that it has read, and the place where it stopped."""
 
-    Parameters
-    ----------
-    text : str
-        The whole file.
-    last : Token or None
-        The last token that the parser has accepted.
-    count : int
-        The number of accepted tokens.
-    brackets : list of Bracket
-        The open brackets, outermost first.
-    statement : list of str
-        The tokens of the current statement.
-    pattern : str
-        The name of the last pattern that was begun.
-    position : int
-        The position of the error.
-    expects : frozenset of str
-        The grammar's tokens that could follow at that position.
-    """
-
-    text: str
-    last: Token | None = None
-    count: int = 0
-    brackets: list[Bracket] = field(default_factory=list)
-    statement: list[str] = field(default_factory=list)
-    pattern: str = ""
-    position: int = 0
+    text: str  # the whole file
+    last: Token | None = None  # the last token that the parser has accepted
+    count: int = 0  # the number of accepted tokens
+    brackets: list[Bracket] = field(default_factory=list)  # the open brackets, outermost first
+    statement: list[str] = field(default_factory=list)  # the tokens of the current statement
+    pattern: str = ""  # the name of the last pattern that was begun
+    position: int = 0  # the position of the error
     expects: frozenset[str] = frozenset()
+    """The grammar's tokens that could follow at that position."""
 
     def accept(self, token: Token) -> None:
         """Update the state with a token that the parser has accepted."""
@@ -294,7 +275,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: not s.found.isprintable() and s.found != "\n",
         "the character {code} is invisible or looks like a space",
-        "replace it with a plain space, or remove it",
+        "replace it with a plain space or a newline, or remove it",
         code="K002",
     ),
     Rule(
@@ -720,7 +701,6 @@ def _placeholders(s: Situation) -> dict[str, str]:
         "found": s.found,
         "code": f"U+{ord(s.found[0]):04X}" if s.found else "",
         "before": s.before,
-        "keyword": s.keyword,
         "what": LABELS.get(s.keyword, "the edge" if "->" in s.statement else "the step"),
         "pattern": s.pattern,
         "open": bracket.text,
@@ -748,31 +728,23 @@ def _found_text(s: Situation) -> str:
 
 def _expected_text(s: Situation) -> str:
     """Describe in words of the language what could follow."""
+    guard = "a guard" if s.keyword not in LABELS or s.keyword == "event" else "a value"
+    # Many tokens may follow a name; those that continue it are left out.
+    after_name = {"IN", "MATCHES", "DOT", "LSQB", "LPAR", "NAME"}
     remaining = set(s.expects)
     parts: list[str] = []
-
-    def name_group(group: frozenset[str], words: str) -> None:
-        parts.append(words)
-        remaining.difference_update(group)
-
-    if "SEMICOLON" in remaining:
-        name_group(frozenset({"SEMICOLON"}), f"`;` after {_placeholders(s)['what']}")
-    if "EVENT" in remaining and "ORDER" in remaining:
-        name_group(_STATEMENT | {"RETURN"}, "a statement")
-    if "NOT" in remaining:
-        name_group(_BODY, "a step")
-    if {"STAR", "QUESTION"} <= remaining:
-        name_group(_REPETITION, "a repetition")
-    if {"STRING", "BANG"} <= remaining:
-        name_group(
-            _VALUE | _GUARD,
-            "a guard" if s.keyword not in LABELS or s.keyword == "event" else "a value",
-        )
-    elif {"STRING", "NUMBER"} <= remaining:
-        name_group(_VALUE | _GUARD, "a value")
-    if "AND" in remaining:
-        # Many tokens may follow a name; those that continue it are left out.
-        name_group(_OPERATORS | {"IN", "MATCHES", "DOT", "LSQB", "LPAR", "NAME"}, "an operator")
+    for present, group, words in (
+        ({"SEMICOLON"}, {"SEMICOLON"}, f"`;` after {_placeholders(s)['what']}"),
+        ({"EVENT", "ORDER"}, _STATEMENT, "a statement"),
+        ({"NOT"}, _BODY, "a step"),
+        ({"STAR", "QUESTION"}, _REPETITION, "a repetition"),
+        ({"STRING", "BANG"}, _VALUE | _GUARD, guard),
+        ({"STRING", "NUMBER"}, _VALUE | _GUARD, "a value"),
+        ({"AND"}, _OPERATORS | after_name, "an operator"),
+    ):
+        if present <= remaining:
+            parts.append(words)
+            remaining -= group
     parts += sorted(
         {_WORDS.get(name, f"`{_token_word(name)}`") for name in remaining},
         key=lambda w: (len(w), w),

@@ -221,15 +221,7 @@ def _repetition(least: int, most: int | None) -> str:
 
 
 def render_guard(guard: ast.Guard, scope: DeclaredNames = _NO_NAMES) -> str:
-    """Return a guard on one line.
-
-    Parameters
-    ----------
-    guard : Guard
-        The guard.
-    scope : DeclaredNames
-        The names in scope at the guard; by default none.
-    """
+    """Return a guard on one line; `scope` has the names in scope at it."""
     return _guard(guard, _OR, scope)
 
 
@@ -305,7 +297,8 @@ def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
         case ast.Field(name=name) | ast.ParamRef(name=name):
             text = name
         case ast.Attribute(path=path):
-            text = _dotted(path) if stands_bare(path, scope) else _path_text("data", path)
+            head, rest = (path[0], path[1:]) if stands_bare(path, scope) else ("data", path)
+            text = _path_text(head, rest)
         case ast.Reference(step=step, of=ast.Field(name=name)):
             text = f"{step}.{name}"
         case ast.Reference(step=step, of=ast.Attribute(path=path)):
@@ -342,10 +335,6 @@ def _literal(value: str | int | float | bool) -> str:
 
 def _list(items: tuple[ast.Value, ...], scope: DeclaredNames) -> str:
     return f"[{', '.join(render_value(item, scope) for item in items)}]"
-
-
-def _dotted(path: tuple[str, ...]) -> str:
-    return path[0] + _path_text("", path[1:])
 
 
 def _path_text(head: str, path: tuple[str, ...]) -> str:
