@@ -91,18 +91,10 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
 
 
 class Sensitivity(NamedTuple):
-    """Why a pattern is order-sensitive.
+    """Why a pattern is order-sensitive."""
 
-    Attributes
-    ----------
-    part : {"topology", "steps", "window", "limit"}
-        The part of the pattern that causes it.
-    message : str
-        The reason in words.
-    """
-
-    part: Literal["topology", "steps", "window", "limit"]
-    message: str
+    part: Literal["topology", "steps", "window", "limit"]  # the part of the pattern that causes it
+    message: str  # the reason in words
 
 
 def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
@@ -186,21 +178,11 @@ was bound in the group; None if the other event was not taken."""
 
 @dataclass(frozen=True)
 class _Symbol:
-    """A symbolic event: a class of events that one state and its successors do not distinguish.
+    """A symbolic event: a class of events that one state and its successors do not distinguish."""
 
-    Attributes
-    ----------
-    held : frozenset of _Column
-        The columns that the event satisfies.
-    assignment : PartialAssignment
-        The truth values of atoms that follow from these.
-    node : str or None
-        Its node, if the guards determine it.
-    """
-
-    held: frozenset[_Column]
-    assignment: PartialAssignment
-    node: str | None
+    held: frozenset[_Column]  # the columns that the event satisfies
+    assignment: PartialAssignment  # the truth values of atoms that follow from these
+    node: str | None  # its node, if the guards determine it
 
 
 class _TriedRun(NamedTuple):
@@ -284,10 +266,8 @@ class _Swaps:
         formulas = {column: self._formula(*column) for column in columns}
         # Most guards do not change when another event is taken: decide equal ones once.
         distinct = tuple(dict.fromkeys(formulas.values()))
-        known = self.theory.narrowed(PartialAssignment(), self._premises)
-        regions: list[Region] = []
-        if known is not None and self.theory.satisfiable(known):
-            regions = [((), known)]
+        known = self.theory.extended(PartialAssignment(), *self._premises)
+        regions: list[Region] = [] if known is None else [((), known)]
         for number, formula in enumerate(distinct):
             regions = split(regions, number, formula, self.theory)[: CLASSES_MAX + 1]
         symbols: list[_Symbol] = []
@@ -349,8 +329,7 @@ class _Swaps:
         for overwritten, variants in (*at_once, *later):
             for variant in variants:
                 formula = self._formula(overwritten, (variant,))
-                after = self.theory.narrowed(symbol.assignment, (formula,))
-                if after is not None and self.theory.satisfiable(after):
+                if self.theory.extended(symbol.assignment, formula) is not None:
                     return self.automaton.steps[self.automaton.variants[variant].step]
         return ""
 
@@ -359,14 +338,9 @@ class _Swaps:
     ) -> object:
         """Return the outcome of two events from a state: the runs after them, and the verdicts.
 
-        Parameters
-        ----------
-        state : int
-            The state of the run; in the initial state of a `find` each event can start another run.
-        events : sequence of (str, _Symbol, bool)
-            In the order offered: each event's name and class, and whether the run's window has it.
-        both_fit : bool
-            Whether the second event is in the window of a run that took the first one.
+        In the initial state of a `find` each event can start another run. `events` has, in the
+        order offered, each event's name and class, and whether the run's window has it; `both_fit`
+        is whether the second event is in the window of a run that took the first one.
         """
         runs = [_TriedRun(state)]
         verdicts: list[object] = []

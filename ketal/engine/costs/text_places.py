@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.predicates import AtomTable, Lowering, registers, variables
+from ketal.compiler.predicates import Lowering, registers, variables
 from ketal.errors import Span
 from ketal.model import syntax
-from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 
-_COMPARISON_ATOMS = 10_000
-"""Atoms that lowering comparisons alone may add to those of the pattern."""
 _SHAPES = {syntax.Causal: ("before", "own_node"), syntax.Conc: ("concurrent", "other_node")}
 
 
@@ -71,7 +68,7 @@ class PatternPlaces:
             if isinstance(node, syntax.Causal | syntax.Conc):
                 matches = atom.shape in _SHAPES[type(node)] and atom.payload == (node.anchor,)
             elif isinstance(node, syntax.Comparison | syntax.Membership | syntax.Function):
-                matches = number in self._atoms_of(node)
+                matches = number in self._lowering.numbers(node)
             else:
                 continue
             if matches:
@@ -80,18 +77,9 @@ class PatternPlaces:
 
     @cached_property
     def _lowering(self) -> Lowering:
-        """Lowers comparisons over the atoms of the pattern, with their numbers, and new ones."""
-        atoms = self._compiled.automaton.atoms
-        table = AtomTable(Limits(atoms_max=len(atoms) + _COMPARISON_ATOMS))
-        for atom in atoms:
-            table.variable(atom)
-        registered = {guard.name: guard for guard in self._compiled.registered}
-        return Lowering({}, table, registered)
-
-    def _atoms_of(self, node: syntax.Guard) -> frozenset[int]:
-        """Return the numbers of the atoms of a comparison."""
-        lower = self._lowering.lower
-        return variables(lower(node)) | variables(lower(node, positive=False))
+        """Lowers comparisons over the atoms of the pattern."""
+        compiled = self._compiled
+        return Lowering.over(compiled.automaton.atoms, {}, compiled.registered)
 
     def register_read(self, *, beyond_prior: bool) -> TextPlace:
         """Return the first part of a step's guard that reads a register."""
