@@ -58,6 +58,7 @@ _WORDS = {
     "NUMBER": "a number", "NAME": "a name", "REGEX": "a regular expression in slashes",
     "GLOB": "a name, `*` or `..`", "$END": "the end of the file",
 }  # fmt: skip
+_NO_TOKEN = Token("", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Situation:
     """The state of the reader: the tokens that it has read, and the place where it stopped."""
 
     text: str  # the whole file
-    last: Token | None = None  # the last token that the parser has accepted
+    before: Token = _NO_TOKEN  # the last token that the parser has accepted
     count: int = 0  # the number of accepted tokens
     brackets: list[Bracket] = field(default_factory=list)  # the open brackets, outermost first
     statement: list[str] = field(default_factory=list)  # the tokens of the current statement
@@ -87,7 +88,7 @@ class Situation:
     def accept(self, token: Token) -> None:
         """Update the state with a token that the parser has accepted."""
         text, before = str(token), self.before
-        self.last = token
+        self.before = token
         self.count += 1
         ends = text == ";"
         if token.type in ("STRING", "REGEX", "GLOB", "REPETITION"):
@@ -107,19 +108,9 @@ class Situation:
             self.statement.append(text)
 
     @property
-    def before(self) -> str:
-        """The last token."""
-        return str(self.last or "")
-
-    @property
-    def before_kind(self) -> str:
-        """The kind of the last token."""
-        return self.last.type if self.last is not None else ""
-
-    @property
     def before_start(self) -> int:
         """The position where the last token begins."""
-        return (self.last.start_pos or 0) if self.last is not None else 0
+        return self.before.start_pos or 0
 
     @cached_property
     def found(self) -> str:
@@ -225,7 +216,7 @@ def _touches(s: Situation, text: str) -> bool:
 
 def _names_count(s: Situation) -> bool:
     """Return whether a name is the first token in a brace that directly follows a step or group."""
-    if s.open is None or s.statement[-2:-1] != ["{"] or s.before_kind != "NAME":
+    if s.open is None or s.statement[-2:-1] != ["{"] or s.before.type != "NAME":
         return False
     if s.statement[-3] in _BODY_WORDS:
         return False
@@ -286,7 +277,7 @@ RULES: tuple[Rule, ...] = (
         code="K002",
     ),
     Rule(
-        lambda s: s.found == "." and (s.rest[1:2].isdigit() or s.before_kind == "NUMBER"),
+        lambda s: s.found == "." and (s.rest[1:2].isdigit() or s.before.type == "NUMBER"),
         "a number must begin and end with a digit",
         "write `0.5` or `5.0`",
         code="K002",
@@ -304,13 +295,13 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- operators of guards ---
     Rule(
-        lambda s: s.after_operand and s.before_kind == "NAME" and s.before in _REPLACEMENTS,
+        lambda s: s.after_operand and s.before.type == "NAME" and s.before in _REPLACEMENTS,
         "`{before}` is not an operator",
         "write `{instead_of_before}`",
         at="before",
     ),
     Rule(
-        lambda s: s.before_kind == "NAME" and s.before in ("not", "NOT") and s.after_operand,
+        lambda s: s.before.type == "NAME" and s.before in ("not", "NOT") and s.after_operand,
         "`{before}` is not a guard operator",
         "write `!`; use `not` only between the steps of a body",
         at="before",
@@ -380,7 +371,7 @@ RULES: tuple[Rule, ...] = (
         "write `!(x in [1, 2])` or `!(x matches /…/)`",
     ),
     Rule(
-        lambda s: s.before_kind == "REGEX" and s.word and set(s.found) <= set("gimsux"),
+        lambda s: s.before.type == "REGEX" and s.word and set(s.found) <= set("gimsux"),
         "a regular expression cannot be followed by flags",
         "write `/(?i)…/` to ignore case, `/(?s)…/` to let `.` match a newline",
     ),
@@ -419,7 +410,7 @@ RULES: tuple[Rule, ...] = (
         "write `call(* Type.method(..))`; `*` matches any type",
     ),
     Rule(
-        lambda s: s.before_kind == "GLOB" and s.expects == {"LPAR"} and s.found == ")",
+        lambda s: s.before.type == "GLOB" and s.expects == {"LPAR"} and s.found == ")",
         "`call` requires the argument types after `Type.method`",
         "write `call(* Type.method(..))`; `..` matches any arguments",
     ),
@@ -453,7 +444,7 @@ RULES: tuple[Rule, ...] = (
         "name at least one step: `find next A B`",
     ),
     Rule(
-        lambda s: s.before_kind in _REPETITION and s.in_body and s.found in ("*", "+", "?"),
+        lambda s: s.before.type in _REPETITION and s.in_body and s.found in ("*", "+", "?"),
         "a repetition cannot be repeated",
         "use parentheses: `(A*)?`",
     ),

@@ -135,7 +135,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
             comments += _comments(text, end, start)
             end = token.end_pos or start
             _check_depth(situation.brackets, source, limits)
-        tree: Any = parser.feed_eof(situation.last)
+        tree: Any = parser.feed_eof(situation.before)
     except UnexpectedInput as error:
         situation.position = _position(error, text)
         situation.expects = _expected(text, situation.count)

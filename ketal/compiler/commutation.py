@@ -16,9 +16,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from ketal.compiler.automaton import ANONYMOUS, Automaton, Ways
+from ketal.compiler.memo import Memo
 from ketal.compiler.minterms import PartialAssignment, Region, Theory, split
 from ketal.compiler.predicates import (
     Atom,
@@ -202,8 +204,9 @@ class _Swaps:
         self.automaton = automaton
         self.strategy = pattern.selection
         self.is_find = pattern.kind == "find"
-        self._ways: dict[int, Ways] = {}
-        self._known: dict[tuple[_Column, ...], list[_Symbol]] = {}
+        states = len(automaton.table)
+        self._ways = Memo(partial(Ways, automaton), states)
+        self._distinguished = Memo(self._distinguish, states)
         self._overwritten: dict[int, Mapping[int, Formula]] = {}
         atoms = list(theory.atoms)
         self._node_literals = _node_literals(atoms)
@@ -241,26 +244,16 @@ class _Swaps:
 
     # symbolic events
 
-    def ways(self, state: int) -> Ways:
-        """Return the transitions from a state."""
-        ways = self._ways.get(state)
-        if ways is None:
-            ways = self._ways[state] = Ways(self.automaton, state)
-        return ways
-
     def symbols(self, state: int) -> list[_Symbol]:
         """Return the symbolic events of the alphabet that a state and its successors distinguish.
 
         If there are more than `CLASSES_MAX`, the list is incomplete.
         """
-        columns: dict[_Column, None] = {(None, c): None for c in self.ways(state).classes}
+        columns: dict[_Column, None] = {(None, c): None for c in self._ways[state].classes}
         for letter, target in self.automaton.table[state]:
             _, group = self.automaton.letters[letter]
-            columns |= {(group, c): None for c in self.ways(target).classes}
-        column_tuple = tuple(columns)
-        if column_tuple not in self._known:
-            self._known[column_tuple] = self._distinguish(column_tuple)
-        return self._known[column_tuple]
+            columns |= {(group, c): None for c in self._ways[target].classes}
+        return self._distinguished[tuple(columns)]
 
     def _distinguish(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
         formulas = {column: self._formula(*column) for column in columns}
@@ -323,7 +316,7 @@ class _Swaps:
 
     def _name(self, state: int, symbol: _Symbol) -> str:
         """Return a step that an event satisfies in a state, else in a successor, else nothing."""
-        here = self.ways(state).classes
+        here = self._ways[state].classes
         at_once = [(None, c) for c in here if (None, c) in symbol.held]
         later = sorted((g, c) for g, c in symbol.held if g is not None)
         for overwritten, variants in (*at_once, *later):
@@ -370,7 +363,7 @@ class _Swaps:
     def _moved_runs(self, run: _TriedRun, symbol: _Symbol, event: str) -> list[_TriedRun]:
         """Return the runs after a run takes a symbolic event; none if it cannot take the event."""
         overwritten = run.taken[-1][0] if run.taken else None
-        ways = self.ways(run.state)
+        ways = self._ways[run.state]
         here = frozenset(c[0] for c in ways.classes if (overwritten, c) in symbol.held)
         try:
             targets = ways.targets(here)
