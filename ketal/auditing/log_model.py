@@ -297,10 +297,9 @@ class AuditedExecution:
 
     def predecessor_with_entry(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
         """Return the last event before this one whose entry of a node is not unknown."""
-        line = self.lines[event.node]
-        known = line.last_upto(event.counter - 1)
+        known = self.predecessor(event)
         while known is not None and name in known.unknown:
-            known = line.last_upto(known.counter - 1)
+            known = self.predecessor(known)
         return known
 
     def successors_with_entry(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:
@@ -308,10 +307,9 @@ class AuditedExecution:
 
         On the event's own node, later events are tried until the entry of `name` is not unknown.
         """
-        line = self.lines[event.node]
-        after = line.first_above(event.counter)
+        after = self.successor(event)
         while after is not None and name in after.unknown:
-            after = line.first_above(after.counter)
+            after = self.successor(after)
         if after is not None:
             yield after
         for knower in self.knowers(event.node, event.counter):

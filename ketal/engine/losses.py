@@ -76,9 +76,6 @@ class Losses:
         self._merged: tuple[CanonicalKey, Dot] | None = None
         self._unplaced: dict[str, list[int]] = {}  # heaps of counters without an upper bound
 
-    def __len__(self) -> int:
-        return len(self._scopes)
-
     def __contains__(self, dot: Dot) -> bool:
         return dot in self._scopes
 
