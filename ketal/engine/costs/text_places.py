@@ -34,9 +34,9 @@ class PatternPlaces:
         self.pattern = compiled.pattern
         self._guards = dict(compiled.guards)
 
-    def place(self, node: syntax.Node, otherwise: str) -> TextPlace:
-        """Return the place of a node; `otherwise` is its text if the node's own is not at hand."""
-        span, source = node.span, self._compiled.source
+    def place(self, span: Span | None, otherwise: str) -> TextPlace:
+        """Return a place with its text; `otherwise` is the text if its own is not at hand."""
+        source = self._compiled.source
         if span is None or source is None or span.line != span.end_line:
             return TextPlace(otherwise, span)
         text = source.line(span.line)[span.column - 1 : span.end_column - 1]
@@ -44,20 +44,19 @@ class PatternPlaces:
 
     def body(self) -> TextPlace:
         """Return the statement of the body."""
-        node = syntax.Node(span=self.pattern.places.get(self.pattern.kind))
-        return self.place(node, self.pattern.name)
+        return self.place(self.pattern.places.get(self.pattern.kind), self.pattern.name)
 
     def order(self) -> TextPlace:
         """Return the statement of the order; the statement of the body if there is none."""
         order = self.pattern.order
-        return self.body() if order.span is None else self.place(order, "order")
+        return self.body() if order.span is None else self.place(order.span, "order")
 
     def step(self, number: int) -> TextPlace:
         """Return the guard of a step."""
         name = self._compiled.automaton.steps[number]
         declared = {one.name: one.guard for one in self.pattern.declarations}
         if name in declared:
-            return self.place(declared[name], name)
+            return self.place(declared[name].span, name)
         # The file declares the event, for all of its patterns.
         return self._first_node(lambda node: isinstance(node, syntax.Step) and node.name == name)
 
@@ -72,7 +71,7 @@ class PatternPlaces:
             else:
                 continue
             if matches:
-                return self.place(node, self._compiled.automaton.steps[step])
+                return self.place(node.span, self._compiled.automaton.steps[step])
         return self.step(step)
 
     @cached_property
@@ -102,5 +101,5 @@ class PatternPlaces:
     def _first_node(self, wanted: Callable[[syntax.Node], bool]) -> TextPlace:
         for node in walk(self.pattern.body):
             if wanted(node):
-                return self.place(node, self.pattern.name)
+                return self.place(node.span, self.pattern.name)
         return self.body()
