@@ -36,10 +36,10 @@ _time = attrgetter("time")
 class PatternRun:
     """One pattern over one execution, which has a name where a log holds several.
 
-    Without `listing`, verdicts are only counted; if `traced`, every transition is reported. The
-    `machine` is that of another run of the same pattern, which counts the failures of registered
-    guards. `make_steps` makes the object that offers events to the scopes' runs; it is called as
-    `ScopeSteps` is.
+    Without `listing`, verdicts are only counted; if `traced`, every transition is reported. If a
+    `machine` is given, it is that of another run of the same pattern, which counts the failures of
+    registered guards. `make_steps` makes the object that offers events to the scopes' runs; it
+    is called as `ScopeSteps` is.
     """
 
     __slots__ = (
