@@ -10,7 +10,7 @@ The one rule: a tree that the builder accepts is written back by the printer wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -116,23 +116,22 @@ class Builder:
 
     def _record_statement(self, tree: ParseTree, places: dict[str, Span]) -> None:
         """Record the place of a statement; a second statement of the same sort is a fault."""
-        word = _STATEMENT_WORDS[str(tree.data)]
-        sort = "check" if word == "find" and "check" in places else word
-        sort = "find" if word == "check" and "find" in places else sort
-        span = span_of(tree)
-        if sort not in places:
-            places[word] = span
-        elif sort == word:
+        rule, span = str(tree.data), span_of(tree)
+        word = _STATEMENT_WORDS.get(rule, rule)
+        other = {"check": "find", "find": "check"}.get(word, word)
+        if word in places:
             self.fault(
                 "K006", f"`{word}` occurs twice in one pattern", span,
                 f"the first is on line {places[word].line}; remove one",
             )  # fmt: skip
-        else:
+        elif other in places:
             self.fault(
                 "K006",
-                f"a pattern has only one body; there is a `{sort}` on line {places[sort].line}",
+                f"a pattern has only one body; there is a `{other}` on line {places[other].line}",
                 span, "write a second pattern; declare shared events outside of both",
             )  # fmt: skip
+        else:
+            places[word] = span
 
     # --- statements ---
 
@@ -309,6 +308,7 @@ class Builder:
         return {"returns": ast.Returns((), True, span=span_of(tree))}
 
     def _returns(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
+        make.names.data = "Step.data"
         items = []
         for child in subtrees(tree):
             name, value = cast("tuple[Token, ParseTree]", child.children)
@@ -338,13 +338,10 @@ class Builder:
         return {key: str(word)}
 
 
-_STATEMENT_WORDS: Mapping[str, str] = {
-    "order": "order", "at": "at", "partition": "partition",
-    "topology": "topology", "check": "check", "find": "find", "within": "within",
-    "returns": "return", "return_count": "return", "limit": "limit", "mode": "mode",
-    "on_violation": "on violation",
+_STATEMENT_WORDS = {
+    "returns": "return", "return_count": "return", "on_violation": "on violation",
 }  # fmt: skip
-"""Rule of a statement that may occur once in a pattern → the word that names it."""
+"""Rule of a statement → the word that names the statement, if that is another."""
 
 
 def _nodes_of_class(node_class: Any, nodes: Iterable[Any]) -> tuple[Any, ...]:

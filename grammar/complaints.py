@@ -58,6 +58,7 @@ _WORDS = {
     "NUMBER": "a number", "NAME": "a name", "REGEX": "a regular expression in slashes",
     "GLOB": "a name, `*` or `..`", "$END": "the end of the file",
 }  # fmt: skip
+_NO_TOKEN = Token("", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,41 +73,22 @@ class Bracket:
 
 @dataclass
 class Situation:
-    """The state of the reader: the tokens that it has read, and the place where it stopped.
+    """The state of the reader: the tokens that it has read, and the place where it stopped."""
 
-    Parameters
-    ----------
-    text : str
-        The whole file.
-    last : Token or None
-        The last token that the parser has accepted.
-    count : int
-        The number of accepted tokens.
-    brackets : list of Bracket
-        The open brackets, outermost first.
-    statement : list of str
-        The tokens of the current statement.
-    pattern : str
-        The name of the last pattern that was begun.
-    position : int
-        The position of the error.
-    expects : frozenset of str
-        The grammar's tokens that could follow at that position.
-    """
-
-    text: str
-    last: Token | None = None
-    count: int = 0
-    brackets: list[Bracket] = field(default_factory=list)
-    statement: list[str] = field(default_factory=list)
-    pattern: str = ""
-    position: int = 0
+    text: str  # the whole file
+    before: Token = _NO_TOKEN  # the last token that the parser has accepted
+    count: int = 0  # the number of accepted tokens
+    brackets: list[Bracket] = field(default_factory=list)  # the open brackets, outermost first
+    statement: list[str] = field(default_factory=list)  # the tokens of the current statement
+    pattern: str = ""  # the name of the last pattern that was begun
+    position: int = 0  # the position of the error
     expects: frozenset[str] = frozenset()
+    """The grammar's tokens that could follow at that position."""
 
     def accept(self, token: Token) -> None:
         """Update the state with a token that the parser has accepted."""
         text, before = str(token), self.before
-        self.last = token
+        self.before = token
         self.count += 1
         ends = text == ";"
         if token.type in ("STRING", "REGEX", "GLOB", "REPETITION"):
@@ -126,19 +108,9 @@ class Situation:
             self.statement.append(text)
 
     @property
-    def before(self) -> str:
-        """The last token."""
-        return str(self.last or "")
-
-    @property
-    def before_kind(self) -> str:
-        """The kind of the last token."""
-        return self.last.type if self.last is not None else ""
-
-    @property
     def before_start(self) -> int:
         """The position where the last token begins."""
-        return (self.last.start_pos or 0) if self.last is not None else 0
+        return self.before.start_pos or 0
 
     @cached_property
     def found(self) -> str:
@@ -244,7 +216,7 @@ def _touches(s: Situation, text: str) -> bool:
 
 def _names_count(s: Situation) -> bool:
     """Return whether a name is the first token in a brace that directly follows a step or group."""
-    if s.open is None or s.statement[-2:-1] != ["{"] or s.before_kind != "NAME":
+    if s.open is None or s.statement[-2:-1] != ["{"] or s.before.type != "NAME":
         return False
     if s.statement[-3] in _BODY_WORDS:
         return False
@@ -294,7 +266,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: not s.found.isprintable() and s.found != "\n",
         "the character {code} is invisible or looks like a space",
-        "replace it with a plain space, or remove it",
+        "replace it with a plain space or a newline, or remove it",
         code="K002",
     ),
     Rule(
@@ -305,7 +277,7 @@ RULES: tuple[Rule, ...] = (
         code="K002",
     ),
     Rule(
-        lambda s: s.found == "." and (s.rest[1:2].isdigit() or s.before_kind == "NUMBER"),
+        lambda s: s.found == "." and (s.rest[1:2].isdigit() or s.before.type == "NUMBER"),
         "a number must begin and end with a digit",
         "write `0.5` or `5.0`",
         code="K002",
@@ -323,13 +295,13 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- operators of guards ---
     Rule(
-        lambda s: s.after_operand and s.before_kind == "NAME" and s.before in _REPLACEMENTS,
+        lambda s: s.after_operand and s.before.type == "NAME" and s.before in _REPLACEMENTS,
         "`{before}` is not an operator",
         "write `{instead_of_before}`",
         at="before",
     ),
     Rule(
-        lambda s: s.before_kind == "NAME" and s.before in ("not", "NOT") and s.after_operand,
+        lambda s: s.before.type == "NAME" and s.before in ("not", "NOT") and s.after_operand,
         "`{before}` is not a guard operator",
         "write `!`; use `not` only between the steps of a body",
         at="before",
@@ -399,7 +371,7 @@ RULES: tuple[Rule, ...] = (
         "write `!(x in [1, 2])` or `!(x matches /…/)`",
     ),
     Rule(
-        lambda s: s.before_kind == "REGEX" and s.word and set(s.found) <= set("gimsux"),
+        lambda s: s.before.type == "REGEX" and s.word and set(s.found) <= set("gimsux"),
         "a regular expression cannot be followed by flags",
         "write `/(?i)…/` to ignore case, `/(?s)…/` to let `.` match a newline",
     ),
@@ -438,7 +410,7 @@ RULES: tuple[Rule, ...] = (
         "write `call(* Type.method(..))`; `*` matches any type",
     ),
     Rule(
-        lambda s: s.before_kind == "GLOB" and s.expects == {"LPAR"} and s.found == ")",
+        lambda s: s.before.type == "GLOB" and s.expects == {"LPAR"} and s.found == ")",
         "`call` requires the argument types after `Type.method`",
         "write `call(* Type.method(..))`; `..` matches any arguments",
     ),
@@ -472,7 +444,7 @@ RULES: tuple[Rule, ...] = (
         "name at least one step: `find next A B`",
     ),
     Rule(
-        lambda s: s.before_kind in _REPETITION and s.in_body and s.found in ("*", "+", "?"),
+        lambda s: s.before.type in _REPETITION and s.in_body and s.found in ("*", "+", "?"),
         "a repetition cannot be repeated",
         "use parentheses: `(A*)?`",
     ),
@@ -720,7 +692,6 @@ def _placeholders(s: Situation) -> dict[str, str]:
         "found": s.found,
         "code": f"U+{ord(s.found[0]):04X}" if s.found else "",
         "before": s.before,
-        "keyword": s.keyword,
         "what": LABELS.get(s.keyword, "the edge" if "->" in s.statement else "the step"),
         "pattern": s.pattern,
         "open": bracket.text,
@@ -748,31 +719,23 @@ def _found_text(s: Situation) -> str:
 
 def _expected_text(s: Situation) -> str:
     """Describe in words of the language what could follow."""
+    guard = "a guard" if s.keyword not in LABELS or s.keyword == "event" else "a value"
+    # Many tokens may follow a name; those that continue it are left out.
+    after_name = {"IN", "MATCHES", "DOT", "LSQB", "LPAR", "NAME"}
     remaining = set(s.expects)
     parts: list[str] = []
-
-    def name_group(group: frozenset[str], words: str) -> None:
-        parts.append(words)
-        remaining.difference_update(group)
-
-    if "SEMICOLON" in remaining:
-        name_group(frozenset({"SEMICOLON"}), f"`;` after {_placeholders(s)['what']}")
-    if "EVENT" in remaining and "ORDER" in remaining:
-        name_group(_STATEMENT | {"RETURN"}, "a statement")
-    if "NOT" in remaining:
-        name_group(_BODY, "a step")
-    if {"STAR", "QUESTION"} <= remaining:
-        name_group(_REPETITION, "a repetition")
-    if {"STRING", "BANG"} <= remaining:
-        name_group(
-            _VALUE | _GUARD,
-            "a guard" if s.keyword not in LABELS or s.keyword == "event" else "a value",
-        )
-    elif {"STRING", "NUMBER"} <= remaining:
-        name_group(_VALUE | _GUARD, "a value")
-    if "AND" in remaining:
-        # Many tokens may follow a name; those that continue it are left out.
-        name_group(_OPERATORS | {"IN", "MATCHES", "DOT", "LSQB", "LPAR", "NAME"}, "an operator")
+    for present, group, words in (
+        ({"SEMICOLON"}, {"SEMICOLON"}, f"`;` after {_placeholders(s)['what']}"),
+        ({"EVENT", "ORDER"}, _STATEMENT, "a statement"),
+        ({"NOT"}, _BODY, "a step"),
+        ({"STAR", "QUESTION"}, _REPETITION, "a repetition"),
+        ({"STRING", "BANG"}, _VALUE | _GUARD, guard),
+        ({"STRING", "NUMBER"}, _VALUE | _GUARD, "a value"),
+        ({"AND"}, _OPERATORS | after_name, "an operator"),
+    ):
+        if present <= remaining:
+            parts.append(words)
+            remaining -= group
     parts += sorted(
         {_WORDS.get(name, f"`{_token_word(name)}`") for name in remaining},
         key=lambda w: (len(w), w),

@@ -29,40 +29,42 @@ class DottedNames:
         self.scope = scope
         self.literals = literals
         self.fault = fault
+        self.data = "data"
+        """What hints write before the name of an attribute: in a `return`, with a step."""
 
     def value(self, tree: ParseTree) -> ast.Value:
         """Build the value of a name; a name without a value is a fault."""
         head, span = str(tree.children[0]), span_of(tree)
         path = tuple(self._part_name(cast(ParseTree, part)) for part in tree.children[1:])
-        if (own_field := self._own_field(head, path, span, "")) is not None:
+        if (own_field := self._own_field(head, path, span, self.data)) is not None:
             return own_field
         if not path:
             return self._bare_name(head, span)
         if head in self.scope.params and head not in self.scope.declared:
             return self._refuse(
                 span, f"the parameter `{head}` has no attributes",
-                f"write `data.{head}` for an attribute of that name",
+                f"write `{self.data}.{head}` for an attribute of that name",
             )  # fmt: skip
         if reads_as_reference(head, self.scope):
             return self._reference(head, path, tree)
         return self._attribute((head, *path), span)
 
     def _own_field(
-        self, head: str, rest: tuple[str, ...], span: Span, step: str
+        self, head: str, rest: tuple[str, ...], span: Span, data: str
     ) -> ast.Attribute | ast.Field | ast.Literal | None:
         """Build a name that begins with `data` or an own field of the event; None for other names.
 
-        `step` is the text before the name: empty, or the name of a step with its dot.
+        `data` is how the attributes are written: `data`, perhaps after the name of a step.
         """
         if head == "data":
             if rest:
                 return ast.Attribute(rest, span=span)
             message = "`data` is not a value: it contains all attributes of the event"
-            return self._refuse(span, message, f"write `{step}data.name`")
+            return self._refuse(span, message, f"write `{data}.name`")
         if head in ast.EVENT_FIELDS:
             if not rest:
                 return ast.Field(cast(Any, head), span=span)
-            hint = f"write `{step}data.{head}` for an attribute of that name"
+            hint = f"write `{data}.{head}` for an attribute of that name"
             return self._refuse(span, f"the event field `{head}` has no attributes", hint)
         return None
 
@@ -70,8 +72,8 @@ class DottedNames:
         if name in self.scope.declared:
             return self._refuse(
                 span, f"`{name}` is the name of an event or step, not of a value",
-                f"write `{name}.attribute` for an attribute of its event, or `data.{name}` for an "
-                f"attribute named `{name}`",
+                f"write `{name}.attribute` for an attribute of its event, or "
+                f"`{self.data}.{name}` for an attribute named `{name}`",
             )  # fmt: skip
         if name in self.scope.params:
             return ast.ParamRef(name, span=span)
@@ -85,7 +87,7 @@ class DottedNames:
         why, instead = reason
         self.fault(
             "K014", f"`{path[0]}` would be read as an attribute: {why}", span,
-            f"{instead}; write `data.{path[0]}` for an attribute of that name",
+            f"{instead}; write `{self.data}.{path[0]}` for an attribute of that name",
         )  # fmt: skip
         return PLACEHOLDER
 
@@ -101,7 +103,7 @@ class DottedNames:
                     "the attribute",
                 )  # fmt: skip
                 return PLACEHOLDER
-            of = self._own_field(path[0], path[1:], span, f"{head}.")
+            of = self._own_field(path[0], path[1:], span, f"{head}.data")
         if isinstance(of, ast.Literal):
             return of
         return ast.Reference(head, of or ast.Attribute(path, span=span), span=span)

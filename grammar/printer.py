@@ -91,7 +91,7 @@ def declaration(node: ast.ParamDecl | ast.EventDecl | ast.StepDecl, scope: Decla
         return line
     # A guard too long for a line is broken at its outermost operator.
     strength, sign = (_AND, "&&") if isinstance(guard, ast.And) else (_OR, "||")
-    first, *rest = (_guard(g, strength + 1, scope) for g in guard.operands)
+    first, *rest = (render_guard(g, scope, strength + 1) for g in guard.operands)
     return "\n".join([f"{head} = {first}", *(f"{INDENT}{sign} {g}" for g in rest)]) + ";"
 
 
@@ -220,40 +220,31 @@ def _repetition(least: int, most: int | None) -> str:
 # --- guards ---
 
 
-def render_guard(guard: ast.Guard, scope: DeclaredNames = _NO_NAMES) -> str:
-    """Return a guard on one line.
+def render_guard(guard: ast.Guard, scope: DeclaredNames = _NO_NAMES, strength: int = _OR) -> str:
+    """Return a guard on one line, in parentheses if its operator binds weaker than `strength`.
 
-    Parameters
-    ----------
-    guard : Guard
-        The guard.
-    scope : DeclaredNames
-        The names in scope at the guard; by default none.
+    `scope` has the names in scope at it.
     """
-    return _guard(guard, _OR, scope)
-
-
-def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
     own_strength = _ATOM
     match guard:
         case ast.Or(operands=operands):
-            own_strength, text = _OR, " || ".join(_guard(g, _AND, scope) for g in operands)
+            own_strength, text = _OR, " || ".join(render_guard(g, scope, _AND) for g in operands)
         case ast.And(operands=operands):
-            own_strength, text = _AND, " && ".join(_guard(g, _NOT, scope) for g in operands)
+            own_strength, text = _AND, " && ".join(render_guard(g, scope, _NOT) for g in operands)
         case ast.Not(operand=operand):
             # The parser reads `!x == 3` as `!(x == 3)`, but people may not: write parentheses.
-            own_strength, text = _NOT, "!" + _guard(operand, _SIGN, scope)
+            own_strength, text = _NOT, "!" + render_guard(operand, scope, _SIGN)
         case ast.Comparison(op=op, left=left, right=right):
             own_strength = _COMPARISON
             text = (
-                f"{_value(left, _SUM, scope)} {op} {_value(right, _SUM, _right_scope(left, scope))}"
+                f"{render_value(left, scope)} {op} {render_value(right, _right_scope(left, scope))}"
             )
         case ast.Membership(value=value, items=items):
             own_strength = _COMPARISON
-            text = f"{_value(value, _SUM, scope)} in {_list(items, _right_scope(value, scope))}"
+            text = f"{render_value(value, scope)} in {_list(items, _right_scope(value, scope))}"
         case ast.Matches(value=value, regex=regex):
             own_strength = _COMPARISON
-            text = f"{_value(value, _SUM, scope)} matches {_regex(regex)}"
+            text = f"{render_value(value, scope)} matches {_regex(regex)}"
         case ast.Truth(value=value):
             text = "true" if value else "false"
         case ast.Name(name=name):
@@ -289,12 +280,8 @@ def _regex(regex: str) -> str:
 # --- values ---
 
 
-def render_value(value: ast.Value, scope: DeclaredNames = _NO_NAMES) -> str:
-    """Return the text of a value."""
-    return _value(value, _SUM, scope)
-
-
-def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
+def render_value(value: ast.Value, scope: DeclaredNames = _NO_NAMES, strength: int = _SUM) -> str:
+    """Return a value, in parentheses if its operator binds weaker than `strength`."""
     own_strength = _ATOM
     match value:
         case ast.Literal(value=literal):
@@ -305,7 +292,8 @@ def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
         case ast.Field(name=name) | ast.ParamRef(name=name):
             text = name
         case ast.Attribute(path=path):
-            text = _dotted(path) if stands_bare(path, scope) else _path_text("data", path)
+            head, rest = (path[0], path[1:]) if stands_bare(path, scope) else ("data", path)
+            text = _path_text(head, rest)
         case ast.Reference(step=step, of=ast.Field(name=name)):
             text = f"{step}.{name}"
         case ast.Reference(step=step, of=ast.Attribute(path=path)):
@@ -315,18 +303,15 @@ def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
             text = _path_text(step if plain else f"{step}.data", path)
         case ast.Arithmetic(ops=ops, operands=operands):
             own_strength = _ARITHMETIC[ops[0]]
-            first, *others = (_value(operand, own_strength + 1, scope) for operand in operands)
+            first, *others = (
+                render_value(operand, scope, own_strength + 1) for operand in operands
+            )
             text = first + "".join(f" {op} {other}" for op, other in zip(ops, others, strict=True))
         case ast.Negative(operand=operand):
             own_strength = _SIGN
             # `-3` is read as a number, so the operand of a negation is put in parentheses.
             apart = isinstance(operand, ast.Literal | ast.Negative)
-            text = (
-                f"({render_value(operand, scope)})"
-                if apart
-                else _value(operand, own_strength, scope)
-            )
-            text = "-" + text
+            text = "-" + render_value(operand, scope, _ATOM + 1 if apart else own_strength)
         case ast.ListOf(items=items):
             text = _list(items, scope)
         case _:
@@ -342,10 +327,6 @@ def _literal(value: str | int | float | bool) -> str:
 
 def _list(items: tuple[ast.Value, ...], scope: DeclaredNames) -> str:
     return f"[{', '.join(render_value(item, scope) for item in items)}]"
-
-
-def _dotted(path: tuple[str, ...]) -> str:
-    return path[0] + _path_text("", path[1:])
 
 
 def _path_text(head: str, path: tuple[str, ...]) -> str:

@@ -29,7 +29,7 @@ from ketal.files.user_folders import cache_folder
 from ketal.grammar.complaints import Bracket, Situation, diagnose
 from ketal.model.limits import Limits
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_]")
 _OPTIONS: dict[str, Any] = {
     # Not strict, which would take longer than everything else; a test finds conflicts instead.
@@ -135,7 +135,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
             comments += _comments(text, end, start)
             end = token.end_pos or start
             _check_depth(situation.brackets, source, limits)
-        tree: Any = parser.feed_eof(situation.last)
+        tree: Any = parser.feed_eof(situation.before)
     except UnexpectedInput as error:
         situation.position = _position(error, text)
         situation.expects = _expected(text, situation.count)

@@ -12,7 +12,7 @@ Where each part is defined:
 `linear_extensions`      all linear extensions
 `released`               a live stream: causally ready, ties by arrival
 `learned`, `received`    `at every node`: the events a copy is offered
-`Words`                 bodies: the words, by partial derivatives
+`firsts`, `may_end`      bodies: the words, by partial derivatives
 `Guards.value/.truth`    guards, the unknown, `Causal` and `Conc`
 `_Judge.in_alphabet`     the alphabet
 `_Judge.scopes`          `partition by`, `unscoped`, `untimed`; copies
@@ -69,25 +69,17 @@ class TooManyProbesError(Exception):
     """Two guards compare too many values to be distinguished by trial."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
-    """The result of one pattern on one finite execution.
+    """The result of one pattern on one finite execution."""
 
-    Attributes
-    ----------
-    matches : list of (scope, steps, returns)
-        After mirror images are removed; without regard to `limit`.
-    violations : list of (scope, dot, expected)
-    incomplete : list of (scope, expected)
-    timed_out : list of (scope, steps)
-    unscoped, untimed, halted : int
-        How many events were not evaluated.
-    """
-
+    # (scope, steps, returns), after mirror images are removed; without regard to `limit`
     matches: list[tuple[Scope, Steps, dict[str, typing.Any] | None]] = field(default_factory=list)
+    # (scope, dot, expected), (scope, expected) and (scope, steps)
     violations: list[tuple[Scope, Dot, tuple[str, ...]]] = field(default_factory=list)
     incomplete: list[tuple[Scope, tuple[str, ...]]] = field(default_factory=list)
     timed_out: list[tuple[Scope, Steps]] = field(default_factory=list)
+    # How many events were not evaluated:
     unscoped: int = 0
     untimed: int = 0
     halted: int = 0
@@ -112,27 +104,15 @@ def judge(
     Control events are treated like all others; `mode` and `limit` are
     ignored. A topology changes nothing, as a finite log is complete.
 
-    Parameters
-    ----------
-    file : ketal.model.syntax.File
-        A valid pattern file; nothing is checked here.
-    name : str
-        The name of the pattern.
-    arrival : sequence of Event
-        The whole execution, distinct events, in the order of the file.
-    params : mapping
-        Values set from outside, by name.
-    registered : mapping
-        The functions of registered guards, by name.
-    work_max : int or None
-        How many configurations may be made before `TooLarge` is raised.
-    clocks_decide : bool
-        Whether the clocks decide which events happened before which, or only which may have.
+    `file` is a valid pattern file: nothing is checked here. `arrival` is the whole execution,
+    distinct events, in the order of the file. `params` and `registered` have the values set from
+    outside and the functions of registered guards, by name. If not `clocks_decide`, the clocks
+    decide only which events may have happened before which.
 
     Raises
     ------
     TooLarge
-        If `work_max` was not enough.
+        If that would make more than `work_max` configurations.
     """
     (pattern,) = (p for p in file.patterns if p.name == name)
     judging = _Judge(
@@ -246,70 +226,71 @@ First = tuple[frozenset[ast.Guard], str, Rest]
 """A way to read one step: the `not`s before it, the step, and the rest after it."""
 
 
-class Words:
-    """The language of a body, read one step at a time."""
+def may_end(rest: Rest) -> bool:
+    """Return whether the rest of the word may be empty."""
+    return all(_may_be_empty(item) for item in rest)
 
-    def may_end(self, rest: Rest) -> bool:
-        """Return whether the rest of the word may be empty."""
-        return all(self._may_be_empty(item) for item in rest)
 
-    @functools.lru_cache(maxsize=10_000)  # noqa: B019 (a judge lives for one call)
-    def firsts(self, rest: Rest) -> tuple[First, ...]:
-        """Return each way in which one more step can be read."""
-        if not rest:
-            return ()
-        head, tail = rest[0], rest[1:]
-        if isinstance(head, ast.Absent):
-            return tuple((nots | {head.guard}, s, r) for nots, s, r in self.firsts(tail))
-        found = [(nots, s, r + tail) for nots, s, r in self._firsts_of(head)]
-        if self._may_be_empty(head):
-            found += self.firsts(tail)
-        return tuple(dict.fromkeys(found))
+@functools.lru_cache(maxsize=10_000)
+def firsts(rest: Rest) -> tuple[First, ...]:
+    """Return each way in which one more step can be read."""
+    if not rest:
+        return ()
+    head, tail = rest[0], rest[1:]
+    if isinstance(head, ast.Absent):
+        return tuple((nots | {head.guard}, s, r) for nots, s, r in firsts(tail))
+    found = [(nots, s, r + tail) for nots, s, r in _firsts_of(head)]
+    if _may_be_empty(head):
+        found += firsts(tail)
+    return tuple(dict.fromkeys(found))
 
-    def _may_be_empty(self, item: _Item) -> bool:
-        match item:
-            case ast.Sequence(items) | ast.Together(items):
-                return all(self._may_be_empty(i) for i in items)
-            case ast.Alternation(items):
-                return any(self._may_be_empty(i) for i in items)
-            case ast.Repeat(inner, least, _):
-                return least == 0 or self._may_be_empty(inner)
-            case ast.AutomatonBody():
-                return self._may_be_empty(_AutomatonRest(item, item.initial))
-            case _AutomatonRest(body, state):
-                return body.finals is None or state in body.finals
-        return False  # a step, or a `not`, which stands between two of them
 
-    def _firsts_of(self, item: _Item) -> Iterator[First]:
-        match item:
-            case ast.Step(name):
-                yield frozenset(), name, ()
-            case ast.Sequence(items):
-                yield from self.firsts(items)
-            case ast.Alternation(items):
-                for one in items:
-                    yield from self.firsts((one,))
-            case ast.Together(items):
-                for permutation in itertools.permutations(items):
-                    yield from self.firsts(permutation)
-            case ast.Repeat(inner, least, most) if most is None or most > 0:
-                # Empty repetitions can be moved to the end, so this one is not empty.
-                fewer = ast.Repeat(inner, max(least - 1, 0), None if most is None else most - 1)
-                for nots, step, rest in self.firsts((inner,)):
-                    yield nots, step, (*rest, fewer)
-            case ast.AutomatonBody():
-                yield from self._firsts_of(_AutomatonRest(item, item.initial))
-            case _AutomatonRest(body, state):
-                for edge in body.edges:
-                    if edge.source == state and self._leads_to_end(body, edge.target):
-                        yield frozenset(), edge.step, (_AutomatonRest(body, edge.target),)
+def _may_be_empty(item: _Item) -> bool:
+    match item:
+        case ast.Sequence(items) | ast.Together(items):
+            return all(_may_be_empty(i) for i in items)
+        case ast.Alternation(items):
+            return any(_may_be_empty(i) for i in items)
+        case ast.Repeat(inner, least, _):
+            return least == 0 or _may_be_empty(inner)
+        case ast.AutomatonBody():
+            return _may_be_empty(_AutomatonRest(item, item.initial))
+        case _AutomatonRest(body, state):
+            return body.finals is None or state in body.finals
+    return False  # a step, or a `not`, which stands between two of them
 
-    def _leads_to_end(self, body: ast.AutomatonBody, state: str) -> bool:
-        reached, grew = {state}, True
-        while grew:
-            more = {e.target for e in body.edges if e.source in reached} - reached
-            reached, grew = reached | more, bool(more)
-        return any(self._may_be_empty(_AutomatonRest(body, s)) for s in reached)
+
+def _firsts_of(item: _Item) -> Iterator[First]:
+    match item:
+        case ast.Step(name):
+            yield frozenset(), name, ()
+        case ast.Sequence(items):
+            yield from firsts(items)
+        case ast.Alternation(items):
+            for one in items:
+                yield from firsts((one,))
+        case ast.Together(items):
+            for permutation in itertools.permutations(items):
+                yield from firsts(permutation)
+        case ast.Repeat(inner, least, most) if most is None or most > 0:
+            # Empty repetitions can be moved to the end, so this one is not empty.
+            fewer = ast.Repeat(inner, max(least - 1, 0), None if most is None else most - 1)
+            for nots, step, rest in firsts((inner,)):
+                yield nots, step, (*rest, fewer)
+        case ast.AutomatonBody():
+            yield from _firsts_of(_AutomatonRest(item, item.initial))
+        case _AutomatonRest(body, state):
+            for edge in body.edges:
+                if edge.source == state and _leads_to_end(body, edge.target):
+                    yield frozenset(), edge.step, (_AutomatonRest(body, edge.target),)
+
+
+def _leads_to_end(body: ast.AutomatonBody, state: str) -> bool:
+    reached, grew = {state}, True
+    while grew:
+        more = {e.target for e in body.edges if e.source in reached} - reached
+        reached, grew = reached | more, bool(more)
+    return any(_may_be_empty(_AutomatonRest(body, s)) for s in reached)
 
 
 @dataclass(frozen=True)
@@ -487,16 +468,9 @@ def _is_computed(node: ast.Node) -> typing.TypeGuard[ast.Arithmetic | ast.Negati
 class Guards:
     """The meaning of guards: which of them hold for an event after a history.
 
-    Parameters
-    ----------
-    guards : mapping of str to Guard
-        The guards of the declared events and steps, by name.
-    params : mapping
-        The values of parameters, by name.
-    registered : mapping
-        The functions of registered guards, by name.
-    clocks_decide : bool
-        Whether the clocks decide which events happened before which, or only which may have.
+    `guards` has those of the declared events and steps, and `registered` the functions of
+    registered guards, by name. If not `clocks_decide`, the clocks decide only which events may
+    have happened before which.
     """
 
     def __init__(
@@ -643,7 +617,6 @@ class _Judge(Guards):
         clocks_decide: bool = True,
     ) -> None:
         self.pattern = pattern
-        self.words = Words()
         self.work_left = math.inf if work_max is None else work_max
         declared = {p.name: p.value for p in (*file.params, *pattern.params)}
         values: dict[str, ParamValue] = {
@@ -741,15 +714,14 @@ class _Judge(Guards):
             unscoped=sum(self.unscoped(e) for e in lost),
             untimed=sum(self.untimed(e) for e in lost),
         )
-        halted = 0
         for scope in self.scopes(canonical_order(arrival) if self.causal else list(arrival)):
             if self.pattern.kind == "check":
-                halted += scope.check(out)
+                scope.check(out)
             elif self.strategy == "any":
                 scope.report(list(scope.find_any()), [], out)
             else:
                 scope.report(*scope.find_runs(), out)
-        return Outcome(**{**vars(out), "halted": halted})
+        return out
 
     # local guards (mirror images)
 
@@ -851,7 +823,7 @@ class _Scope:
         if not self.fits([*(e for _, e in here.bound), event]):
             return []
         for rest in here.rests:
-            for nots, step, after in self.judge.words.firsts(rest):
+            for nots, step, after in firsts(rest):
                 if self.accepts(self.judge.guards[step], event, here.bound) and not (
                     self.checks_nots and any(self.barred(n, here.bound, event) for n in nots)
                 ):
@@ -866,18 +838,17 @@ class _Scope:
 
     def final(self, here: Configuration) -> bool:
         """Return whether the steps bound so far are a word of the body."""
-        return any(self.judge.words.may_end(rest) for rest in here.rests)
+        return any(may_end(rest) for rest in here.rests)
 
     # check
 
     def expected(self, run: Iterable[Configuration]) -> tuple[str, ...]:
         """Return the steps that could come next, in the order of declaration."""
-        firsts = self.judge.words.firsts
         steps = {s for here in run for rest in here.rests for _, s, _ in firsts(rest)}
         return tuple(sorted(steps, key=self.judge.index.__getitem__))
 
-    def check(self, out: Outcome) -> int:
-        """Add the verdicts of a `check` to `out`; return how many events came after a halt."""
+    def check(self, out: Outcome) -> None:
+        """Add the verdicts of a `check` to `out`."""
         policy = self.judge.pattern.violation_policy
         run = [self.start]
         for i, event in enumerate(self.offered):
@@ -887,12 +858,12 @@ class _Scope:
                 continue
             out.violations.append((self.name, event.dot, self.expected(run)))
             if policy == "halt":
-                return len(self.offered) - i - 1
+                out.halted += len(self.offered) - i - 1
+                return
             if policy == "resume":
                 run = self.successors(self.start, event) or [self.start]
         if not any(self.final(here) for here in run):
             out.incomplete.append((self.name, self.expected(run)))
-        return 0
 
     # find
 
@@ -961,7 +932,7 @@ class _Scope:
         return all(
             any(self.accepts(n, x, here.bound) for n in nots for x in seen)
             for rest in here.rests
-            for nots, _, _ in self.judge.words.firsts(rest)
+            for nots, _, _ in firsts(rest)
         )
 
     # reports

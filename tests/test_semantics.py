@@ -158,15 +158,15 @@ def test_words_of_a_body_equal_a_naive_expansion(rng: random.Random) -> None:
             if len(word) <= longest and (body.finals is None or state in body.finals)
         }
 
-    def derive(words: semantics.Words, rest: semantics.Rest, left: int) -> set[tuple[str, ...]]:
-        out: set[tuple[str, ...]] = {()} if words.may_end(rest) else set()
-        for _, step, after in words.firsts(rest) if left else ():
-            out |= {(step, *word) for word in derive(words, after, left - 1)}
+    def derive(rest: semantics.Rest, left: int) -> set[tuple[str, ...]]:
+        out: set[tuple[str, ...]] = {()} if semantics.may_end(rest) else set()
+        for _, step, after in semantics.firsts(rest) if left else ():
+            out |= {(step, *word) for word in derive(after, left - 1)}
         return out
 
     judge, _ = _judge(rng)
     body = judge.pattern.body
-    assert derive(judge.words, (body,), longest) == expand(body)
+    assert derive((body,), longest) == expand(body)
 
 
 def test_guards_equal_on_probe_events_accept_the_same_events() -> None:

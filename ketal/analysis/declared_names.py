@@ -87,8 +87,8 @@ class NameFindings:
         self.params = {n: d for n, d in names.items() if isinstance(d, ast.ParamDecl)}
         self.steps = names.keys() - self.params.keys()
 
-    def check_guard(self, node: ast.Node) -> None:
-        """Check all names and kinds in a guard or a value."""
+    def check_guard(self, node: ast.Node, data: str = "data") -> None:
+        """Check all names and kinds in a guard or a value; `data` is how hints write attributes."""
         events, params, registered = self.events, self.params, self.registered
         reported: set[int] = set()
         for part in walk(node):
@@ -100,7 +100,7 @@ class NameFindings:
                 case ast.Name(name=name) if name not in events:
                     self._report_unknown_event(part, events)
                 case ast.Reference(step=step):
-                    self._check_step(step, part.span, part)
+                    self._check_step(step, part.span, part, data)
                 case ast.Causal(anchor=anchor) | ast.Conc(anchor=anchor):
                     if anchor not in (ast.PRIOR, ast.ALL):
                         self._check_step(anchor, part.anchor_span or part.span)
@@ -208,7 +208,11 @@ class NameFindings:
         return next(iter(self.events)) if len(self.events) == 1 else "Event"
 
     def _check_step(
-        self, name: str, span: Span | None, reference: ast.Reference | None = None
+        self,
+        name: str,
+        span: Span | None,
+        reference: ast.Reference | None = None,
+        data: str = "data",
     ) -> None:
         """Check the name of a step in a reference or an anchor."""
         if name in self.steps:
@@ -218,7 +222,7 @@ class NameFindings:
             of = reference.of
             rest = of.name if isinstance(of, ast.Field) else ".".join(of.path)
             meant = hint.replace("`?", f".{rest}`? If not, ")
-            hint = f"{meant}write `data.{name}.{rest}` for an attribute of that path"
+            hint = f"{meant}write `{data}.{name}.{rest}` for an attribute of that path"
         self.error(
             "K102", f"unknown step `{name}`", span,
             hint or "use a step, `all` or `prior` as the anchor",
@@ -259,12 +263,7 @@ def event_dependencies(
 ) -> dict[str, set[str]]:
     """Return the named events, and those they depend on, each with the events that it names.
 
-    Parameters
-    ----------
-    names : iterable of str
-        Names of events; others are ignored.
-    guards : mapping of str to Guard
-        The guard of each event.
+    `guards` has the guard of each event; names of others are ignored.
     """
     behind: dict[str, set[str]] = {}
     todo = [*names]

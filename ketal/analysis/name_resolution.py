@@ -36,19 +36,9 @@ from ketal.model.syntax_walks import children, steps_of, walk
 def resolve(
     file: ast.File, *, registered: Mapping[str, RegisteredGuard] | None = None
 ) -> list[Diagnostic]:
-    """Return the findings about a pattern file, in the order of the text.
+    """Return the errors and warnings K1xx about a pattern file, in the order of the text.
 
-    Parameters
-    ----------
-    file : File
-        The syntax, from `ketal.grammar.parse` or built in code.
-    registered : mapping of str to RegisteredGuard
-        The guards that patterns may call in addition to those of the language.
-
-    Returns
-    -------
-    list of Diagnostic
-        Errors and warnings with codes K1xx; empty if there are none.
+    `registered` are the guards that patterns may call in addition to those of the language.
     """
     shared = _Shared(file, registered or {})
     shared.check()
@@ -196,10 +186,7 @@ class _PatternNames(NameFindings):
     @functools.cached_property
     def _mentioned(self) -> set[str]:
         """All names that the pattern mentions."""
-        parts: list[ast.Node] = [d.guard for d in self.pattern.declarations]
-        parts += [n for n in (self.pattern.returns, self.pattern.order) if n is not None]
-        parts += [n for n in (self.pattern.window, self.pattern.body) if n is not None]
-        return steps_of(self.pattern.body).union(*(names_in(part) for part in parts))
+        return steps_of(self.pattern.body) | names_in(self.pattern)
 
     def _check_use(self) -> None:
         mentioned = self._mentioned
@@ -247,11 +234,9 @@ class _PatternNames(NameFindings):
     def _check_localhost(self) -> None:
         if self.pattern.deployment is not None:
             return
-        todo = [d.guard for d in self.pattern.declarations]
-        todo += [n.guard for n in walk(self.pattern.body) if isinstance(n, ast.Absent)]
-        named = steps_of(self.pattern.body).union(*(names_in(guard) for guard in todo))
-        todo += [self.events[name] for name in sorted(event_dependencies(named, self.events))]
-        for node in (n for guard in todo for n in walk(guard)):
+        events = event_dependencies(self._mentioned, self.events)
+        guards = (self.events[name] for name in events)
+        for node in (n for part in (self.pattern, *guards) for n in walk(part)):
             if isinstance(node, ast.Localhost):
                 self.error(
                     "K111", "`localhost` requires a copy of the pattern for each node",
@@ -265,7 +250,7 @@ class _PatternNames(NameFindings):
         body = steps_of(self.pattern.body)
         always = sorted(required_steps(self.pattern.body) & set(self.names))
         for item in returns.items:
-            self.check_guard(item.value)
+            self.check_guard(item.value, "Step.data")
             for node in _parts_outside_references(item.value):
                 if isinstance(node, ast.Attribute | ast.Field):
                     name = node.last_name

@@ -41,41 +41,21 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass(frozen=True, slots=True)
 class RegisteredGuard:
-    """A guard that patterns may call by its name.
+    """A guard that patterns may call by its name."""
 
-    Attributes
-    ----------
-    name : str
-        The name by which patterns call it.
-    version : str
-        A part of the fingerprint of the patterns that call it.
-    function : callable
-        Returns True, False or None for unknown.
-    parameters : tuple of str
-        The kinds of the values that a pattern passes: `number`, `string`,
-        `boolean` or `any`.
-    takes_event : bool
-        Whether the function gets the event before these values.
-    """
-
-    name: str
-    version: str
-    function: Function
-    parameters: tuple[Kind, ...]
-    takes_event: bool
+    name: str  # by which patterns call it
+    version: str  # a part of the fingerprint of the patterns that call it
+    function: Function  # returns True, False or None for unknown
+    parameters: tuple[Kind, ...]  # the kinds of the values that a pattern passes
+    takes_event: bool  # whether the function gets the event before these values
 
 
 class GuardCall:
     """A registered guard as compiled guards call it; its answer is unknown if the function fails.
 
-    Parameters
-    ----------
-    guard : RegisteredGuard
-        The guard whose function is called.
-    failed : callable, optional
-        Called for each failure of the function. The first is logged in full, the others
-        at level `DEBUG`. Without it, failures are neither counted nor logged: statistics and
-        explanations evaluate guards of events again that a run has evaluated.
+    `failed` is called for each failure of the function. The first is logged in full, the others at
+    level `DEBUG`. Without it, failures are neither counted nor logged: statistics and explanations
+    evaluate guards of events again that a run has evaluated.
     """
 
     __slots__ = ("failed", "guard", "reported")

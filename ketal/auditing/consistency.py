@@ -35,15 +35,8 @@ def examine(
 ) -> AuditedExecution:
     """Return the execution that consists of the given events, with its findings.
 
-    Parameters
-    ----------
-    events : sequence of AuditedEvent
-        The events in file order.
-    departed : iterable of str
-        Nodes that left: an entry of such a node that is absent or too low is read as the last value
-        known.
-    messages : Messages, optional
-        Which events send and receive messages; a receive must know its send.
+    The events are in file order. An entry of a node in `departed`, which left, that is absent or
+    too low is read as the last value known. If there are `messages`, a receive must know its send.
     """
     execution, departed_nodes = AuditedExecution(events), frozenset(departed)
     admit(execution)

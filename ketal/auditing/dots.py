@@ -184,28 +184,15 @@ class _Unplaced(NamedTuple):
 
 @dataclass(slots=True)
 class _DotEvidence:
-    """The evidence for and against a place of an event on its node's line.
-
-    Attributes
-    ----------
-    execution : AuditedExecution
-        The events.
-    counter_max : dict of str to int
-        The greatest counter that each node can have if no event was lost: an entry that names a
-        higher one is not evidence.
-    departed : frozenset of str
-        Nodes whose entries are not evidence.
-    unsettled : set of int
-        Positions of events that share a dot and may have to move.
-    ordered : bool
-        Whether the file has the order of each node.
-    """
+    """The evidence for and against a place of an event on its node's line."""
 
     execution: AuditedExecution
     counter_max: dict[str, int]
-    departed: frozenset[str]
-    unsettled: set[int]
-    ordered: bool
+    """The greatest counter that each node can have if no event was lost: an entry that names a
+    higher one is not evidence."""
+    departed: frozenset[str]  # nodes whose entries are not evidence
+    unsettled: set[int]  # positions of events that share a dot and may have to move
+    ordered: bool  # whether the file has the order of each node
 
     def neighbours(
         self, event: AuditedEvent, hole: Hole

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.auditing.log_statistics import Statistics
+from ketal.errors import at_place
 from ketal.model.wording import counted, place_at
 
 CODES = {
@@ -135,10 +136,9 @@ class Fault:
         return out
 
     def __str__(self) -> str:
-        location = place_at(self.file, self.line or 0)
-        place = f"{location}: " if location else ""
         which = f" (execution {self.execution})" if self.execution else ""
-        return f"{place}{self.severity}[{self.code}]: {self.message}{which}"
+        fault = f"{self.severity}[{self.code}]: {self.message}{which}"
+        return at_place(place_at(self.file, self.line or 0), fault)
 
 
 @dataclass(frozen=True, kw_only=True)

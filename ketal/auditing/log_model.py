@@ -43,36 +43,21 @@ class Everything(frozenset[str]):
 
 @dataclass(slots=True, eq=False)
 class AuditedEvent:
-    """One event of the log under audit.
+    """One event of the log under audit."""
 
-    Attributes
-    ----------
-    read : Event or Draft
-        The event as it was read; a draft if its clock is invalid.
-    file, line, position
-        The place of the event in the log; `position` counts the records.
-    node : str
-        The node of the event; the incarnation, if the node restarted.
-    counter : int
-        The own entry of its clock, as it was read and later as corrected; 0 if unknown.
-    clock : dict of str to int
-        The clock, in which entries of nodes that left are restored.
-    unknown : frozenset of str
-        The nodes whose entries in the clock are wrong, and so unknown.
-    lost : frozenset of str
-        The unknown nodes whose entry may name a lost event: all events of such a node that the log
-        has are in the event's past.
-    """
-
-    read: Event | Draft
+    read: Event | Draft  # as it was read; a draft if its clock is invalid
     file: str
     line: int
-    position: int
-    node: str
+    position: int  # the number of its record in the log
+    node: str  # its node; the incarnation, if the node restarted
     counter: int
-    clock: dict[str, int]
+    """The own entry of its clock, as it was read and later as corrected; 0 if unknown."""
+    clock: dict[str, int]  # in which entries of nodes that left are restored
     unknown: frozenset[str] = NONE
+    """The nodes whose entries in the clock are wrong, and so unknown."""
     lost: frozenset[str] = NONE
+    """The unknown nodes whose entry may name a lost event: all events of such a node that the log
+    has are in the event's past."""
 
     @property
     def dot(self) -> Dot:
@@ -141,29 +126,17 @@ class AuditedEvent:
 
 @dataclass(slots=True, eq=False)
 class Finding:
-    """One fault: its code, its event, and the entries to blame.
+    """One fault: its code, its event, and the entries to blame."""
 
-    Attributes
-    ----------
-    code : str
-        The kind of the fault; `ketal.auditing.faults.CODES` has its name.
-    event : AuditedEvent
-        The event at which the fault is reported.
-    dot : Dot or None
-        The dot that is faulty; None if unknown.
-    blamed : set of str
-        The nodes whose entries in the event's clock are wrong.
-    certain : bool
-        Whether no other fault (another dot, a lost event, another entry) explains the same. A
-        repair corrects an uncertain fault only if messages decide it.
-    """
-
-    code: str
-    event: AuditedEvent
-    dot: Dot | None
+    code: str  # its kind; `ketal.auditing.faults.CODES` has its name
+    event: AuditedEvent  # at which it is reported
+    dot: Dot | None  # the dot that is faulty; None if unknown
     message: str
     blamed: set[str] = field(default_factory=set)
+    """The nodes whose entries in the event's clock are wrong."""
     certain: bool = True
+    """Whether no other fault (another dot, a lost event, another entry) explains the same. A
+    repair corrects an uncertain fault only if messages decide it."""
 
 
 class Hole(NamedTuple):
@@ -179,30 +152,17 @@ class Hole(NamedTuple):
 
 
 class NodeEvents:
-    """The events of one node, by their counters.
-
-    Attributes
-    ----------
-    by_counter : dict of int to AuditedEvent
-        One event for each counter.
-    counters : list of int
-        The counters in order.
-    strays : list of AuditedEvent
-        Events without a dot.
-    twins : dict of int to list of AuditedEvent
-        By counter, events with one dot and different contents, including the one in `by_counter`.
-    copies : list of AuditedEvent
-        Events with the dot and content of another one.
-    """
+    """The events of one node, by their counters."""
 
     __slots__ = ("by_counter", "copies", "counters", "strays", "twins")
 
     def __init__(self) -> None:
-        self.by_counter: dict[int, AuditedEvent] = {}
-        self.counters: list[int] = []
-        self.strays: list[AuditedEvent] = []
+        self.by_counter: dict[int, AuditedEvent] = {}  # one event for each counter
+        self.counters: list[int] = []  # the counters in order
+        self.strays: list[AuditedEvent] = []  # events without a dot
+        # By counter, events with one dot and different contents, including that of `by_counter`.
         self.twins: dict[int, list[AuditedEvent]] = {}
-        self.copies: list[AuditedEvent] = []
+        self.copies: list[AuditedEvent] = []  # events with the dot and content of another one
 
     @property
     def complete(self) -> bool:
@@ -261,34 +221,20 @@ class NodeEvents:
 
 
 class AuditedExecution:
-    """One execution under audit.
-
-    Attributes
-    ----------
-    events : list of AuditedEvent
-        The events in file order, without duplicates.
-    lines : dict of str to NodeEvents
-        The events that have a dot of their own, by node.
-    findings : list of Finding
-        The faults.
-    duplicates : int
-        How many events repeat an earlier event with the same content.
-    pairing : Pairing or None
-        The pairs of sends and receives, if messages are matched.
-    sends, receives : dict of int to list of AuditedEvent
-        The sends of a receive's messages, by its position, and the reverse.
-    unsure : set of int
-        The positions of receives whose message no event sends, or several do.
-    """
+    """One execution under audit."""
 
     def __init__(self, events: Iterable[AuditedEvent] = ()) -> None:
-        self.events: list[AuditedEvent] = list(events)
+        self.events: list[AuditedEvent] = list(events)  # in file order, without duplicates
+        # The events that have a dot of their own, by node.
         self.lines: dict[str, NodeEvents] = {}
         self.findings: list[Finding] = []
-        self.duplicates = 0
+        self.duplicates = 0  # how many events repeat an earlier event with the same content
+        # The pairs of sends and receives, if messages are matched.
         self.pairing: Pairing | None = None
+        # The sends of a receive's messages, by its position, and the reverse.
         self.sends: dict[int, list[AuditedEvent]] = {}
         self.receives: dict[int, list[AuditedEvent]] = {}
+        # The positions of receives whose message no event sends, or several do.
         self.unsure: set[int] = set()
         self._by_event: dict[tuple[int, str, str], Finding] = {}
 
@@ -351,10 +297,9 @@ class AuditedExecution:
 
     def predecessor_with_entry(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
         """Return the last event before this one whose entry of a node is not unknown."""
-        line = self.lines[event.node]
-        known = line.last_upto(event.counter - 1)
+        known = self.predecessor(event)
         while known is not None and name in known.unknown:
-            known = line.last_upto(known.counter - 1)
+            known = self.predecessor(known)
         return known
 
     def successors_with_entry(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:
@@ -362,10 +307,9 @@ class AuditedExecution:
 
         On the event's own node, later events are tried until the entry of `name` is not unknown.
         """
-        line = self.lines[event.node]
-        after = line.first_above(event.counter)
+        after = self.successor(event)
         while after is not None and name in after.unknown:
-            after = line.first_above(after.counter)
+            after = self.successor(after)
         if after is not None:
             yield after
         for knower in self.knowers(event.node, event.counter):

@@ -24,6 +24,7 @@ from ketal.auditing.dots import is_counter
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
 from ketal.auditing.report import ExaminedExecution
 from ketal.clocks.vector import join
+from ketal.errors import at_place
 from ketal.model.events.control import Control
 from ketal.model.events.draft import Draft, known_receives
 from ketal.model.events.event import Event
@@ -32,25 +33,13 @@ from ketal.model.wording import file_and_line, place_at
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """An event that was corrected, or a fault that was not.
-
-    Attributes
-    ----------
-    file, line
-        The place of the event in the log.
-    code : str
-        The fault; empty for an event that changed because of another one.
-    dot : str
-        The event's dot in the corrected log; empty if it has none.
-    message : str
-        The change, or the reason why there is none.
-    """
+    """An event that was corrected, or a fault that was not."""
 
     file: str
     line: int
-    code: str
-    dot: str
-    message: str
+    code: str  # the fault; empty for an event that changed because of another one
+    dot: str  # the event's dot in the corrected log; empty if it has none
+    message: str  # the change, or the reason why there is none
 
     def to_dict(self, kind: str) -> dict[str, object]:
         """Return the correction as a JSON object; `kind` is `changed` or `left`."""
@@ -58,30 +47,20 @@ class Correction:
         return {kind: self.message, **place, "code": self.code or None, "dot": self.dot or None}
 
     def __str__(self) -> str:
-        code = f"[{self.code}]" if self.code else ""
-        at = place_at(self.file, self.line)
-        return f"{at}{': ' if at else ''}{code}{' ' if code else ''}{self.message}"
+        code = f"[{self.code}] " if self.code else ""
+        return at_place(place_at(self.file, self.line), f"{code}{self.message}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repair:
-    """A corrected log, and the corrections.
-
-    Attributes
-    ----------
-    items : tuple of Event, Control or Draft
-        The log, in the order of the file; a draft is an event whose clock is invalid and could not
-        be corrected.
-    changed, left : tuple of Correction
-        The corrections, and the faults that could not be corrected.
-    duplicates : int
-        How many duplicates were left out.
-    """
+    """A corrected log, and the corrections."""
 
     items: tuple[Event | Control | Draft, ...]
-    changed: tuple[Correction, ...]
-    left: tuple[Correction, ...]
-    duplicates: int = 0
+    """The log, in the order of the file; a draft is an event whose clock is invalid and could not
+    be corrected."""
+    changed: tuple[Correction, ...]  # the corrections
+    left: tuple[Correction, ...]  # the faults that could not be corrected
+    duplicates: int = 0  # how many duplicates were left out
 
 
 Clock = dict[str, int]

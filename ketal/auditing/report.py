@@ -36,33 +36,17 @@ __all__ = ["CODES", "Audit", "ExaminedExecution", "Fault", "audit", "examine_log
 
 @dataclass(slots=True)
 class ExaminedExecution:
-    """One execution with its findings, the input of `ketal.auditing.repair`.
-
-    Attributes
-    ----------
-    name : str
-        The execution's name.
-    messages : Messages or None
-        Which events send and receive messages, if they are matched.
-    events : list of AuditedEvent
-        The events as they were read.
-    controls : list of (position, Control)
-        The control events.
-    rejected : list of Rejected
-        The records that are not events.
-    execution : AuditedExecution
-        The events that are judged, and the findings.
-    unjudged : list of AuditedEvent
-        Events that are not judged, of nodes that restarted at an unknown place in the log.
-    """
+    """One execution with its findings, the input of `ketal.auditing.repair`."""
 
     name: str
-    messages: Messages | None
-    events: list[AuditedEvent] = field(default_factory=list)
-    controls: list[tuple[int, Control]] = field(default_factory=list)
-    rejected: list[Rejected] = field(default_factory=list)
+    messages: Messages | None  # which events send and receive messages, if they are matched
+    events: list[AuditedEvent] = field(default_factory=list)  # as they were read
+    controls: list[tuple[int, Control]] = field(default_factory=list)  # (position, control event)
+    rejected: list[Rejected] = field(default_factory=list)  # the records that are not events
     execution: AuditedExecution = field(default_factory=AuditedExecution)
+    """The events that are judged, and the findings."""
     unjudged: list[AuditedEvent] = field(default_factory=list)
+    """Events that are not judged, of nodes that restarted at an unknown place in the log."""
 
     def add(
         self, position: int, item: Event | Draft | Control | Rejected, file: str = "", line: int = 0

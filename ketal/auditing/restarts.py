@@ -31,24 +31,15 @@ from ketal.model.graph_walks import postorder
 
 @dataclass(slots=True)
 class Restarts:
-    """The restarts of an execution, and its events under the names of incarnations.
+    """The restarts of an execution, and its events under the names of incarnations."""
 
-    Attributes
-    ----------
-    events : list of AuditedEvent
-        The events, under the names of incarnations.
-    starts : list of (AuditedEvent, str)
-        The first event of each later run that no control event announced, and its node.
-    departed : set of str
-        The runs of nodes that have several; a clock may have room for only one of them.
-    unjudged : list of AuditedEvent
-        Events that are left out, as their run is unknown.
-    """
-
-    events: list[AuditedEvent]
+    events: list[AuditedEvent]  # under the names of incarnations
     starts: list[tuple[AuditedEvent, str]] = field(default_factory=list)
+    """The first event of each later run that no control event announced, and its node."""
     departed: set[str] = field(default_factory=set)
+    """The runs of nodes that have several; a clock may have room for only one of them."""
     unjudged: list[AuditedEvent] = field(default_factory=list)
+    """Events that are left out, as their run is unknown."""
 
 
 _Line = list[AuditedEvent]

@@ -34,21 +34,11 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class LiveRegisters:
-    """The registers that are read from some state on.
+    """The registers that are read from some state on."""
 
-    Attributes
-    ----------
-    prior : bool
-        The last event taken.
-    history : bool
-        The summary of all events taken.
-    steps : tuple of int
-        The steps whose last event is read.
-    """
-
-    prior: bool
-    history: bool
-    steps: tuple[int, ...]
+    prior: bool  # the last event taken
+    history: bool  # the summary of all events taken
+    steps: tuple[int, ...]  # the steps whose last event is read
 
     @property
     def none(self) -> bool:
@@ -58,58 +48,29 @@ class LiveRegisters:
 
 @dataclass(frozen=True)
 class Automaton:
-    """A deterministic automaton over letters.
+    """A deterministic automaton over letters."""
 
-    Attributes
-    ----------
-    steps : tuple of str
-        The steps' names, in declaration order.
-    variants, formulas : tuples
-        The guards on edges, and the formula over `atoms` of each.
-    nots : tuple of Formula
-        The formulas of `not` guards.
-    minterms : tuple of tuples of tuples of int
-        Each minterm is a tuple of the classes of which some variant holds; each class is a tuple
-        of its variants.
-    letters : tuple of (int, int)
-        (minterm, group).
-    table : tuple of tuples of (int, int)
-        For each state its transitions (letter, next state), in order. State 0 is initial.
-    finals : frozenset of int
-        The accepting states.
-    names : tuple of str
-        The name of each state.
-    enabled : tuple of tuples of int
-        For each state the variants that some word takes next.
-    live : tuple of LiveRegisters
-        The registers read from each state on.
-    classes : tuple of int
-        The class of each step's local guard, which decides mirror images.
-    """
-
-    steps: tuple[str, ...]
+    steps: tuple[str, ...]  # the steps' names, in declaration order
     atoms: tuple[Atom, ...]
-    variants: tuple[Variant, ...]
-    formulas: tuple[Formula, ...]
-    nots: tuple[Formula, ...]
+    variants: tuple[Variant, ...]  # the guards on edges
+    formulas: tuple[Formula, ...]  # the formula over `atoms` of each variant
+    nots: tuple[Formula, ...]  # the formulas of `not` guards
     minterms: tuple[tuple[tuple[int, ...], ...], ...]
-    letters: tuple[tuple[int, int], ...]
+    """Each minterm is the classes of which some variant holds; each class is its variants."""
+    letters: tuple[tuple[int, int], ...]  # (minterm, group)
     table: tuple[tuple[tuple[int, int], ...], ...]
-    finals: frozenset[int]
-    names: tuple[str, ...]
-    enabled: tuple[tuple[int, ...], ...]
-    live: tuple[LiveRegisters, ...]
-    classes: tuple[int, ...]
-    mirrors: bool
-    """Whether two matches of the same events can be mirror images."""
+    """For each state its transitions (letter, next state), in order. State 0 is initial."""
+    finals: frozenset[int]  # the accepting states
+    names: tuple[str, ...]  # the name of each state
+    enabled: tuple[tuple[int, ...], ...]  # for each state the variants that some word takes next
+    live: tuple[LiveRegisters, ...]  # the registers read from each state on
+    classes: tuple[int, ...]  # the class of each step's local guard, which decides mirror images
+    mirrors: bool  # whether two matches of the same events can be mirror images
 
     @property
     def localhost_bit(self) -> int:
         """The bit of `localhost` in a mask of the atoms; 0 if no guard uses it."""
-        for number, atom in enumerate(self.atoms):
-            if atom.shape == "localhost":
-                return 1 << number
-        return 0
+        return sum(1 << n for n, atom in enumerate(self.atoms) if atom.shape == "localhost")
 
     def named(self, states: Iterable[int]) -> str:
         """Return the names of states, joined by commas."""
@@ -122,26 +83,12 @@ class Automaton:
 
 
 class Ways:
-    """The transitions from one state of an automaton, by the guards that an event satisfies.
-
-    Parameters
-    ----------
-    automaton : Automaton
-        The table.
-    state : int
-        The state.
-
-    Attributes
-    ----------
-    classes : tuple of tuples of int
-        The variants that have transitions; those that lead to the same states are one class.
-    by_classes : dict of (int, frozenset of tuples of int) to int
-        (group, classes of the group of which the event satisfies some guard) → next state.
-    """
+    """The transitions from one state of an automaton, by the guards that an event satisfies."""
 
     def __init__(self, automaton: Automaton, state: int) -> None:
         enabled = frozenset(automaton.enabled[state])
         self._class_of: dict[int, tuple[int, tuple[int, ...]]] = {}
+        # (group, classes of the group of which the event satisfies some guard) → next state
         self.by_classes: dict[tuple[int, frozenset[tuple[int, ...]]], int] = {}
         for letter, target in automaton.table[state]:
             minterm, group = automaton.letters[letter]
@@ -149,6 +96,7 @@ class Ways:
             here = frozenset(c for c in automaton.minterms[minterm] if not enabled.isdisjoint(c))
             self.by_classes[group, here] = target
             self._class_of |= {v: (group, c) for c in here for v in c}
+        # The variants that have transitions; those that lead to the same states are one class.
         self.classes = tuple(sorted({c for _, c in self._class_of.values()}))
 
     def targets(self, held: frozenset[int]) -> tuple[tuple[int, int], ...]:

@@ -16,9 +16,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from ketal.compiler.automaton import ANONYMOUS, Automaton, Ways
+from ketal.compiler.memo import Memo
 from ketal.compiler.minterms import PartialAssignment, Region, Theory, split
 from ketal.compiler.predicates import (
     Atom,
@@ -91,18 +93,10 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
 
 
 class Sensitivity(NamedTuple):
-    """Why a pattern is order-sensitive.
+    """Why a pattern is order-sensitive."""
 
-    Attributes
-    ----------
-    part : {"topology", "steps", "window", "limit"}
-        The part of the pattern that causes it.
-    message : str
-        The reason in words.
-    """
-
-    part: Literal["topology", "steps", "window", "limit"]
-    message: str
+    part: Literal["topology", "steps", "window", "limit"]  # the part of the pattern that causes it
+    message: str  # the reason in words
 
 
 def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
@@ -186,21 +180,11 @@ was bound in the group; None if the other event was not taken."""
 
 @dataclass(frozen=True)
 class _Symbol:
-    """A symbolic event: a class of events that one state and its successors do not distinguish.
+    """A symbolic event: a class of events that one state and its successors do not distinguish."""
 
-    Attributes
-    ----------
-    held : frozenset of _Column
-        The columns that the event satisfies.
-    assignment : PartialAssignment
-        The truth values of atoms that follow from these.
-    node : str or None
-        Its node, if the guards determine it.
-    """
-
-    held: frozenset[_Column]
-    assignment: PartialAssignment
-    node: str | None
+    held: frozenset[_Column]  # the columns that the event satisfies
+    assignment: PartialAssignment  # the truth values of atoms that follow from these
+    node: str | None  # its node, if the guards determine it
 
 
 class _TriedRun(NamedTuple):
@@ -220,8 +204,9 @@ class _Swaps:
         self.automaton = automaton
         self.strategy = pattern.selection
         self.is_find = pattern.kind == "find"
-        self._ways: dict[int, Ways] = {}
-        self._known: dict[tuple[_Column, ...], list[_Symbol]] = {}
+        states = len(automaton.table)
+        self._ways = Memo(partial(Ways, automaton), states)
+        self._distinguished = Memo(self._distinguish, states)
         self._overwritten: dict[int, Mapping[int, Formula]] = {}
         atoms = list(theory.atoms)
         self._node_literals = _node_literals(atoms)
@@ -259,35 +244,23 @@ class _Swaps:
 
     # symbolic events
 
-    def ways(self, state: int) -> Ways:
-        """Return the transitions from a state."""
-        ways = self._ways.get(state)
-        if ways is None:
-            ways = self._ways[state] = Ways(self.automaton, state)
-        return ways
-
     def symbols(self, state: int) -> list[_Symbol]:
         """Return the symbolic events of the alphabet that a state and its successors distinguish.
 
         If there are more than `CLASSES_MAX`, the list is incomplete.
         """
-        columns: dict[_Column, None] = {(None, c): None for c in self.ways(state).classes}
+        columns: dict[_Column, None] = {(None, c): None for c in self._ways[state].classes}
         for letter, target in self.automaton.table[state]:
             _, group = self.automaton.letters[letter]
-            columns |= {(group, c): None for c in self.ways(target).classes}
-        column_tuple = tuple(columns)
-        if column_tuple not in self._known:
-            self._known[column_tuple] = self._distinguish(column_tuple)
-        return self._known[column_tuple]
+            columns |= {(group, c): None for c in self._ways[target].classes}
+        return self._distinguished[tuple(columns)]
 
     def _distinguish(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
         formulas = {column: self._formula(*column) for column in columns}
         # Most guards do not change when another event is taken: decide equal ones once.
         distinct = tuple(dict.fromkeys(formulas.values()))
-        known = self.theory.narrowed(PartialAssignment(), self._premises)
-        regions: list[Region] = []
-        if known is not None and self.theory.satisfiable(known):
-            regions = [((), known)]
+        known = self.theory.extended(PartialAssignment(), *self._premises)
+        regions: list[Region] = [] if known is None else [((), known)]
         for number, formula in enumerate(distinct):
             regions = split(regions, number, formula, self.theory)[: CLASSES_MAX + 1]
         symbols: list[_Symbol] = []
@@ -343,14 +316,13 @@ class _Swaps:
 
     def _name(self, state: int, symbol: _Symbol) -> str:
         """Return a step that an event satisfies in a state, else in a successor, else nothing."""
-        here = self.ways(state).classes
+        here = self._ways[state].classes
         at_once = [(None, c) for c in here if (None, c) in symbol.held]
         later = sorted((g, c) for g, c in symbol.held if g is not None)
         for overwritten, variants in (*at_once, *later):
             for variant in variants:
                 formula = self._formula(overwritten, (variant,))
-                after = self.theory.narrowed(symbol.assignment, (formula,))
-                if after is not None and self.theory.satisfiable(after):
+                if self.theory.extended(symbol.assignment, formula) is not None:
                     return self.automaton.steps[self.automaton.variants[variant].step]
         return ""
 
@@ -359,14 +331,9 @@ class _Swaps:
     ) -> object:
         """Return the outcome of two events from a state: the runs after them, and the verdicts.
 
-        Parameters
-        ----------
-        state : int
-            The state of the run; in the initial state of a `find` each event can start another run.
-        events : sequence of (str, _Symbol, bool)
-            In the order offered: each event's name and class, and whether the run's window has it.
-        both_fit : bool
-            Whether the second event is in the window of a run that took the first one.
+        In the initial state of a `find` each event can start another run. `events` has, in the
+        order offered, each event's name and class, and whether the run's window has it; `both_fit`
+        is whether the second event is in the window of a run that took the first one.
         """
         runs = [_TriedRun(state)]
         verdicts: list[object] = []
@@ -396,7 +363,7 @@ class _Swaps:
     def _moved_runs(self, run: _TriedRun, symbol: _Symbol, event: str) -> list[_TriedRun]:
         """Return the runs after a run takes a symbolic event; none if it cannot take the event."""
         overwritten = run.taken[-1][0] if run.taken else None
-        ways = self.ways(run.state)
+        ways = self._ways[run.state]
         here = frozenset(c[0] for c in ways.classes if (overwritten, c) in symbol.held)
         try:
             targets = ways.targets(here)

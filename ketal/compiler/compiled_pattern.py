@@ -50,53 +50,29 @@ Bound = Mapping[str, Event]
 
 @dataclass(frozen=True)
 class CompiledPattern:
-    """One compiled pattern: the automaton, and all that runs of it need to judge events.
-
-    Attributes
-    ----------
-    name : str
-        The pattern's name.
-    pattern : Pattern
-        The syntax from which it was compiled, with parameters substituted.
-    automaton : Automaton
-        The table.
-    guards : tuple of (str, Guard)
-        The guard of each step.
-    alphabet : Formula
-        The events that are offered, as a formula over the automaton's atoms.
-    events : tuple of (EventDecl, Formula)
-        The declared events that make the alphabet, each with its guard over these atoms.
-    named_events : tuple of EventDecl
-        Those events, and the events that their guards name, directly or indirectly.
-    order_independent : bool
-        Whether every linear extension gives the same verdicts.
-    declared : tuple of (str, Guard)
-        The events and steps that guards may name, each with its guard.
-    guard_failed : callable or None
-        Called for each failure of a registered guard; see `reporting`.
-    warnings : tuple of Diagnostic
-        The findings of lint.
-    undecided : str
-        The scheme of the clocks, if it does not decide happened-before; else empty.
-    fingerprint : str
-        32 hex digits, the hash of everything that decides verdicts.
-    """
+    """One compiled pattern: the automaton, and all that runs of it need to judge events."""
 
     name: str
-    pattern: syntax.Pattern
+    pattern: syntax.Pattern  # the syntax from which it was compiled, with parameters substituted
     automaton: Automaton
     alphabet: Formula
-    guards: tuple[tuple[str, syntax.Guard], ...]
-    order_independent: bool
-    warnings: tuple[Diagnostic, ...] = ()
+    """The events that are offered, as a formula over the automaton's atoms."""
+    guards: tuple[tuple[str, syntax.Guard], ...]  # the guard of each step
+    order_independent: bool  # whether every linear extension gives the same verdicts
+    warnings: tuple[Diagnostic, ...] = ()  # the findings of lint
     registered: tuple[RegisteredGuard, ...] = ()
     limits: Limits = DEFAULT
     undecided: str = ""
+    """The scheme of the clocks, if it does not decide happened-before; else empty."""
     source: PatternText | None = field(default=None, compare=False, repr=False)
     events: tuple[tuple[syntax.EventDecl, Formula], ...] = field(default=(), repr=False)
+    """The declared events that make the alphabet, each with its guard over these atoms."""
     named_events: tuple[syntax.EventDecl, ...] = field(default=(), repr=False)
+    """Those events, and the events that their guards name, directly or indirectly."""
     declared: tuple[tuple[str, syntax.Guard], ...] = field(default=(), repr=False)
+    """The events and steps that guards may name, each with its guard."""
     guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+    """Called for each failure of a registered guard; see `reporting`."""
 
     # --- properties of the syntax that the engine reads ---
 

@@ -67,27 +67,13 @@ MOVES_PER_STATE_MAX = 32
 
 @dataclass(frozen=True)
 class Guards:
-    """The guards on edges, with all that determinisation needs of each variant.
+    """The guards on edges, with all that determinisation needs of each variant."""
 
-    Attributes
-    ----------
-    variants : tuple of Variant
-        Sorted.
-    formulas : tuple of Formula
-        The guard of each variant.
-    groups : tuple of int
-        The group of each variant.
-    spans : tuple of Span or None
-        The place where the step of each variant is declared.
-    names : tuple of str
-        The name of the step of each variant.
-    """
-
-    variants: tuple[Variant, ...]
-    formulas: tuple[Formula, ...]
-    groups: tuple[int, ...]
-    spans: tuple[Span | None, ...]
-    names: tuple[str, ...]
+    variants: tuple[Variant, ...]  # sorted
+    formulas: tuple[Formula, ...]  # the guard of each variant
+    groups: tuple[int, ...]  # the group of each variant
+    spans: tuple[Span | None, ...]  # the place where the step of each variant is declared
+    names: tuple[str, ...]  # the name of the step of each variant
 
 
 @dataclass(frozen=True)
@@ -104,18 +90,10 @@ class Deterministic:
 
 @dataclass(frozen=True)
 class _TableRows:
-    """An automaton with numbers for letters; state 0 is initial.
+    """An automaton with numbers for letters; state 0 is initial."""
 
-    Attributes
-    ----------
-    rows : sequence of mapping of int to set of int
-        For each state, letter → next states.
-    finals : set of int
-        The accepting states.
-    """
-
-    rows: Sequence[Mapping[int, _States]]
-    finals: Collection[int]
+    rows: Sequence[Mapping[int, _States]]  # for each state, letter → next states
+    finals: Collection[int]  # the accepting states
 
     def successors(self, states: _States) -> Mapping[int, _States]:
         """Return the next states of a set of states, by letter."""
@@ -137,21 +115,10 @@ def determinise(
     check: bool,
     span: Span | None,
 ) -> Deterministic:
-    """Return the minimal deterministic automaton of a body.
+    """Return the minimal deterministic automaton of a body, which is at `span`.
 
-    Parameters
-    ----------
-    positions : Positions
-        The body.
-    guards : Guards
-        The guards on its edges.
-    theory : Theory
-        Decides which guards can hold together.
-    check : bool
-        Whether verdicts report the steps that may come next, as those of a `check` do:
-        then states that differ in these steps are not merged.
-    span : Span or None
-        The place of the body.
+    For a `check`, verdicts report the steps that may come next: then states that differ in these
+    steps are not merged.
 
     Raises
     ------

@@ -115,22 +115,12 @@ def undecided_findings(
                 f"{scheme} clocks cannot prove an order between nodes: this `Causal` is true only "
                 "for events of one node, else false or unknown"
             )
-            yield (
-                "K305",
-                "warning",
-                message,
-                node.span,
-                "use `!Causal(…)` or `Conc(…)`, which can be certain",
-            )
+            hint = "use `!Causal(…)` or `Conc(…)`, which can be certain"
+            yield "K305", "warning", message, node.span, hint
         elif isinstance(node, syntax.Conc):
             message = f"{scheme} clocks do not show all concurrent events: others are unknown here"
-            yield (
-                "K305",
-                "warning",
-                message,
-                node.span,
-                "rely only on a `Conc` that is true: this is certain",
-            )
+            hint = "rely only on a `Conc` that is true: this is certain"
+            yield "K305", "warning", message, node.span, hint
 
 
 # --- bindings ---
@@ -138,24 +128,12 @@ def undecided_findings(
 
 @dataclass(frozen=True)
 class Bindings:
-    """The checks of the references and anchors in a pattern's guards.
+    """The checks of the references and anchors in a pattern's guards."""
 
-    Attributes
-    ----------
-    positions : Positions
-        The position automaton of the body.
-    steps : tuple of str
-        The steps' names, by number.
-    guards : mapping of str to Guard
-        The guard of each step.
-    not_guards : tuple of Guard
-        The guards of `not`s, by number.
-    """
-
-    positions: Positions
-    steps: tuple[str, ...]
-    guards: Mapping[str, syntax.Guard]
-    not_guards: tuple[syntax.Guard, ...]
+    positions: Positions  # the position automaton of the body
+    steps: tuple[str, ...]  # the steps' names, by number
+    guards: Mapping[str, syntax.Guard]  # the guard of each step
+    not_guards: tuple[syntax.Guard, ...]  # the guards of `not`s, by number
 
     @functools.cached_property
     def numbers(self) -> dict[str, int]:
@@ -187,13 +165,10 @@ class Bindings:
             need(returned, bound[position])
         for step, span in missing.items():
             yield (
-                "K201",
-                "error",
-                f"`{step}` has no event on some paths to this reference",
-                span,
-                f"every path to it must pass through `{step}`; an anchor "
-                f"(`Causal(g, {step})`) may be unbound, a reference may not",
-            )
+                "K201", "error", f"`{step}` has no event on some paths to this reference", span,
+                f"every path to it must pass through `{step}`; an anchor (`Causal(g, {step})`) may "
+                "be unbound, a reference may not",
+            )  # fmt: skip
 
     def void_anchors(self) -> Iterator[Finding]:
         """Yield each anchor that has no event on any path, so that its operator has no effect."""
@@ -271,14 +246,12 @@ class Bindings:
             alive[step] = theory.can_hold(formulas[step], *never_both)
         for step, possible in alive.items():
             if not possible:
+                name = self.steps[step]
                 yield (
-                    "K203",
-                    "error",
-                    f"no event can satisfy the step `{self.steps[step]}`",
-                    spans.get(self.steps[step]),
+                    "K203", "error", f"no event can satisfy the step `{name}`", spans.get(name),
                     "the events that it refers to are always bound here, and an event causally "
                     "after another is not concurrent with it",
-                )
+                )  # fmt: skip
 
 
 def _causal_operators(guard: syntax.Guard) -> list[syntax.Causal | syntax.Conc]:
@@ -293,21 +266,11 @@ _CALCULATED = syntax.Literal | syntax.Duration | syntax.Arithmetic | syntax.Nega
 
 @dataclass(frozen=True)
 class Coverage:
-    """The checks of which events a pattern's guards accept.
+    """The checks of which events a pattern's guards accept."""
 
-    Attributes
-    ----------
-    lowering : Lowering
-        Lowers the parts of a guard.
-    theory : Theory
-        The theory of the pattern's atoms.
-    alphabet : Formula
-        The formula that the events of the alphabet satisfy.
-    """
-
-    lowering: Lowering
-    theory: Theory
-    alphabet: Formula
+    lowering: Lowering  # lowers the parts of a guard
+    theory: Theory  # the theory of the pattern's atoms
+    alphabet: Formula  # the formula that the events of the alphabet satisfy
 
     def step_findings(
         self,

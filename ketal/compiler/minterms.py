@@ -85,12 +85,7 @@ class PartialAssignment:
 class Theory:
     """Decides which truth values the atoms of a pattern can have together.
 
-    Parameters
-    ----------
-    atoms : sequence of Atom
-        The pattern's atoms; variable i of formulas is atom i.
-    limits : Limits
-        For the memory of regular expressions.
+    Variable i of formulas is atom i.
     """
 
     def __init__(self, atoms: Sequence[Atom], limits: Limits) -> None:
@@ -332,15 +327,18 @@ class Theory:
             todo += [(split, (negation(part), others)), (split, (part,))]
         return False
 
+    def extended(self, known: PartialAssignment, *formulas: Formula) -> PartialAssignment | None:
+        """Return an assignment extended by formulas; None if they cannot be true with it."""
+        after = self.narrowed(known, formulas)
+        return after if after is not None and self.satisfiable(after) else None
+
     def can_hold(self, *formulas: Formula) -> bool:
         """Return whether some event, in some run, satisfies all formulas."""
-        known = self.narrowed(PartialAssignment(), formulas)
-        return known is not None and self.satisfiable(known)
+        return self.extended(PartialAssignment(), *formulas) is not None
 
     def forces(self, known: PartialAssignment, formula: Formula) -> bool:
         """Return whether an assignment implies a formula."""
-        after = self.narrowed(known, (negation(formula),))
-        return after is None or not self.satisfiable(after)
+        return self.extended(known, negation(formula)) is None
 
     def equivalent(self, first: Formula, second: Formula) -> bool:
         """Return whether it is proven that two formulas accept the same events."""
@@ -413,17 +411,11 @@ def _numbers_between(numbers: list[Any]) -> Iterator[float]:
 
 
 class TooManyMintermsError(Exception):
-    """There are more minterms than `minterms_max`.
-
-    Attributes
-    ----------
-    number : int
-        The number of the guard at which the limit was exceeded.
-    """
+    """There are more minterms than `minterms_max`."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.number = number
+        self.number = number  # of the guard at which the limit was exceeded
 
 
 def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ...], ...]:
@@ -456,7 +448,7 @@ def split(regions: Iterable[Region], number: int, formula: Formula, theory: Theo
         ((*chosen, *more), after)
         for chosen, known in regions
         for more, part in parts
-        if (after := theory.narrowed(known, (part,))) is not None and theory.satisfiable(after)
+        if (after := theory.extended(known, part)) is not None
     ]
 
 

@@ -54,31 +54,17 @@ from ketal.model.syntax_walks import children, not_guards, steps_of, walk
 
 
 class _Lowered(NamedTuple):
-    """The guards of a pattern as formulas over atoms.
+    """The guards of a pattern as formulas over atoms."""
 
-    Attributes
-    ----------
-    formulas, nots : list of Formula
-        The guards of the steps, and of the `not`s, by number.
-    barred : list of Formula
-        For each `not`: that no event between the prior event and this one breaks it.
-    events : tuple of (EventDecl, Formula)
-        The declared events that make the alphabet.
-    alphabet : Formula
-        The formula of an event of the alphabet.
-    atoms : tuple of Atom
-        The atoms of all formulas, by number.
-    theory : Theory
-        Which truth values of the atoms an event can have together.
-    """
-
-    formulas: list[Formula]
-    nots: list[Formula]
+    formulas: list[Formula]  # the guards of the steps, by number
+    nots: list[Formula]  # the guards of the `not`s, by number
     barred: list[Formula]
+    """For each `not`: that no event between the prior event and this one breaks it."""
     events: tuple[tuple[syntax.EventDecl, Formula], ...]
-    alphabet: Formula
-    atoms: tuple[Atom, ...]
-    theory: Theory
+    """The declared events that make the alphabet."""
+    alphabet: Formula  # the formula of an event of the alphabet
+    atoms: tuple[Atom, ...]  # the atoms of all formulas, by number
+    theory: Theory  # which truth values of the atoms an event can have together
 
 
 class _Compilation:
@@ -307,26 +293,22 @@ def _refuse_large(
     behind = event_dependencies(set().union(*map(names_in, guards)), events)
     for name in TopologicalSorter(behind).static_order():
         known[name] = _measure(events[name], known)
-    total = 0
+    total, hint = 0, "define fewer events in terms of others"
     for guard in guards:
         levels, parts = _measure(guard, known)
         total += parts
         if levels > levels_max:
-            raise pattern_error(
-                "K003",
+            message = (
                 f"with the events that it names, this is nested more than {levels_max} levels deep "
-                f"({EXPANDED_NESTING} times the limit nesting_max)",
-                guard.span,
-                hint="define fewer events in terms of others",
+                f"({EXPANDED_NESTING} times the limit nesting_max)"
             )
+            raise pattern_error("K003", message, guard.span, hint=hint)
         if total > limits.pattern_bytes_max:
-            raise pattern_error(
-                "K003",
+            message = (
                 f"with the events that they name, guards have more than "
-                f"{limits.pattern_bytes_max} parts (limit pattern_bytes_max)",
-                guard.span,
-                hint="define fewer events in terms of others",
+                f"{limits.pattern_bytes_max} parts (limit pattern_bytes_max)"
             )
+            raise pattern_error("K003", message, guard.span, hint=hint)
 
 
 def _measure(guard: syntax.Guard, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
@@ -387,15 +369,8 @@ def compile_pattern(
 ) -> CompiledPattern:
     """Compile one pattern of a file in which `ketal.analysis.name_resolution` found no error.
 
-    Parameters
-    ----------
-    file, pattern : File, Pattern
-        The syntax.
-    params, registered, limits, source
-        Values of parameters, registered guards, limits, the text for messages.
-    undecided : str
-        The timestamping scheme of the clocks if it does not decide happened-before: `Causal`
-        and `Conc` are unknown for pairs of events that the scheme leaves open.
+    `undecided` is the timestamping scheme of the clocks, if it does not decide happened-before:
+    `Causal` and `Conc` are unknown for pairs of events that the scheme leaves open.
 
     Raises
     ------

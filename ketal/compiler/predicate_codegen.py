@@ -208,16 +208,7 @@ def compile_masks(
     in a bounded table. The other atoms are evaluated only for events of which they can decide a
     formula; for all other events their bits are 0.
 
-    Parameters
-    ----------
-    atoms : sequence of Atom
-        The atoms; bit i of a mask is atom i.
-    formulas : iterable of Formula
-        All formulas that are evaluated over a mask.
-    limits : Limits
-        The limits of the program.
-    registered : mapping of str to GuardCall
-        The guards that a program registered, by name.
+    Bit i of a mask is atom i; `formulas` are all formulas that are evaluated over a mask.
     """
     by_value: dict[str, list[tuple[int, Atom]]] = {"type": [], "node": []}
     others: list[tuple[int, Atom]] = []

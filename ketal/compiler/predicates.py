@@ -43,29 +43,18 @@ _MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 @dataclass(frozen=True)
 class Atom:
-    """A boolean variable of formulas.
-
-    Attributes
-    ----------
-    shape : str
-        `compare`, `member`, `localhost`, `registered`, or the name of a predicate of
-        `ketal.model.guard_functions`; relational ones also those of `RELATIONS` (payload: the
-        anchor) and `barred` (payload: a number).
-    payload : tuple
-        Its operands, as syntax nodes and constants; equal payloads are one atom.
-    expects : bool
-        For a predicate that can be unknown: whether this is its atom "is true", not "is false".
-    relational : bool
-        Whether it reads the registers of a run.
-    decided : bool
-        Whether it is never unknown, so that "not true" is "false".
-    """
+    """A boolean variable of formulas."""
 
     shape: str
+    """`compare`, `member`, `localhost`, `registered`, or the name of a predicate of
+    `ketal.model.guard_functions`; relational ones also those of `RELATIONS` (payload: the anchor)
+    and `barred` (payload: a number)."""
     payload: tuple[Any, ...]
+    """Its operands, as syntax nodes and constants; equal payloads are one atom."""
     expects: bool = True
-    relational: bool = False
-    decided: bool = True
+    """For a predicate that can be unknown: whether this is its atom "is true", not "is false"."""
+    relational: bool = False  # whether it reads the registers of a run
+    decided: bool = True  # whether it is never unknown, so that "not true" is "false"
 
 
 @dataclass
@@ -266,20 +255,15 @@ def _references(payload: tuple[Any, ...]) -> Iterator[syntax.Reference]:
                 yield from references(node)
 
 
+_MORE_ATOMS = 10_000
+"""Atoms that guards lowered alone may add to those of a pattern."""
+
+
 class Lowering:
     """Lowers the guards of one pattern to formulas over one table of atoms.
 
-    Parameters
-    ----------
-    events : mapping of str to Guard
-        The guard of each declared event.
-    table : AtomTable
-        Numbers the atoms.
-    registered : mapping of str to RegisteredGuard
-        The registered guards.
-    clocks_decide : bool
-        Whether clocks decide happened-before. If not, they order all pairs of events that may be
-        ordered, and such an order is certain only for two events of one node.
+    If not `clocks_decide`, clocks order all pairs of events that may be ordered, and such an order
+    is certain only for two events of one node.
     """
 
     def __init__(
@@ -296,6 +280,23 @@ class Lowering:
         self.clocks_decide = clocks_decide
         self._span: Span | None = None  # of the guard that is being lowered
         self._event_formulas: dict[tuple[str, bool], Formula] = {}
+
+    @classmethod
+    def over(
+        cls,
+        atoms: Sequence[Atom],
+        events: Mapping[str, syntax.Guard],
+        registered: Iterable[RegisteredGuard],
+    ) -> Lowering:
+        """Return a Lowering over numbered atoms; what is lowered alone may add some to them."""
+        table = AtomTable(Limits(atoms_max=len(atoms) + _MORE_ATOMS))
+        for atom in atoms:
+            table.variable(atom)
+        return cls(events, table, {guard.name: guard for guard in registered})
+
+    def numbers(self, guard: Any) -> frozenset[int]:
+        """Return the numbers of the atoms of a guard: those for true, and those for false."""
+        return variables(self.lower(guard)) | variables(self.lower(guard, positive=False))
 
     def _variable(self, atom: Atom, polarity: bool = True) -> Formula:
         return self.table.variable(atom, polarity, self._span)

@@ -35,15 +35,7 @@ class JointPast(NamedTuple):
 
 
 class Seen:
-    """An event as one scope was offered it.
-
-    Attributes
-    ----------
-    mask : int
-        The truth of the local atoms, `localhost` included.
-    place : int
-        Its position among the events that the scope was offered, from 0.
-    """
+    """An event as one scope was offered it."""
 
     __slots__ = (
         "_dot", "_joint_pasts", "_key", "_time_us", "clock", "counter", "event", "mask", "node",
@@ -52,8 +44,8 @@ class Seen:
 
     def __init__(self, event: Event, mask: int, place: int) -> None:
         self.event = event
-        self.mask = mask
-        self.place = place
+        self.mask = mask  # the truth of the local atoms, `localhost` included
+        self.place = place  # its position among the events that the scope was offered, from 0
         self.node = event.node
         self.clock = event.clock
         self.counter = event.clock[event.node]

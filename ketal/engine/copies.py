@@ -39,19 +39,7 @@ class Copy:
 
 
 class Unlearned:
-    """An event that copies may yet learn of.
-
-    Attributes
-    ----------
-    event : Event
-    mask : int or None
-        The mask with which copies are offered the event. None: the event is offered to no copy,
-        and is held only so that copies with `receiving` do not await it.
-    number : int
-        Its place in the order offered.
-    receivers : tuple of str
-        With `receiving`, the nodes that received its message.
-    """
+    """An event that copies may yet learn of."""
 
     __slots__ = ("event", "mask", "number", "receivers")
 
@@ -59,9 +47,11 @@ class Unlearned:
         self, event: Event, mask: int | None, number: int, receivers: tuple[str, ...] = ()
     ) -> None:
         self.event = event
+        # The mask with which copies are offered the event. None: the event is offered to no copy,
+        # and is held only so that copies with `receiving` do not await it.
         self.mask = mask
-        self.number = number
-        self.receivers = receivers
+        self.number = number  # its place in the order offered
+        self.receivers = receivers  # with `receiving`, the nodes that received its message
 
     def save(self) -> Any:
         """Return the event and its fields as plain data."""
@@ -75,27 +65,17 @@ class Unlearned:
 
 
 class Copies:
-    """The copies of a pattern.
-
-    Attributes
-    ----------
-    by_node : dict of str to Copy
-        The copies by node.
-    everything : bool
-        Whether every copy is offered every event.
-    receiving : bool
-        Whether a copy is offered, of other nodes, only the events whose messages its node receives.
-    messages : int
-        How many messages were received by nodes with copies, with `receiving`.
-    """
+    """The copies of a pattern."""
 
     def __init__(self, deployment: syntax.Deployment, limits: Limits, *, timed: bool) -> None:
         self.by_node: dict[str, Copy] = {}
         glob = deployment.glob
         self._glob = glob_regex(glob, dotted=False) if glob is not None else None
-        self.everything = deployment.everything
+        self.everything = deployment.everything  # whether every copy is offered every event
+        # Whether a copy is offered, of other nodes, only events whose messages its node receives.
         self.receiving = deployment.receiving
         self.offered = 0
+        # How many messages were received by nodes with copies, with `receiving`.
         self.messages = 0
         self._max = limits.unlearned_max
         self._timed = timed

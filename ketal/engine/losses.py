@@ -44,24 +44,10 @@ ANY: ScopeName = (object(),)
 
 
 class Losses:
-    """The missed events of one pattern's runs, up to a limit.
+    """The missed events of one pattern's runs, of which at most `most` are held.
 
-    Parameters
-    ----------
-    most : int
-        How many are held at most.
-    placed : bool
-        Whether there is one order, in which a missed event has a place.
-    past_matters : bool
-        Whether a missed event in the past of a match's events makes the match uncertain.
-
-    Attributes
-    ----------
-    any_missed : bool
-        Whether any event was missed so far.
-    awaited : callable, or None
-        Returns the dots in the pasts of a stream's events that have not arrived, where runs are
-        offered events without waiting for these dots.
+    `placed` is whether there is one order, in which a missed event has a place; `past_matters`,
+    whether a missed event in the past of a match's events makes the match uncertain.
     """
 
     __slots__ = (
@@ -73,8 +59,10 @@ class Losses:
         self.most = most
         self.placed = placed
         self.past_matters = past_matters
+        # Returns the dots in the pasts of a stream's events that have not arrived, where runs are
+        # offered events without waiting for these dots.
         self.awaited: Callable[[], Iterable[Dot]] | None = None
-        self.any_missed = False
+        self.any_missed = False  # whether any event was missed so far
         # Each dot with its scope: a name, None for none, ANY where it is not known; oldest first.
         self._scopes: dict[Dot, ScopeName | None] = {}
         self._by_scope: dict[ScopeName, DotSet] = {}  # by these scopes, ANY included
@@ -87,9 +75,6 @@ class Losses:
         # Of the dots whose places are evicted: a lower bound of them all, and one of the dots.
         self._merged: tuple[CanonicalKey, Dot] | None = None
         self._unplaced: dict[str, list[int]] = {}  # heaps of counters without an upper bound
-
-    def __len__(self) -> int:
-        return len(self._scopes)
 
     def __contains__(self, dot: Dot) -> bool:
         return dot in self._scopes

@@ -36,17 +36,7 @@ Decided = Memo[int, "tuple[tuple[Configuration, ...], Decided] | None"]
 
 
 class SubPlan:
-    """The part of a plan for one relation of the prior event to the event.
-
-    Attributes
-    ----------
-    variables : tuple of int
-        The relational atoms on which the targets depend.
-    targets : Memo
-        Where an event leads, by the truth of these atoms (as bits).
-    constant : Targets
-        Where an event leads, if there are no such atoms; otherwise empty.
-    """
+    """The part of a plan for one relation of the prior event to the event."""
 
     __slots__ = ("_residual", "_resolve", "constant", "targets", "variables")
 
@@ -55,10 +45,13 @@ class SubPlan:
         residual: tuple[tuple[int, Formula], ...],
         resolve: Callable[[frozenset[int]], Targets],
     ) -> None:
+        # The relational atoms on which the targets depend.
         self.variables = tuple(sorted(frozenset().union(*(variables(f) for _, f in residual))))
         self._residual = residual
         self._resolve = resolve
+        # Where an event leads, by the truth of these atoms (as bits).
         self.targets = Memo(self._targets, PLANS_MAX)
+        # Where an event leads, if there are no such atoms; otherwise empty.
         self.constant: Targets = () if self.variables else self.targets[0]
 
     def _targets(self, bits: int) -> Targets:
@@ -105,26 +98,7 @@ NO_NOTS: Final = NotPlan((), None)
 
 
 class Machine:
-    """An automaton made ready to run: plans, evaluators, targets. Holds no run.
-
-    Attributes
-    ----------
-    plans : Memo
-        By (state, mask): the plan of such an event; None where it leads nowhere.
-    decided : Memo
-        By state, then mask: the one configuration that such an event leads to, and the `Decided`
-        of its state; None where registers matter, or there is not exactly one configuration.
-    concerned : Memo
-        By (states in which runs wait, as bits; mask): whether such an event may start a run,
-        extend a waiting one or break a `not` of one.
-    not_plans : Memo
-        By (state, mask): the `not` guards that such an event may break.
-    breaks : Memo
-        By (number of a `not`, mask): the part of the guard left to evaluate for such an event.
-    expectations : Memo
-        By (states, mask): the steps expected, these as a text, and whether the event would be
-        allowed but for relational atoms.
-    """
+    """An automaton made ready to run: plans, evaluators, targets. Holds no run."""
 
     def __init__(self, compiled: CompiledPattern) -> None:
         self.compiled = compiled
@@ -136,11 +110,20 @@ class Machine:
         self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
         self.can_continue = tuple(map(bool, automaton.table))
         states = len(automaton.table)
+        # By (state, mask): the plan of such an event; None where it leads nowhere.
         self.plans = Memo(self._plan, PLANS_MAX)
+        # By state, then mask: the one configuration that such an event leads to, and the `Decided`
+        # of its state; None where registers matter, or there is not exactly one configuration.
         self.decided = Memo(self._new_decided, states)
+        # By (states in which runs wait, as bits; mask): whether such an event may start a run,
+        # extend a waiting one or break a `not` of one.
         self.concerned = Memo(self._concerns, PLANS_MAX)
+        # By (state, mask): the `not` guards that such an event may break.
         self.not_plans = Memo(self._not_plan, PLANS_MAX)
+        # By (number of a `not`, mask): the part of the guard left to evaluate for such an event.
         self.breaks = Memo(self._breaks, PLANS_MAX)
+        # By (states, mask): the steps expected, these as a text, and whether the event would be
+        # allowed but for relational atoms.
         self.expectations = Memo(self._expectation, PLANS_MAX)
         self._ways = Memo(partial(Ways, automaton), states)
         self.pending = tuple(

@@ -34,28 +34,12 @@ _time = attrgetter("time")
 
 
 class PatternRun:
-    """One pattern over one execution.
+    """One pattern over one execution, which has a name where a log holds several.
 
-    Parameters
-    ----------
-    execution : str
-        The execution's name where a log holds several.
-    listing : bool
-        Whether to return verdicts; otherwise they are only counted.
-    traced : bool
-        Whether to report every transition.
-    machine : Machine, optional
-        The machine of another run of the same pattern, to share. That other run counts the
-        failures of registered guards.
-    make_steps : callable
-        Makes the object that offers events to the scopes' runs; called as `ScopeSteps` is.
-
-    Attributes
-    ----------
-    copies : Copies or None
-        The nodes' copies, under `at every node`.
-    met : MaskCounts
-        How many of the offered events satisfied each guard.
+    Without `listing`, verdicts are only counted; if `traced`, every transition is reported. If a
+    `machine` is given, it is that of another run of the same pattern, which counts the failures of
+    registered guards. `make_steps` makes the object that offers events to the scopes' runs; it
+    is called as `ScopeSteps` is.
     """
 
     __slots__ = (
@@ -88,12 +72,13 @@ class PatternRun:
         self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
         self._window_us = compiled.window_us
         deployment = compiled.pattern.deployment
-        self.copies = None
+        self.copies = None  # the nodes' copies, under `at every node`
         if deployment is not None:
             self.copies = Copies(deployment, limits, timed=self._window_us is not None)
         self.verdicts = VerdictBuilder(
             machine, self.counts, self.losses, execution=execution, listing=listing, traced=traced
         )
+        # How many of the offered events satisfied each guard.
         self.met = MaskCounts(compiled.alphabet, compiled.counted.guards)
         self.steps = make_steps(self.scopes, self.verdicts, limits, self.copies)
         self._copy_steps = None
@@ -203,7 +188,8 @@ class PatternRun:
     def live_runs(self) -> int:
         """Return how many runs are live; for a `find any`, how many events are kept."""
         if self.compiled.kind != "check":
-            return self.scopes.count_live()
+            self.scopes.live.index()
+            return self.scopes.live.count
         runs = (scope.run for scope in self.scopes.by_name.values())
         return sum(isinstance(run, CheckRun) and not run.halted for run in runs)
 

@@ -20,22 +20,13 @@ from ketal.operators.history import History
 
 
 class Relations:
-    """The relational atoms of a pattern, made ready to evaluate.
-
-    Attributes
-    ----------
-    slots : dict of int to int
-        For each step that some guard reads, the place of its event in `Configuration.bound`.
-    prior : frozenset of int
-        The atoms that are decided by how the event and the prior event are related.
-    register_values : dict of int to function
-        By the number of an equality's atom, the function that reads the configuration's side.
-    """
+    """The relational atoms of a pattern, made ready to evaluate."""
 
     def __init__(self, compiled: CompiledPattern) -> None:
         automaton = compiled.automaton
         self._compiled = compiled
         read = sorted({step for live in automaton.live for step in live.steps})
+        # For each step that some guard reads, the place of its event in `Configuration.bound`.
         self.slots = {step: slot for slot, step in enumerate(read)}
         self._prior = {
             shape: [
@@ -45,10 +36,12 @@ class Relations:
             ]
             for shape in ("before", "concurrent")
         }
+        # The atoms that are decided by how the event and the prior event are related.
         self.prior = frozenset(n for numbers in self._prior.values() for n in numbers)
         self._evaluators: dict[int, Callable[[Configuration, Seen], bool]] = {
             n: self._evaluator(n, a) for n, a in enumerate(automaton.atoms) if a.relational
         }
+        # By the number of an equality's atom, the function that reads the configuration's side.
         self.register_values = {n: self._register_value(n) for n in compiled.bound.equalities}
 
     def prior_truth(self, *, before: bool, concurrent: bool) -> dict[int, bool]:

@@ -24,14 +24,7 @@ from ketal.model.verdicts.verdict_kinds import RunVerdict
 
 
 class ScopeSteps:
-    """Offers events, time and the end to the runs of scopes.
-
-    Attributes
-    ----------
-    by_mask : bool
-        Whether runs may take events by their masks, several at once; false in a subclass whose
-        `step` must see every event.
-    """
+    """Offers events, time and the end to the runs of scopes."""
 
     __slots__ = (
         "_window_us", "by_mask", "copies", "counts", "limits", "losses", "scopes", "verdicts",
@@ -46,6 +39,8 @@ class ScopeSteps:
         self.copies = copies
         self.counts = verdicts.counts
         self.losses = verdicts.losses
+        # Whether runs may take events by their masks, several at once; false in a subclass whose
+        # `step` must see every event.
         self.by_mask = not verdicts.traced
         self._window_us = verdicts.compiled.window_us
 
@@ -199,20 +194,14 @@ class ScopeSteps:
 
 
 class OfferedEvents(ScopeSteps):
-    """Collects which events each scope is offered, and offers them to no run.
-
-    Attributes
-    ----------
-    by_scope : dict of ScopeName to list of Event
-        The events of each scope, in the order in which they were offered.
-    """
+    """Collects which events each scope is offered, and offers them to no run."""
 
     def __init__(
         self, scopes: Scopes, verdicts: VerdictBuilder, limits: Limits, copies: Copies | None
     ) -> None:
         super().__init__(scopes, verdicts, limits, copies)
         self.by_mask = False
-        self.by_scope: dict[ScopeName, list[Event]] = {}
+        self.by_scope: dict[ScopeName, list[Event]] = {}  # in the order in which they were offered
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Collect an event of the alphabet."""

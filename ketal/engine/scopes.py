@@ -177,21 +177,7 @@ class ScopeTimers:
 
 
 class Scopes:
-    """The live scopes of a pattern.
-
-    Attributes
-    ----------
-    by_name : dict of ScopeName to Scope
-        The live scopes by name, in the order of their numbers.
-    created : int
-        How many scopes were created, including those removed since and those that were over at
-        once.
-    dirty : dict of int to (Scope or None), or None
-        By number, the scopes that changed since the last `take_dirty`, with None for a removed
-        one; None before the first.
-    removes : bool
-        Whether a scope that is over is removed.
-    """
+    """The live scopes of a pattern."""
 
     def __init__(
         self,
@@ -202,7 +188,7 @@ class Scopes:
         traced: bool,
         counting: bool,
     ) -> None:
-        self.by_name: dict[ScopeName, Scope] = {}
+        self.by_name: dict[ScopeName, Scope] = {}  # in the order of their numbers
         self._machine = machine
         self._is_check = compiled.kind == "check"
         self.live = Live(counting=counting)
@@ -213,21 +199,20 @@ class Scopes:
         self._keys = (*(name for name, _ in compiled.partition), "node")
         # A check that took nothing and is not complete still gets a verdict at the end.
         fresh_is_over = not self._is_check or 0 in compiled.automaton.finals
+        # Whether a scope that is over is removed.
         self.removes = bool(compiled.partition) and fresh_is_over
         # A run that is never offered an event, by which `ignores` decides about new scopes.
         # Where a check's transitions are reported, every event gives a verdict.
         asks = self.removes and not (self._is_check and traced)
         self._fresh = self._new_run() if asks else None
         self._readers = tuple(read for _, read in compiled.partition)
+        # How many scopes were created, those removed since and those over at once included.
         self.created = 0
+        # By number, the scopes that changed since the last `take_dirty`, with None for a removed
+        # one; None before the first.
         self.dirty: dict[int, Scope | None] | None = None
         self._saved = 0  # scopes with lower numbers were saved, if they were live then
         self.timers = ScopeTimers()
-
-    def count_live(self) -> int:
-        """Return how many runs are live, or events are kept, once the useless ones are dropped."""
-        self.live.index()
-        return self.live.count
 
     # --- look-up ---
 

@@ -21,10 +21,7 @@ from ketal.model.verdicts.verdict_kinds import RunVerdict
 class TypeDispatch:
     """Dispatches events to the runs of several patterns.
 
-    Parameters
-    ----------
-    runs : sequence of PatternRun
-        One for each pattern, in the order in which verdicts on the same event are returned.
+    The verdicts on one event are returned in the order of the runs.
     """
 
     def __init__(self, runs: Sequence[PatternRun]) -> None:

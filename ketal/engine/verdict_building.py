@@ -32,15 +32,7 @@ _key = attrgetter("key")
 
 
 class VerdictBuilder:
-    """Builds the verdicts of one pattern over one execution.
-
-    Attributes
-    ----------
-    learned_at : tuple or None
-        Under `at every node`, the place in canonical order of the event that is processed:
-        with it, copies are offered events of earlier places. None if events are offered in order,
-        or if no event was missed.
-    """
+    """Builds the verdicts of one pattern over one execution."""
 
     def __init__(
         self,
@@ -59,6 +51,9 @@ class VerdictBuilder:
         self.execution = execution
         self.listing = listing
         self.traced = traced
+        # Under `at every node`, the place in canonical order of the event that is processed: with
+        # it, copies are offered events of earlier places. None if events are offered in order, or
+        # if no event was missed.
         self.learned_at: CanonicalKey | None = None
         self._only_counts = self.compiled.pattern.only_counts
         self._any_may_come_last = self.compiled.causal and self.compiled.strategy == "any"

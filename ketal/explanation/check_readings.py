@@ -19,7 +19,7 @@ from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine, step
 from ketal.model import syntax
-from ketal.semantics import History, Rest, Words
+from ketal.semantics import History, Rest, firsts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,13 +51,12 @@ def _first_word(trail: Trail | None, body: syntax.Body) -> History:
     while trail is not None:
         trails.append(trail)
         trail = trail.before
-    words = Words()
     # The rest of the body → the steps before it, as a linked list with the last step first.
     rests: dict[Rest, Any] = {(body,): None}
     for one in reversed(trails):
         longer: dict[Rest, Any] = {}
         for rest, word in rests.items():
-            for _, name, left in words.firsts(rest):
+            for _, name, left in firsts(rest):
                 if name in one.steps and left not in longer:
                     longer[left] = (name, word)
         rests = longer

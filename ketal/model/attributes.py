@@ -29,6 +29,11 @@ DEPTH_MAX = 200
 DIGITS_MAX = 4_300
 """The most characters of an integer, its sign included: msgspec reads no longer one."""
 _INTEGER_MIN, _INTEGER_MAX = 1 - 10 ** (DIGITS_MAX - 1), 10**DIGITS_MAX - 1
+ATTRIBUTE_KINDS = {
+    str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null",
+    list: "list", tuple: "list", dict: "object",
+}  # fmt: skip
+"""The kinds of attributes, by class."""
 
 _FIXED = frozenset((bool, float, NoneType))
 _NESTED = frozenset((dict, list))
@@ -48,14 +53,7 @@ _Where = tuple[Any, str | int] | str
 
 
 def attributes(data: Any, label: str = "data") -> dict[str, Any]:
-    """Return an event's data as plain values, in new containers.
-
-    Parameters
-    ----------
-    data : mapping
-        The data.
-    label : str
-        The name of the data in messages.
+    """Return an event's data as plain values, in new containers; messages call it `label`.
 
     Raises
     ------

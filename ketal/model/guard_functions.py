@@ -34,35 +34,22 @@ Test: TypeAlias = Callable[[Any], object]
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A predicate over one value.
+    """A predicate over one value."""
 
-    Attributes
-    ----------
-    name : str
-        Its name in patterns; also the shape of its atoms.
-    prepare : callable
-        (limits, *constants) → the test of a value of its kind.
-    constants : tuple of Kind
-        The kinds of its constants.
-    kind : Kind
-        The kind of values for which it is true or false; lists and mappings have the kind `any`.
-    subject : Field, callable or None
-        The value that it reads: a field, or the result of a function of the event; None if it is
-        the first argument.
-    decided : bool
-        Whether it is never unknown; then its test is also called with None, for an absent value.
-    elsewhere : callable, optional
-        (*constants) → its truth for every value of its kind that differs from all constants of
-        the pattern, its own included; None if that depends on the value.
-    """
-
-    name: str
+    name: str  # its name in patterns; also the shape of its atoms
     prepare: Callable[..., Test]
-    constants: tuple[Kind, ...] = ()
+    """(limits, *constants) → the test of a value of its kind."""
+    constants: tuple[Kind, ...] = ()  # the kinds of its constants
     kind: Kind = "string"
+    """The kind of values for which it is true or false; lists and mappings have the kind `any`."""
     subject: Field | Callable[[Event], Any] | None = None
+    """The value that it reads: a field, or the result of a function of the event; None if it is
+    the first argument."""
     decided: bool = False
+    """Whether it is never unknown; then its test is also called with None, for an absent value."""
     elsewhere: Callable[..., bool | None] | None = None
+    """(*constants) → its truth for every value of its kind that differs from all constants of the
+    pattern, its own included; None if that depends on the value."""
 
     @property
     def parameters(self) -> tuple[Kind, ...]:

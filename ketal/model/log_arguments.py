@@ -31,24 +31,12 @@ _BATCH_RECORDS = 1_024
 
 @dataclass(slots=True)
 class RecordBatch:
-    """Records of one execution and one file that were read together.
+    """Records of one execution and one file that were read together."""
 
-    Attributes
-    ----------
-    execution : str
-        The execution's name; empty if the log holds only one.
-    items : sequence of Event, Control or Rejected
-        The items of the records.
-    file : str
-        The file; empty for items that are in memory.
-    lines : sequence of int
-        The line of each item.
-    """
-
-    execution: str
-    items: Sequence[LogItem]
-    file: str
-    lines: Sequence[int]
+    execution: str  # the execution's name; empty if the log holds only one
+    items: Sequence[LogItem]  # the items of the records
+    file: str  # the file; empty for items that are in memory
+    lines: Sequence[int]  # the line of each item
 
     def place(self, number: int) -> str:
         """Return the place where the item at an index was read."""
@@ -144,8 +132,8 @@ def no_log_item(item: object, what: str = "an item of a log") -> TypeError:
     return wrong_type(what, "a ketal.Event (ketal.read_log converts rows to events)", item)
 
 
-def records_of(log: Any, what: str = "log") -> Iterator[Record]:
-    """Yield (execution, item, file, line) of each record of a log, an argument named `what`.
+def records_of(log: Any) -> Iterator[Record]:
+    """Yield (execution, item, file, line) of each record of a log.
 
     Events after the end of their execution are rejected, as in a run.
 
@@ -155,7 +143,7 @@ def records_of(log: Any, what: str = "log") -> Iterator[Record]:
         If it cannot be a log, or an item of it cannot be in a log.
     """
     ended: set[str] = set()
-    batches = batches_of(checked_log(log, what))
+    batches = batches_of(checked_log(log))
     for execution, item, file, line in chain.from_iterable(map(RecordBatch.records, batches)):
         if isinstance(item, Control):
             if item.kind == "end":

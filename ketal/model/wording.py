@@ -37,14 +37,7 @@ def file_and_line(place: str) -> tuple[str, int]:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: `1 match`, `2,000 matches`.
 
-    Parameters
-    ----------
-    number : int
-        The number.
-    noun : str
-        The noun in the singular.
-    plural : str
-        The noun in the plural, if it is not the singular with an `s`.
+    `plural` is the plural of the noun, if it is not the singular with an `s`.
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 

@@ -148,17 +148,11 @@ def _compile_with_diagnostics(
     compiled: list[CompiledPattern] = []
     for pattern in () if faulty else file.patterns:
         try:
-            compiled.append(
-                compile_pattern(
-                    file,
-                    pattern,
-                    params=params,
-                    registered=registered,
-                    limits=limits,
-                    source=source,
-                )
+            one = compile_pattern(
+                file, pattern, params=params, registered=registered, limits=limits, source=source
             )
-            diagnostics += compiled[-1].warnings
+            compiled.append(one)
+            diagnostics += one.warnings
         except PatternError as error:
             diagnostics += error.diagnostics
     return file, compiled, sorted(diagnostics, key=diagnostic_place), source

@@ -313,7 +313,7 @@ def _partial(scope: semantics._Scope, event: Event) -> Iterator[Dots]:
             continue
         if here.bound and not scope.fits([*events, event]):
             continue
-        if not any(scope.judge.words.firsts(rest) for rest in here.rests):
+        if not any(semantics.firsts(rest) for rest in here.rests):
             continue
         yield _dots(here.bound)
         for x in scope.offered:

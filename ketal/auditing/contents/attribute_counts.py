@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from ketal.auditing.contents.log_contents import AttributeStats
+from ketal.model.attributes import ATTRIBUTE_KINDS
 from ketal.model.limits import Limits
 
-KINDS = ("string", "number", "boolean", "null", "list", "object")
+_KINDS = tuple(dict.fromkeys(ATTRIBUTE_KINDS.values()))
 KEYS_MAX = 32
 """How many names the longest path has that is counted."""
 EXAMPLES = 3
@@ -26,16 +27,6 @@ EXAMPLES = 3
 TEXT_CHARS_MAX = 100
 """The length of the longest text that is kept whole."""
 
-_KINDS = {
-    str: "string",
-    int: "number",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-    list: "list",
-    tuple: "list",
-    dict: "object",
-}
 _Path = tuple[str, ...]
 _NAN = ("NaN", b"")
 _TOO_DEEP = ("[…", b"")
@@ -46,22 +37,14 @@ K = TypeVar("K")
 
 
 class BoundedCounts(Generic[K]):
-    """Counts at most `keys_max` distinct keys.
-
-    Attributes
-    ----------
-    counts : dict
-        How often each key was counted.
-    not_counted : int
-        How often further keys, beyond the limit, occurred.
-    """
+    """Counts at most `keys_max` distinct keys."""
 
     __slots__ = ("counts", "keys_max", "not_counted")
 
     def __init__(self, keys_max: int) -> None:
         self.keys_max = keys_max
-        self.counts: dict[K, int] = {}
-        self.not_counted = 0
+        self.counts: dict[K, int] = {}  # how often each key was counted
+        self.not_counted = 0  # how often further keys, beyond the limit, occurred
 
     def add(self, key: K, number: int = 1) -> None:
         """Count a key, or its occurrences beyond the limit."""
@@ -78,24 +61,15 @@ class BoundedCounts(Generic[K]):
 
 
 class AttributeCounts:
-    """The counts of one attribute path.
-
-    Attributes
-    ----------
-    kinds : dict of str to int
-        How many events have a value of each kind.
-    values : BoundedCounts
-        How many events have each value, by the keys of `_value_key`; without null and objects.
-    inner : dict of str to AttributeCounts
-        The attributes inside objects at the path.
-    """
+    """The counts of one attribute path."""
 
     __slots__ = ("inner", "kinds", "values")
 
     def __init__(self, values_max: int) -> None:
-        self.kinds: dict[str, int] = {}
+        self.kinds: dict[str, int] = {}  # how many events have a value of each kind
+        # How many events have each value, by the keys of `_value_key`; without null and objects.
         self.values: BoundedCounts[Any] = BoundedCounts(values_max)
-        self.inner: dict[str, AttributeCounts] = {}
+        self.inner: dict[str, AttributeCounts] = {}  # the attributes inside objects at the path
 
     def merge(self, other: AttributeCounts) -> None:
         """Add the counts of the same path in other events."""
@@ -109,20 +83,13 @@ class AttributeCounts:
 
 
 class AttributeTable:
-    """Counts attributes, at most `stats_attributes_max` paths over all types.
-
-    Attributes
-    ----------
-    not_counted : int
-        How many values had a path beyond that limit.
-    deep : int
-        How many values had a path of more than `KEYS_MAX` names.
-    """
+    """Counts attributes, at most `stats_attributes_max` paths over all types."""
 
     def __init__(self, limits: Limits) -> None:
         self._left = limits.stats_attributes_max
         self._values_max = limits.stats_values_max
-        self.not_counted = self.deep = 0
+        self.not_counted = 0  # how many values had a path beyond that limit
+        self.deep = 0  # how many values had a path of more than `KEYS_MAX` names
 
     def count(
         self, counts: dict[str, AttributeCounts], data: Mapping[str, Any], depth: int = 1
@@ -136,7 +103,7 @@ class AttributeTable:
                     continue
                 self._left -= 1
                 one = counts[name] = AttributeCounts(self._values_max)
-            kind = _KINDS[value.__class__]
+            kind = ATTRIBUTE_KINDS[value.__class__]
             one.kinds[kind] = one.kinds.get(kind, 0) + 1
             if kind == "object":
                 if depth < KEYS_MAX:
@@ -170,7 +137,7 @@ def attribute_stats(
             path=path,
             events=sum(one.kinds.values()),
             of=events,
-            kinds={kind: one.kinds[kind] for kind in KINDS if kind in one.kinds},
+            kinds={kind: one.kinds[kind] for kind in _KINDS if kind in one.kinds},
             values=len(values),
             more_values=bool(one.values.not_counted),
             examples=tuple(_key_value(key) for key, _ in common),

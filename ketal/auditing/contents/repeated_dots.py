@@ -33,13 +33,7 @@ class _NodeDots:
 
 
 class RepeatedDots:
-    """The dots seen so far.
-
-    Attributes
-    ----------
-    not_counted : int
-        How many events had a dot that was not stored, as `counters_max` was reached.
-    """
+    """The dots seen so far."""
 
     def __init__(self, limits: Limits) -> None:
         self._counters_max = limits.counters_max
@@ -47,7 +41,7 @@ class RepeatedDots:
         self._nodes: dict[tuple[str, str], _NodeDots] = {}
         self._digests: OrderedDict[tuple[str, str, int], bytes] = OrderedDict()
         self._beyond = 0
-        self.not_counted = 0
+        self.not_counted = 0  # how many events had a dot that was not stored (`counters_max`)
 
     def status(self, execution: str, event: Event) -> Status:
         """Return whether an event is new, a duplicate or repeated, and record its dot."""

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.predicates import (
     Atom,
-    AtomTable,
     Formula,
     Lowering,
     constant_of,
@@ -28,7 +26,6 @@ from ketal.compiler.predicates import (
 from ketal.errors import Span
 from ketal.model import syntax
 from ketal.model.guard_functions import FUNCTIONS
-from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 from ketal.model.values import kind
 
@@ -42,45 +39,25 @@ Leaf = syntax.Field | syntax.Attribute
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value that a comparison reads.
+    """A value that a comparison reads."""
 
-    Attributes
-    ----------
-    of : Field or Attribute
-        The field or attribute that is read.
-    step : str
-        The step whose event has the value; empty for the event itself.
-    kinds : frozenset of str
-        The kinds of values for which the comparison may be true or false.
-    """
-
-    of: Leaf
-    step: str
-    kinds: frozenset[str]
+    of: Leaf  # the field or attribute that is read
+    step: str  # the step whose event has the value; empty for the event itself
+    kinds: frozenset[str]  # the kinds of values for which the comparison may be true or false
 
 
 @dataclass(frozen=True, slots=True)
 class SiteReading:
-    """The operands of a comparison that are read from one event.
+    """The operands of a comparison that are read from one event."""
 
-    Attributes
-    ----------
-    comparison : int
-        The number of the comparison.
-    operands : tuple of int
-        The numbers of the operands in the comparison.
-    guard : Formula
-        A formula over masks: the operands of an event are read if its mask, with `bits` set,
-        satisfies the formula.
-    bits : int
-        The bits of the comparison itself; the comparison decides if the guard is true with these
-        bits set and not true with them cleared. 0 if an event of a run is compared.
-    """
-
-    comparison: int
-    operands: tuple[int, ...]
+    comparison: int  # the number of the comparison
+    operands: tuple[int, ...]  # the numbers of the operands in the comparison
     guard: Formula
+    """A formula over masks: the operands of an event are read if its mask, with `bits` set,
+    satisfies the formula."""
     bits: int
+    """The bits of the comparison itself; the comparison decides if the guard is true with these
+    bits set and not true with them cleared. 0 if an event of a run is compared."""
 
     @property
     def sides(self) -> tuple[Formula, Formula]:
@@ -94,21 +71,12 @@ class SiteReading:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSite:
-    """A comparison in the text of a pattern, or a key of `partition by`.
+    """A comparison in the text of a pattern, or a key of `partition by`."""
 
-    Attributes
-    ----------
-    span : Span or None
-        Its place in the text.
-    operands : tuple of Operand
-        The values that it reads.
-    alike : bool
-        Whether these values must be of one kind: the two operands, or all values of a key.
-    """
-
-    span: Span | None
-    operands: tuple[Operand, ...]
+    span: Span | None  # its place in the text
+    operands: tuple[Operand, ...]  # the values that it reads
     alike: bool
+    """Whether these values must be of one kind: the two operands, or all values of a key."""
 
     @property
     def is_key(self) -> bool:
@@ -125,28 +93,15 @@ def comparisons(
 ) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:
     """Return the comparisons of a pattern, and how their operands are read.
 
-    Parameters
-    ----------
-    pattern : Pattern
-        The pattern.
-    events : sequence of EventDecl
-        The events that it names, including those declared in the file.
-    alphabet : Formula
-        The formula over `atoms` of the events that are offered.
-    atoms : sequence of Atom
-        The atoms of the pattern's guards.
-    registered : iterable of RegisteredGuard
-        The registered guards.
+    `events` are those that it names, including those declared in the file; `alphabet` is the
+    formula over `atoms` of the events that are offered.
     """
-    table = AtomTable(Limits(atoms_max=len(atoms) + _MORE_ATOMS))
-    for atom in atoms:
-        table.variable(atom)
     declared = {event.name: event.guard for event in events}
-    lowering = Lowering(declared, table, {guard.name: guard for guard in registered})
-    steps = {step.name: step.guard for step in pattern.steps}
+    lowering = Lowering.over(atoms, declared, registered)
+    guards = declared | {step.name: step.guard for step in pattern.steps}
     local = {
-        name: local_guard(lowering.lower(guard), table.atoms)
-        for name, guard in {**declared, **steps}.items()
+        name: local_guard(lowering.lower(guard), lowering.table.atoms)
+        for name, guard in guards.items()
     }
     absents = (node.guard for node in walk(pattern.body) if isinstance(node, syntax.Absent))
     sites: list[ComparisonSite] = []
@@ -155,8 +110,8 @@ def comparisons(
         if isinstance(key, syntax.Attribute):
             readings.append(SiteReading(len(sites), (0,), alphabet, 0))
             sites.append(ComparisonSite(key.span, (Operand(key, "", SCALAR),), alike=True))
-    for holder in (*declared.values(), *steps.values(), *absents):
-        guard = local_guard(lowering.lower(holder), table.atoms)
+    for holder in (*guards.values(), *absents):
+        guard = local_guard(lowering.lower(holder), lowering.table.atoms)
         for node in walk(holder):
             operands = tuple(_operands(node))
             if all(map(_is_always_known, operands)):
@@ -166,28 +121,19 @@ def comparisons(
             by_step: dict[str, list[int]] = {}
             for index, operand in enumerate(operands):
                 by_step.setdefault(operand.step, []).append(index)
-            is_local = set(by_step) == {""}
-            bits = _comparison_bits(node, lowering, len(atoms)) if is_local else 0
-            for step, numbers in by_step.items():
+            bits = 0
+            if by_step.keys() == {""}:
+                bits = sum(1 << n for n in lowering.numbers(node) if n < len(atoms))
+            for step, indices in by_step.items():
                 event_guard = local.get(step, True) if step else guard
                 if _masks_cover(event_guard, len(atoms)):
-                    readings.append(SiteReading(number, tuple(numbers), event_guard, bits))
+                    readings.append(SiteReading(number, tuple(indices), event_guard, bits))
     return tuple(sites), tuple(readings)
 
 
 def _masks_cover(guard: Formula, atoms: int) -> bool:
     """Return whether masks have a bit for each atom of a guard; new atoms have none."""
     return all(number < atoms for number in variables(guard))
-
-
-_MORE_ATOMS = 10_000
-"""Atoms that comparisons lowered alone may add to those of the guards; masks lack their bits."""
-
-
-def _comparison_bits(node: Any, lowering: Lowering, atoms: int) -> int:
-    """Return the bits of a comparison's atoms: those for true, and those for false."""
-    numbers = variables(lowering.lower(node)) | variables(lowering.lower(node, positive=False))
-    return sum(1 << number for number in numbers if number < atoms)
 
 
 def _operands(node: syntax.Node) -> Iterator[Operand]:

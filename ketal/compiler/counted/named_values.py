@@ -27,30 +27,16 @@ TYPE, NODE = syntax.Field("type"), syntax.Field("node")
 
 @dataclass(frozen=True, slots=True)
 class NamedValue:
-    """A name in a pattern.
+    """A name in a pattern."""
 
-    Attributes
-    ----------
-    what : str
-        The kind of the named thing: a type, an attribute, a key of `partition by`, a node.
-    name : str
-        The name as it is written; for an attribute the keys of its path, joined by dots.
-    span : Span or None
-        Its first place in the text.
-    path : tuple of str
-        For an attribute or a key, its path in the data of an event.
-    glob : {'', 'dotted', 'plain'}
-        The kind of glob (`ketal.model.values.glob_regex`); empty if it is not a glob.
-    known_by : Formula
-        A formula over masks, true only of events that have the name, as far as atoms show.
-    """
-
-    what: What
-    name: str
-    span: Span | None = None
-    path: tuple[str, ...] = ()
+    what: What  # the kind of the named thing: a type, an attribute, a key of `partition by`, a node
+    name: str  # as it is written; for an attribute the keys of its path, joined by dots
+    span: Span | None = None  # its first place in the text
+    path: tuple[str, ...] = ()  # for an attribute or a key, its path in the data of an event
     glob: str = ""
+    """The kind of glob, `dotted` or `plain` (`ketal.model.values.glob_regex`); empty for a name."""
     known_by: Formula = False
+    """A formula over masks, true only of events that have the name, as far as atoms show."""
 
     @property
     def key(self) -> NameKey:
@@ -70,14 +56,7 @@ def named_values(
 ) -> tuple[NamedValue, ...]:
     """Return the names of a pattern, each once, in the order of the text.
 
-    Parameters
-    ----------
-    pattern : Pattern
-        The pattern.
-    events : sequence of EventDecl
-        The events that it names, including those declared in the file.
-    atoms : sequence of Atom
-        The atoms of the pattern's guards.
+    `events` are those that it names, including those declared in the file.
     """
     first: dict[NameKey, NamedValue] = {}
     for name in _occurrences(pattern, events):
@@ -167,16 +146,9 @@ def _literals_by_name(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
 def needed_names(
     guard: syntax.Guard, events: Mapping[str, syntax.Guard], *, positive: bool = True
 ) -> frozenset[NameKey]:
-    """Return the names without which no event makes a guard true, or false.
+    """Return the names without which no event makes a guard true; false, if not `positive`.
 
-    Parameters
-    ----------
-    guard : Guard
-        The guard.
-    events : mapping of str to Guard
-        The guard of each declared event.
-    positive : bool
-        Whether the guard must be true; if not, it must be false.
+    `events` has the guard of each declared event.
     """
     match guard:
         case syntax.Name(name=name):

@@ -36,7 +36,6 @@ from ketal.engine.find_any.roles import (
     conjuncts,
 )
 from ketal.engine.machine import Machine
-from ketal.model import syntax
 
 LOOK_UP = "one table look-up"
 REGISTERS = "guards read earlier events"
@@ -124,9 +123,9 @@ def _runs_cost(machine: Machine, text: PatternPlaces) -> Cost:
 
 
 def _cuts_cost(text: PatternPlaces) -> Cost:
-    node = syntax.Node(span=text.pattern.places.get("mode"))
+    place = text.place(text.pattern.places.get("mode"), "mode")
     reason = "it requires every linear extension: all consistent cuts, at most cuts_max"
-    return Cost(CUTS, text.place(node, "mode"), reason, "no `mode`", "O(n^P) in total")
+    return Cost(CUTS, place, reason, "no `mode`", "O(n^P) in total")
 
 
 # --- find any ---

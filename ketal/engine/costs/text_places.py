@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.predicates import AtomTable, Lowering, registers, variables
+from ketal.compiler.predicates import Lowering, registers, variables
 from ketal.errors import Span
 from ketal.model import syntax
-from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 
-_COMPARISON_ATOMS = 10_000
-"""Atoms that lowering comparisons alone may add to those of the pattern."""
 _SHAPES = {syntax.Causal: ("before", "own_node"), syntax.Conc: ("concurrent", "other_node")}
 
 
@@ -37,9 +34,9 @@ class PatternPlaces:
         self.pattern = compiled.pattern
         self._guards = dict(compiled.guards)
 
-    def place(self, node: syntax.Node, otherwise: str) -> TextPlace:
-        """Return the place of a node; `otherwise` is its text if the node's own is not at hand."""
-        span, source = node.span, self._compiled.source
+    def place(self, span: Span | None, otherwise: str) -> TextPlace:
+        """Return a place with its text; `otherwise` is the text if its own is not at hand."""
+        source = self._compiled.source
         if span is None or source is None or span.line != span.end_line:
             return TextPlace(otherwise, span)
         text = source.line(span.line)[span.column - 1 : span.end_column - 1]
@@ -47,20 +44,19 @@ class PatternPlaces:
 
     def body(self) -> TextPlace:
         """Return the statement of the body."""
-        node = syntax.Node(span=self.pattern.places.get(self.pattern.kind))
-        return self.place(node, self.pattern.name)
+        return self.place(self.pattern.places.get(self.pattern.kind), self.pattern.name)
 
     def order(self) -> TextPlace:
         """Return the statement of the order; the statement of the body if there is none."""
         order = self.pattern.order
-        return self.body() if order.span is None else self.place(order, "order")
+        return self.body() if order.span is None else self.place(order.span, "order")
 
     def step(self, number: int) -> TextPlace:
         """Return the guard of a step."""
         name = self._compiled.automaton.steps[number]
         declared = {one.name: one.guard for one in self.pattern.declarations}
         if name in declared:
-            return self.place(declared[name], name)
+            return self.place(declared[name].span, name)
         # The file declares the event, for all of its patterns.
         return self._first_node(lambda node: isinstance(node, syntax.Step) and node.name == name)
 
@@ -71,27 +67,18 @@ class PatternPlaces:
             if isinstance(node, syntax.Causal | syntax.Conc):
                 matches = atom.shape in _SHAPES[type(node)] and atom.payload == (node.anchor,)
             elif isinstance(node, syntax.Comparison | syntax.Membership | syntax.Function):
-                matches = number in self._atoms_of(node)
+                matches = number in self._lowering.numbers(node)
             else:
                 continue
             if matches:
-                return self.place(node, self._compiled.automaton.steps[step])
+                return self.place(node.span, self._compiled.automaton.steps[step])
         return self.step(step)
 
     @cached_property
     def _lowering(self) -> Lowering:
-        """Lowers comparisons over the atoms of the pattern, with their numbers, and new ones."""
-        atoms = self._compiled.automaton.atoms
-        table = AtomTable(Limits(atoms_max=len(atoms) + _COMPARISON_ATOMS))
-        for atom in atoms:
-            table.variable(atom)
-        registered = {guard.name: guard for guard in self._compiled.registered}
-        return Lowering({}, table, registered)
-
-    def _atoms_of(self, node: syntax.Guard) -> frozenset[int]:
-        """Return the numbers of the atoms of a comparison."""
-        lower = self._lowering.lower
-        return variables(lower(node)) | variables(lower(node, positive=False))
+        """Lowers comparisons over the atoms of the pattern."""
+        compiled = self._compiled
+        return Lowering.over(compiled.automaton.atoms, {}, compiled.registered)
 
     def register_read(self, *, beyond_prior: bool) -> TextPlace:
         """Return the first part of a step's guard that reads a register."""
@@ -114,5 +101,5 @@ class PatternPlaces:
     def _first_node(self, wanted: Callable[[syntax.Node], bool]) -> TextPlace:
         for node in walk(self.pattern.body):
             if wanted(node):
-                return self.place(node, self.pattern.name)
+                return self.place(node.span, self.pattern.name)
         return self.body()

@@ -31,24 +31,15 @@ def ends_windows_early(compiled: CompiledPattern) -> bool:
 
 
 class MatchWindow:
-    """`within`: how far the events of a match may lie apart, in microseconds or in places.
-
-    Attributes
-    ----------
-    us, events : int or None
-        The length in microseconds, or in places; None if it is not given so.
-    bounded : bool
-        Whether there is a window.
-    length : float
-        The least distance between two events that do not fit in one match.
-    """
+    """`within`: how far the events of a match may lie apart, in microseconds or in places."""
 
     __slots__ = ("bounded", "events", "length", "us")
 
     def __init__(self, machine: Machine) -> None:
-        self.us = machine.compiled.window_us
-        self.events = machine.compiled.window_events
+        # The length in microseconds, or in places; None if it is not given so.
+        self.us, self.events = machine.compiled.window_us, machine.compiled.window_events
         self.bounded = self.us is not None or self.events is not None
+        # The least distance between two events that do not fit in one match.
         self.length: float = self.us if self.us is not None else self.events or inf
 
     def position(self, seen: Seen) -> int:
@@ -93,10 +84,6 @@ class Expiring:
         while self._heap and self._heap[0][0] <= last:
             yield heappop(self._heap)[1]
 
-    def clear(self) -> None:
-        """Remove everything."""
-        self._heap.clear()
-
 
 class UnmatchedStarts:
     """For `find any`: the first-step events whose window is open and that are in no match."""
@@ -136,7 +123,6 @@ class UnmatchedStarts:
         """Time out all events that wait."""
         findings.timed_out.extend((first,) for first in self.waiting.values())
         self.waiting.clear()
-        self._expiring.clear()
 
     @property
     def earliest(self) -> float:

@@ -22,68 +22,31 @@ from ketal.engine.find.findings import Live, Taken, rank
 
 
 class TimeSpan:
-    """Bounds of the times of the events that some runs have taken, in microseconds.
-
-    Attributes
-    ----------
-    oldest, newest : int
-        No run started before `oldest` or after `newest`.
-    least : float
-        No event after the start was taken at an earlier time.
-    greatest : int
-        No event was taken at a later time.
-    """
+    """Bounds of the times of the events that some runs have taken, in microseconds."""
 
     __slots__ = ("greatest", "least", "newest", "oldest")
 
     def __init__(self, oldest: int, newest: int, least: float, greatest: int) -> None:
-        self.oldest = oldest
-        self.newest = newest
-        self.least = least
-        self.greatest = greatest
+        self.oldest = oldest  # no run started before
+        self.newest = newest  # no run started after
+        self.least = least  # no event after the start was taken at an earlier time
+        self.greatest = greatest  # no event was taken at a later time
 
 
 class Run:
-    """The run that one event started.
-
-    Attributes
-    ----------
-    start : Seen
-    starts : list of RunGroup
-        The groups of the event alone: one, unless several steps can be first.
-    matched : bool
-        Whether it has matched.
-    """
+    """The run that one event started."""
 
     __slots__ = ("matched", "start", "starts")
 
     def __init__(self, start: Seen) -> None:
         self.start = start
+        # The groups of the event alone: one, unless several steps can be first.
         self.starts: list[RunGroup] = []
         self.matched = False
 
 
 class RunGroup:
-    """Runs that have taken the same event into the same configuration.
-
-    Attributes
-    ----------
-    number : int
-        In the order in which the groups of the scope were made.
-    configuration : Configuration
-    binding : tuple of (int, Seen)
-        The step and the event that were taken last.
-    parents : dict of RunGroup to None
-        The groups that took the event; empty for a start.
-    children : list of RunGroup
-        The groups that have this one as a parent.
-    run : Run or None
-        The run, if the group is a start.
-    span : TimeSpan or None
-        The times of its runs' events, if there is a time window.
-    waiting : bool
-        Whether its runs wait for another event.
-    """
+    """Runs that have taken the same event into the same configuration."""
 
     __slots__ = (
         "binding", "children", "configuration", "number", "parents", "run", "span", "waiting",
@@ -99,14 +62,14 @@ class RunGroup:
         run: Run | None,
         span: TimeSpan | None,
     ) -> None:
-        self.number = number
+        self.number = number  # in the order in which the groups of the scope were made
         self.configuration = configuration
-        self.binding = binding
-        self.parents = parents
-        self.children: list[RunGroup] = []
-        self.run = run
-        self.span = span
-        self.waiting = False
+        self.binding = binding  # the step and the event that were taken last
+        self.parents = parents  # the groups that took the event; empty for a start
+        self.children: list[RunGroup] = []  # the groups that have this one as a parent
+        self.run = run  # the run, if the group is a start
+        self.span = span  # the times of its runs' events, if there is a time window
+        self.waiting = False  # whether its runs wait for another event
 
     @property
     def prior(self) -> Seen:
@@ -132,24 +95,16 @@ def _joined_span(spans: list[TimeSpan], time_us: int) -> TimeSpan:
 
 
 class RunGroups:
-    """The groups of one scope.
-
-    Attributes
-    ----------
-    runs : dict of int to Run
-        The runs, by the place of the event that started them.
-    passed_us : float
-        Runs that started then or before have expired.
-    """
+    """The groups of one scope."""
 
     __slots__ = ("_made", "_window_us", "count", "live", "passed_us", "runs")
 
     def __init__(self, live: Live, window_us: int | None) -> None:
         self.live = live
         self._window_us = window_us
-        self.runs: dict[int, Run] = {}
+        self.runs: dict[int, Run] = {}  # by the place of the event that started them
         self.count = self._made = 0
-        self.passed_us = -inf
+        self.passed_us = -inf  # runs that started then or before have expired
 
     # --- adding and removing groups ---
 

@@ -30,20 +30,13 @@ from ketal.model.values import Key
 
 
 class GroupRow:
-    """The groups whose last event is of one node, or of any, in the order of these events.
-
-    Attributes
-    ----------
-    positions : list of int
-        The counters of the events, or their places; equal ones stand side by side.
-    number : int
-        Its place among the rows of the state.
-    """
+    """The groups whose last event is of one node, or of any, in the order of these events."""
 
     __slots__ = ("_newest", "groups", "number", "positions")
 
     def __init__(self, number: int) -> None:
-        self.number = number
+        self.number = number  # its place among the rows of the state
+        # The counters of the events, or their places; equal ones stand side by side.
         self.positions: list[int] = []
         self.groups: list[RunGroup] = []
         self._newest: list[int] = []  # under a time window, the latest start up to each
@@ -108,20 +101,9 @@ NOTHING: Final[GroupRows] = {}
 class WaitingGroups:
     """The groups that wait in one state.
 
-    Parameters
-    ----------
-    values : mapping of int to function
-        For each key (the number of its atom), the function that reads the value of a
-        configuration; None means that no event can match it.
-    by_node : bool
-        Whether a guard reads the causal relation to the last event.
-    nodes : iterable of str
-        Nodes to search first, in this order.
-
-    Attributes
-    ----------
-    rows : dict of str to GroupRow
-        The groups by node, or all of them under "".
+    `values` has, for each key (the number of its atom), the function that reads the value of a
+    configuration; None means that no event can match it. `by_node` is whether a guard reads the
+    causal relation to the last event. `nodes` are searched first, in this order.
     """
 
     __slots__ = ("_by_node", "_keyed", "_values", "count", "rows")
@@ -136,6 +118,7 @@ class WaitingGroups:
         self._values = values
         self._by_node = by_node
         self.count = 0
+        # The groups by node, or all of them under "".
         self.rows: GroupRows = {node: GroupRow(i) for i, node in enumerate(nodes)}
         self._keyed: dict[int, dict[Key, GroupRows]] = {}  # made when first needed
 
@@ -262,23 +245,16 @@ class WaitingGroups:
 
 
 class WaitingByState:
-    """The groups that wait, by state.
-
-    Attributes
-    ----------
-    by_state : dict of int to WaitingGroups
-        The index of each state in which groups have waited.
-    states : int
-        The states in which groups wait now, as bits.
-    """
+    """The groups that wait, by state."""
 
     __slots__ = ("_groups", "_machine", "by_state", "states")
 
     def __init__(self, machine: Machine, groups: RunGroups) -> None:
         self._machine = machine
         self._groups = groups
+        # The index of each state in which groups have waited.
         self.by_state: dict[int, WaitingGroups] = {}
-        self.states = 0
+        self.states = 0  # the states in which groups wait now, as bits
 
     def add(self, group: RunGroup) -> None:
         """Add a group to those that wait in its state."""

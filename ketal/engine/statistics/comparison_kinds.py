@@ -16,6 +16,7 @@ from ketal.compiler.memo import Memo
 from ketal.compiler.predicates import evaluate
 from ketal.engine.statistics.sampling import sampled
 from ketal.model import syntax
+from ketal.model.attributes import ATTRIBUTE_KINDS
 from ketal.model.events.event import Event
 from ketal.model.events.type_table import TypeTable
 from ketal.model.values import dig
@@ -23,26 +24,18 @@ from ketal.model.values import dig
 MASKS_MAX = 4_096
 """The most masks whose readings are cached."""
 ABSENT: Final = "absent"
-_KINDS: Final = {
-    str: "string", int: "number", float: "number", bool: "boolean", type(None): ABSENT,
-    list: "list", tuple: "list", dict: "object",
-}  # fmt: skip
+_KINDS: Final = {**ATTRIBUTE_KINDS, type(None): ABSENT}
 
 KindCounts = dict[str, dict[str, int]]
 """Reading, by its number as text → kinds, joined by commas → number of events."""
 
 
 class ComparisonKinds:
-    """The kinds of the values that the comparisons of one pattern read.
-
-    Attributes
-    ----------
-    names_type : callable
-        Event → whether a comparison may decide about events of this event's type.
-    """
+    """The kinds of the values that the comparisons of one pattern read."""
 
     def __init__(self, compiled: CompiledPattern) -> None:
         comparisons, readings = compiled.counted.comparisons
+        # Event → whether a comparison may decide about events of this event's type.
         self.names_type = compiled.names_type
         self._masks = compiled.masks
         self._readings = [

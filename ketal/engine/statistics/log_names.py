@@ -70,12 +70,7 @@ def _most_common(counter: Counter[str]) -> list[tuple[str, int]]:
 class LogNames:
     """Looks for the names of a program in the events of an execution.
 
-    Parameters
-    ----------
-    names : iterable of NamedValue
-        The names in all patterns.
-    causal : bool
-        Whether a pattern reads which events happened before others.
+    `causal` is whether a pattern reads which events happened before others.
     """
 
     def __init__(self, names: Iterable[NamedValue], *, causal: bool) -> None:

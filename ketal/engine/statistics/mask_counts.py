@@ -34,13 +34,9 @@ class CountedMask:
 class MaskCounts:
     """The counted masks of a run's events.
 
-    Parameters
-    ----------
-    alphabet : Formula
-        The formula that an event of the alphabet satisfies.
-    guards : mapping of Formula to str
-        The formulas, over the bits of a mask, that have totals, each with the key under which its
-        total is saved. Equal keys are equal formulas over equal atoms.
+    An event of the alphabet satisfies the formula `alphabet`. `guards` are the formulas, over the
+    bits of a mask, that have totals, each with the key under which its total is saved. Equal keys
+    are equal formulas over equal atoms.
     """
 
     __slots__ = ("_alphabet", "_by_mask", "_guards", "_totals")

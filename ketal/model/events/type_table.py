@@ -14,10 +14,7 @@ TYPES_MAX = 10_000
 class TypeTable:
     """A table of the consumers that events of each type may concern, filled when first read.
 
-    Parameters
-    ----------
-    concerns : sequence of callable
-        For each consumer: event → whether events of this event's type may concern it.
+    Each consumer has a function: event → whether events of this event's type may concern it.
     """
 
     def __init__(self, concerns: Sequence[Callable[[Event], bool]]) -> None:

@@ -34,29 +34,16 @@ def _nth_bit(bits: int, number: int) -> int:
 
 
 class Counters:
-    """A set of counters beyond a hole.
-
-    Parameters
-    ----------
-    tracking : bool
-        Whether to collect the numbers of dirty chunks.
-
-    Attributes
-    ----------
-    chunks : dict of int to int
-        Chunk `n` has the bits of the `SPAN` counters from `n * SPAN` on.
-    count : int
-        How many counters above `upto` are in the set.
-    dirty : set of int, or None
-        The numbers of dirty chunks, evicted ones included; None without `tracking`.
-    """
+    """A set of counters beyond a hole; if `tracking`, it collects the numbers of dirty chunks."""
 
     __slots__ = ("_lowest", "chunks", "count", "dirty")
 
     def __init__(self, *, tracking: bool) -> None:
+        # Chunk `n` has the bits of the `SPAN` counters from `n * SPAN` on.
         self.chunks: dict[int, int] = {}
         self._lowest = 0  # No chunk has a number below it.
-        self.count = 0
+        self.count = 0  # how many counters above `upto` are in the set
+        # The numbers of dirty chunks, evicted ones included.
         self.dirty: set[int] | None = set() if tracking else None
 
     def __contains__(self, counter: Any) -> bool:
