@@ -218,21 +218,15 @@ def _by_pattern(verdicts: list[Verdict]) -> tuple[list[Verdict], Counter[str]]:
 
     The kind of a verdict about no pattern, as of a rejected record, counts as its pattern.
     """
-    of_pattern: dict[str, list[Verdict]] = {}
+    before: Counter[str] = Counter()
+    ranked = []
     for verdict in verdicts:
-        of_pattern.setdefault(getattr(verdict, "pattern", "") or verdict.kind, []).append(verdict)
-    ranked = sorted(
-        (
-            (rank, name, verdict)
-            for name, its_verdicts in of_pattern.items()
-            for rank, verdict in enumerate(its_verdicts)
-        ),
-        key=lambda one: one[0],
-    )
-    return (
-        [verdict for _, _, verdict in ranked[:EXPLAINED_MAX]],
-        Counter(name for _, name, _ in ranked[EXPLAINED_MAX:]),
-    )
+        name = getattr(verdict, "pattern", "") or verdict.kind
+        ranked.append((before[name], name, verdict))
+        before[name] += 1
+    ranked.sort(key=lambda one: one[0])
+    explained = [verdict for _, _, verdict in ranked[:EXPLAINED_MAX]]
+    return explained, Counter(name for _, name, _ in ranked[EXPLAINED_MAX:])
 
 
 def _file_name(parts: Iterable[str]) -> str:
