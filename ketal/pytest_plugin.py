@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ketal.trace.activities import Kind
 
 EXPLAINED_MAX = 3
-"""How many verdicts a failure explains; of further ones it has the number."""
+"""How many verdicts a failure explains; of further ones it has the number, by pattern."""
 NAME_MAX = 120
 """The length at which the name of a page is cut, since the parameters of a test may be long."""
 
@@ -159,13 +159,15 @@ class KetalRun:
         verdicts = judged.verdicts
         faults = [one for one in verdicts if one.kind in kinds]
         lines = [f"{counted(len(faults), 'verdict')} in the recorded events:"] if faults else []
-        for fault in faults[:EXPLAINED_MAX]:
+        explained, others = _by_pattern(faults)
+        for fault in explained:
             explanation = explanation_of(judged, fault)
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
                 lines += diagram(judged, explanation)
-        if len(faults) > EXPLAINED_MAX:
-            lines.append(f"and {len(faults) - EXPLAINED_MAX} more")
+        if others:
+            numbers = ", ".join(f"{name} {number:,}" for name, number in others.items())
+            lines.append(f"and {others.total():,} more: {numbers}")
         listed = Counter(one.pattern for one in verdicts if isinstance(one, Match))
         for name, counts in judged.summary["patterns"].items():
             # `return count` and `limit` make fewer verdicts than there are matches.
@@ -204,6 +206,22 @@ class KetalRun:
         for doubt in doubts:
             warnings.warn(doubt, stacklevel=2)
         return verdicts
+
+
+def _by_pattern(verdicts: list[Verdict]) -> tuple[list[Verdict], Counter[str]]:
+    """Return the verdicts to explain, of as many patterns as possible; count the others by pattern.
+
+    The kind of a verdict about no pattern, as of a rejected record, counts as its pattern.
+    """
+    before: Counter[str] = Counter()
+    ranked = []
+    for verdict in verdicts:
+        name = getattr(verdict, "pattern", "") or verdict.kind
+        ranked.append((before[name], name, verdict))
+        before[name] += 1
+    ranked.sort(key=lambda one: one[0])
+    explained = [verdict for _, _, verdict in ranked[:EXPLAINED_MAX]]
+    return explained, Counter(name for _, name, _ in ranked[EXPLAINED_MAX:])
 
 
 def _file_name(parts: Iterable[str]) -> str:

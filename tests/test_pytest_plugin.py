@@ -330,6 +330,36 @@ def test_match_that_is_only_counted_fails_the_test(tests: Path) -> None:
     assert "AssertionError: Any: 1 match not listed" in out
 
 
+SEVERAL = """
+import ketal
+
+def test_several(ketal_run):
+    client = ketal_run.tracer("client")
+    for key in "aabcde":
+        client.record("reply", key=key)
+    client.record("bye")
+    program = ketal.compile('''
+        pattern Any { event Reply = type == "reply"; find any Reply; }
+        pattern Twice { partition by key; event Reply = type == "reply"; find any Reply Reply; }
+        pattern Bye { event Bye = type == "bye"; find any Bye; }
+    ''')
+    ketal_run.check(program)
+"""
+
+
+def test_failure_explains_a_verdict_of_each_pattern_before_a_second_of_one(tests: Path) -> None:
+    (tests / "test_store.py").write_text(SEVERAL)
+    message, _, _ = _pytest(tests, "test_store.py").stdout.partition("short test summary info")
+    assert "8 verdicts in the recorded events:" in message
+    for explained in (
+        "match Any: Reply=client@1",
+        "match Twice (key=a)",
+        "match Bye: Bye=client@7",
+    ):
+        assert message.count(explained) == 1
+    assert "and 5 more: Any 5" in message
+
+
 def test_unknown_comparison_is_a_warning_or_a_line_of_the_failure(tests: Path) -> None:
     (tests / "test_store.py").write_text(UNKNOWN)
     out = _pytest(tests, "test_store.py").stdout
@@ -342,5 +372,5 @@ def test_unknown_comparison_is_a_warning_or_a_line_of_the_failure(tests: Path) -
     # On a build server, pytest repeats the whole message in its short summary.
     message, _, _ = out.partition("short test summary info")
     assert message.count("match Any: ") == 3
-    assert "and 2 more" in message
+    assert "and 2 more: Any 2" in message
     assert "the page of this run was not written: cannot write " in out

@@ -85,12 +85,13 @@ class GuardEvidence(Guards):
     def decide(
         self, guard: syntax.Guard, event: Event, history: History, node: str | None = None
     ) -> tuple[bool, tuple[Evidence, ...]]:
-        """Return whether a guard holds for an event after a history, and the evidence.
+        """Return whether a guard holds for an event after a history, and the evidence, each once.
 
         Under `at every node`, `node` is the node whose copy of the pattern is offered the event.
         """
         at = self.moment(event, history, node)
-        return self.truth(guard, at) is True, tuple(self._decisive(guard, at, True))
+        evidence = {str(one): one for one in self._decisive(guard, at, True)}
+        return self.truth(guard, at) is True, tuple(evidence.values())
 
     def conditions(self, guard: syntax.Guard) -> Iterator[syntax.Guard]:
         """Yield the guards whose conjunction a guard is, in the order of the text."""

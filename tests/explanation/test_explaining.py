@@ -145,7 +145,6 @@ def test_evidence_of_a_false_guard_is_its_failing_literals() -> None:
     held, found = evidence.decide(dict(compiled.guards)["Y"], y, ())
     assert [str(one) for one in found] == [
         'type == "b" holds: type is "b"',
-        'type == "b" holds: type is "b"',
         "Conc(B, X) holds: the step has no event yet",
     ]
 
@@ -527,6 +526,21 @@ def test_every_literal_has_a_reason() -> None:
     ]
     (near,) = ketal.explain(program, [_event("n@1", "a", x=1)], event="n@1")
     assert "is_odd() is unknown: the registered guard did not return True or False" in str(near)
+
+
+def test_literal_that_a_guard_has_several_times_is_evidence_once() -> None:
+    program = ketal.compile("""pattern P {
+        order CausalOrder;
+        event Write = type == "write";
+        A = Write; B = Conc(Write); C = Conc(Write, A) && Conc(Write, B);
+        find any A B C;
+    }""")
+    (found,) = ketal.explain(program, [_event(f"{node}@1", "write") for node in "abc"])
+    assert [one.guard for one in found.steps[2].evidence] == [
+        'type == "write"',
+        "Conc(Write, A)",
+        "Conc(Write, B)",
+    ]
 
 
 def test_event_offered_to_no_scope_is_explained() -> None:

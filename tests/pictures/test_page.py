@@ -216,6 +216,17 @@ def test_node_can_be_folded_and_shown_again(opened_page: Any) -> None:
     assert len(opened_page.find_elements(By.CSS_SELECTOR, "#first .heads button")) == 3
 
 
+def test_heads_of_many_restarted_nodes_have_their_whole_names(browser: Any, tmp_path: Path) -> None:
+    names = [f"s{n}#{run}" for n in range(1, 6) for run in range(2, 8)]
+    events = [ketal.Event(node=name, type="t", clock={name: 1}) for name in names]
+    ketal.view(events).write(tmp_path / "nodes.html")
+    browser.get((tmp_path / "nodes.html").as_uri())
+    script = """
+        return [...document.querySelectorAll("#first .heads button")]
+          .map((one) => one.textContent);"""
+    assert browser.execute_script(script) == names
+
+
 def test_nodes_with_a_common_name_prefix_have_distinct_heads(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "many.html"
     nodes = [f"payments-{number:02}" for number in range(40)]

@@ -46,7 +46,7 @@ class Diagram {
   /* Set the columns' width by the number of nodes shown. */
   fit() {
     const columns = Math.max(1, this.shown().length);
-    this.columnWidth = Math.max(44, Math.min(240, (this.canvas.clientWidth || 600) / columns));
+    this.columnWidth = Math.max(54, Math.min(240, (this.canvas.clientWidth || 600) / columns));
     this.drawHeads();
   }
 
