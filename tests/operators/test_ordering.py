@@ -18,6 +18,7 @@ from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
 from ketal.operators.causal_order import canonical
+from ketal.operators.order.frontier import Frontier
 from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import Policy, ReleaseOptions
@@ -681,6 +682,15 @@ def test_event_given_up_before_any_time_was_known_counts_as_one_of_the_first_tim
     # a@1 is of 4.5 s, so a@2 is not due, but is given up as the first in the order.
     step = queue.push(e("a@2", "x", time=1.5))
     assert (out(step), step.given_up) == (["a@2"], 1)
+
+
+def test_frontier_keeps_no_times_of_nodes_that_are_silent_since_the_watermark() -> None:
+    queue = HoldBackQueue(ReleaseOptions(policy="frontier", frontier_us=S))
+    policy = queue._policy
+    assert isinstance(policy, Frontier)
+    for second in range(1, 1001):
+        queue.push(e(f"m{second}@1", "x", time=second))
+        assert len(policy._times) <= 2
 
 
 def test_full_frontier_releases_the_event_that_is_due_first() -> None:
