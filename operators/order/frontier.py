@@ -64,7 +64,7 @@ class LargestTimes:
     def largest(self, counter: int, time_us: int) -> int:
         """Return the largest time up to a counter, or `time_us` if that is larger."""
         times = self.times
-        if not times or times[-1] <= time_us:  # As times increase, none is larger.
+        if times[-1] <= time_us:  # As times increase, none is larger.
             return time_us
         place = bisect_right(self.counters, counter)
         return max(times[place - 1], time_us) if place else time_us
@@ -75,7 +75,7 @@ class LargestTimes:
 
     def evict(self, watermark_us: int) -> None:
         """Evict the times that the watermark has passed."""
-        if self.times and self.times[0] < watermark_us:
+        if self.times[0] < watermark_us:
             place = bisect_left(self.times, watermark_us)
             del self.counters[:place], self.times[:place]
 
@@ -89,6 +89,8 @@ class Frontier(ReleasePolicy):
         """Reset to holding no events."""
         self._timed = False  # whether events that arrived before any time was known have one
         self._times: dict[str, LargestTimes] = {}
+        # The times in `_times`, each with its node, until the watermark passes them.
+        self._unpassed: list[tuple[int, str]] = []
         # By due time, which is computed again when it has come, as it may have grown.
         self._heap: list[tuple[int, CanonicalKey]] = []
         self._due_now: list[CanonicalKey] = []  # to be released, the next one last
@@ -123,8 +125,9 @@ class Frontier(ReleasePolicy):
         if self._timed or first is None:
             return
         self._timed = True
-        for times in self._times.values():
+        for node, times in self._times.items():
             times.date(first)
+            heapq.heappush(self._unpassed, (first, node))
         untimed = self.store.by_arrival()
         self._heap = []
         for held in untimed:
@@ -138,6 +141,7 @@ class Frontier(ReleasePolicy):
         if times is None:
             times = self._times[event.node] = LargestTimes()
         times.add(event.clock[event.node], held.time_us)
+        heapq.heappush(self._unpassed, (held.time_us, event.node))
         heapq.heappush(self._heap, (due, place))
 
     def _due_us(self, event: Event, time_us: int) -> int:
@@ -163,8 +167,7 @@ class Frontier(ReleasePolicy):
         watermark_us = _LATEST if self.ended else self.watermark_us
         if watermark_us is None or not self._heap or self._heap[0][0] >= watermark_us:
             return
-        for times in self._times.values():
-            times.evict(watermark_us)
+        self._evict_times(watermark_us)
         restored: set[tuple[str, int]] = set()
         due_now: list[CanonicalKey] = []
         while self._heap and self._heap[0][0] < watermark_us:
@@ -180,6 +183,16 @@ class Frontier(ReleasePolicy):
         self._due_now = [self._place_now(key) for key in due_now]
         self._due_now.sort(reverse=True)
 
+    def _evict_times(self, watermark_us: int) -> None:
+        """Evict the times that the watermark has passed, and the nodes that have no others."""
+        while self._unpassed and self._unpassed[0][0] < watermark_us:
+            _, node = heapq.heappop(self._unpassed)
+            times = self._times.get(node)
+            if times is not None:
+                times.evict(watermark_us)
+                if not times.counters:
+                    del self._times[node]
+
     def _past_has_passed(self, event: Event) -> bool:
         """Return whether the watermark has passed all times before an event.
 
@@ -187,7 +200,7 @@ class Frontier(ReleasePolicy):
         """
         for node, counter in self._last_restored(event).clock.items():
             times = self._times.get(node)
-            if times is not None and times.counters and times.counters[0] <= counter:
+            if times is not None and times.counters[0] <= counter:
                 return False
         return True
 
@@ -243,7 +256,6 @@ class Frontier(ReleasePolicy):
             "times": {
                 node: list(zip(times.counters, times.times, strict=True))
                 for node, times in self._times.items()
-                if times.counters
             },
             "timed": self._timed,
         }
@@ -254,6 +266,7 @@ class Frontier(ReleasePolicy):
             times = self._times[node] = LargestTimes()
             for counter, time_us in pairs:
                 times.add(counter, time_us)
+                heapq.heappush(self._unpassed, (time_us, node))
         self._timed = state["timed"]
         for index, time_us, due, total in state["held"]:
             event = events[index]

@@ -40,8 +40,9 @@ class Total(ReleasePolicy):
         self._heap: list[CanonicalKey] = []
         self._skipped: list[CanonicalKey] = []  # skipped at the end, until put back into the heap
         self._last: CanonicalKey | None = None
-        # A lower bound of the places of unseen events; None: to be computed.
-        self._bound: CanonicalKey | None = None
+        # A heap of lower bounds of the place of each live node's next unseen event, each at least
+        # once; None: to be computed.
+        self._unseen: list[CanonicalKey] | None = None
         self._placed: CanonicalKey | None = None  # the first of the heap, if its place is known
         self._parked: set[tuple[str, int]] = set()
 
@@ -67,14 +68,12 @@ class Total(ReleasePolicy):
         before = progress.placed, progress.clock_sum
         store.hold(store.new_arrival(event))
         key = self._place(event)
-        if progress.placed != before[0] and self._bound and self._bound[1] == event.node:
-            self._bound = None
         full = store.count > self.options.held_back_max and not self.options.gives_up
         # A full queue still takes an event that lets one be released, or it would stay full.
         if full and not self._is_releasable(min([key, *self._heap[:1]])):
             store.remove(event)
             progress.placed, progress.clock_sum = before
-            self._bound = None
+            self.await_node(event.node)
             return False
         heapq.heappush(self._heap, key)
         return True
@@ -90,11 +89,16 @@ class Total(ReleasePolicy):
             return
         self._parked.remove(held.event.dot)
         heapq.heappush(self._heap, self._place(held.event))
-        self._bound = None
+        self.await_node(held.event.node)
+
+    def await_node(self, node: str) -> None:
+        """Bound the order by the next event of a live node, whatever it was known to be."""
+        if self._unseen is not None:
+            heapq.heappush(self._unseen, (1, node, 1))
 
     def invalidate(self) -> None:
-        """Drop the values computed from the live nodes and the first event's clock."""
-        self._bound = self._placed = None
+        """Drop the value computed from the first event's clock."""
+        self._placed = None
 
     # --- releasing ---
 
@@ -106,15 +110,29 @@ class Total(ReleasePolicy):
 
     def _precedes_unseen(self, key: CanonicalKey) -> bool:
         """Return whether no live node can still send an event that comes before `key`."""
-        if self._bound is None:
-            self._bound = min(filter(None, map(self._next_place, self.live.active)), default=None)
-        return self._bound is None or key < self._bound
+        unseen = self._unseen
+        if unseen is None or len(unseen) > 2 * len(self.live.active):
+            unseen = self._unseen = list(filter(None, map(self._next_place, self.live.active)))
+            heapq.heapify(unseen)
+        while unseen and unseen[0] <= key:
+            place = self._next_place(unseen[0][1])
+            if place == unseen[0]:
+                return False
+            # The node has sent more, has left, or its last event is parked.
+            if place is None:
+                heapq.heappop(unseen)
+            else:
+                heapq.heapreplace(unseen, place)
+        return True
 
     def _next_place(self, node: str) -> CanonicalKey | None:
         """Return a lower bound of the place of a node's next unseen event.
 
-        None if that event comes after a parked one, hence after the first in the queue.
+        None if that event comes after a parked one, hence after the first in the queue, or if the
+        node is not live.
         """
+        if node not in self.live.active:
+            return None
         progress = self.store.nodes.get(node)
         if progress is None:
             return 1, node, 1
@@ -194,7 +212,7 @@ class Total(ReleasePolicy):
             place = canonical_key(restorer.restore(event))
             progress = self.store.node(event.node)
             if progress.placed == key[2] and place[0] > progress.clock_sum:
-                progress.clock_sum, self._bound = place[0], None
+                progress.clock_sum = place[0]
             if place > key:
                 heapq.heapreplace(self._heap, place)
             elif self._last is not None and place < self._last:
@@ -208,7 +226,6 @@ class Total(ReleasePolicy):
         """Have an event that is out of the heap wait for a dot in its past to be settled."""
         self._parked.add(held.event.dot)
         self.store.await_settled(held)
-        self._bound = None
 
     # --- state ---
 
