@@ -111,11 +111,13 @@ class RetiringRelease(JobRelease):
     def begin(self, queues: Queues) -> None:
         """Start: all dots seen so far are before the change, but for those pending in `queues`."""
         seen = self._admission.intake.seen()
-        self.before = {name: Before.of(seen, pending(queues, name)) for name in self.program}
+        for name in self.program:
+            queue = queues.queue_of(name)
+            self.before[name] = Before.of(seen, () if queue is None else queue.pending())
 
     # --- as a release ---
 
-    def has_place(self, event: Event) -> bool:
+    def takes(self, event: Event) -> bool:
         """Return whether some pattern's topology has the node of an event, or is open."""
         return len(self._excluding(event)) < len(self.runs)
 
@@ -138,10 +140,6 @@ class RetiringRelease(JobRelease):
         out = self._select_reports(super().control(control))
         self.drop_if_finished(self.queues.watermark_us)
         return out
-
-    def leave(self, node: str) -> list[Verdict]:
-        """Stop waiting for a node that left, as an event showed."""
-        return self._select_reports(super().leave(node))
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Advance the queues and the windows to a watermark that is higher than the last."""
@@ -238,14 +236,8 @@ class RetiringRelease(JobRelease):
         self.reported = {name: Counter(counts) for name, counts in reported.items()}
 
 
-def pending(queues: Queues, name: str) -> set[Dot]:
-    """Return the seen dots that a pattern's queue may still offer to the pattern."""
-    queue = queues.queue_of(name)
-    return set() if queue is None else queue.pending()
-
-
 def _held_events(run: PatternRun) -> Iterator[Event]:
     """Yield the events that a run holds for later verdicts."""
     for scope in run.scopes.by_name.values():
         if not isinstance(scope.run, CheckRun):
-            yield from (seen.event for seen in scope.run.events())
+            yield from (one.event for one in scope.run.events())

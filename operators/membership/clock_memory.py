@@ -153,12 +153,9 @@ class ClockMemory:
         return self._events[node, counters[at]] if at < len(counters) else None
 
     def rows(self, dots: Iterable[tuple[str, int]]) -> list[Any]:
-        """Return events as plain data, each clock by its difference from the node's last one.
+        """Return held events, in order of arrival, as plain data.
 
-        Parameters
-        ----------
-        dots : iterable of (str, int)
-            Events that are held, in order of arrival.
+        Each clock is saved by its difference from the node's last one.
         """
         rows = []
         last: dict[str, Clock] = {}

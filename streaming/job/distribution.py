@@ -36,6 +36,7 @@ from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.values import Key, keyed
 from ketal.model.wording import counted
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
@@ -59,7 +60,7 @@ def unsplittable_reason(compiled: CompiledPattern) -> str | None:
             f"lists the first {counted(pattern.limit, 'match', 'matches')} of all scopes, but a "
             "part knows only its own scopes: remove `limit`"
         )
-    if pattern.order.gap is not None:
+    if ReleaseOptions.of(pattern.order).declares_lost:
         return (
             "treats an event that does not arrive within `gap` as lost, but a part sees counters "
             "with holes: remove `gap`"
@@ -78,9 +79,8 @@ def unsplittable_reason(compiled: CompiledPattern) -> str | None:
 def uses_time(program: Program) -> bool:
     """Return whether a pattern uses watermarks: for a window, or an order that waits for time."""
     return any(
-        compiled.window_us is not None or any((order.frontier, order.gap, order.idle))
+        compiled.window_us is not None or ReleaseOptions.of(compiled.pattern.order).expires
         for compiled in program.compiled
-        for order in (compiled.pattern.order,)
     )
 
 

@@ -26,7 +26,7 @@ EVICTED_SHARE: Final = 16
 """Beyond `counters_max` counters, one in `EVICTED_SHARE` of those beyond holes is evicted."""
 
 NEW, DUPLICATE, CONTRADICTION = "new", "duplicate", "contradiction"
-SEEN, EVICTED = "seen", "evicted"
+PRESUMED, EVICTED = "presumed", "evicted"
 """The results of `Intake.status`."""
 
 Steady = dict[str, tuple[frozenset[str], int]]
@@ -68,8 +68,6 @@ class Intake:
     ----------
     limits : Limits
         `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes.
-    contents_max : int, optional
-        A bound of the contents in place of `dots_max`, if all events are in memory anyway.
 
     Attributes
     ----------
@@ -79,12 +77,12 @@ class Intake:
         The contents of the last events.
     """
 
-    def __init__(self, limits: Limits, contents_max: int | None = None) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.counters_max = limits.counters_max
         self.nodes: dict[str, SeenCounters] = {}
         self.tracking = False  # whether chunks of counters are marked dirty
         self._beyond_count = 0
-        self.contents = SeenContents(contents_max or limits.dots_max)
+        self.contents = SeenContents(limits.dots_max)
 
     def admit(
         self, events: Sequence[Any], *, named: bool = False, steady: Steady | None = None
@@ -142,8 +140,9 @@ class Intake:
     def status(self, event: Event) -> str:
         """Return the status of an event, without admitting it.
 
-        The status is `new`; or of a seen dot `duplicate` or `contradiction`, `seen` if its content
-        is evicted, `evicted` if the counter is in a hole closed by eviction and may be new.
+        The status is `new`; or of a seen dot `duplicate` or `contradiction`, `presumed` (to be a
+        duplicate) if its content is evicted, `evicted` if the counter is in a hole closed by
+        eviction and may be new.
         """
         node = event.node
         counter = event.clock[node]
@@ -157,7 +156,7 @@ class Intake:
         if held is not None:
             known = digest_of(held)
         if known is None:
-            return EVICTED if counter <= seen.evicted else SEEN
+            return EVICTED if counter <= seen.evicted else PRESUMED
         return DUPLICATE if known == digest(event) else CONTRADICTION
 
     def _evict(self) -> None:
@@ -194,10 +193,8 @@ class Intake:
     def holes(self, known: Mapping[str, int] | None = None) -> int:
         """Return how many counters are missing below the highest of each node, in total.
 
-        Parameters
-        ----------
-        known : mapping of str to int, optional
-            The highest counter of each node that a clock refers to; missing up to it counts too.
+        `known` has the highest counter of each node that a clock refers to: missing counters up to
+        it count too.
         """
         known = known or {}
         missing = sum(counter for node, counter in known.items() if node not in self.nodes)
@@ -248,16 +245,10 @@ class Intake:
         beyond: Iterable[Iterable[Any]],
         contents: Iterable[ContentRow],
     ) -> None:
-        """Load a state into an intake just made.
+        """Load what `save` returned, and the parts that are saved separately, into a new intake.
 
-        Parameters
-        ----------
-        state : dict
-            The result of `save`.
-        beyond : iterable of (str, int, bytes)
-            (node, chunk number, chunk) of counters beyond holes (`ketal.model.sets.counter_sets`).
-        contents : iterable of ContentRow
-            The contents of the last events.
+        `beyond` yields (node, chunk number, chunk) of the counters beyond holes
+        (`ketal.model.sets.counter_sets`), `contents` the contents of the last events.
         """
         for node, (upto, evicted) in state["nodes"].items():
             seen = self._add_node(node)

@@ -9,6 +9,7 @@ The one rule: a record is an event, a duplicate, a control event or rejected, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ketal.errors import EventError, SettingError, at_place
@@ -22,7 +23,7 @@ from ketal.model.wording import place_at
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
-from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
+from ketal.runtime.admission.deduplication import DUPLICATE, NEW, PRESUMED
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
 
@@ -31,12 +32,10 @@ if TYPE_CHECKING:
 
 
 class ExecutionEvents:
-    """The events of one execution of a log.
+    """The events of one execution of a log; its name is empty where the log is not divided.
 
     Parameters
     ----------
-    name : str
-        The execution's name; empty where a log is not divided.
     limits : Limits
         `events_max` bounds the events, `counters_max` the counters kept to detect duplicates.
     bound : str
@@ -58,7 +57,8 @@ class ExecutionEvents:
         self._events_max, self._bound = min(
             (getattr(limits, one), one) for one in ("events_max", bound)
         )
-        self._admission = Admission((), limits, events_max=limits.events_max)
+        # All events are in memory, so the contents of all are kept.
+        self._admission = Admission((), replace(limits, dots_max=limits.events_max))
         # So that clocks are restored: callers of this module compare the clocks of events.
         self._admission.reads_clocks = True
         self._events: list[Event] = []
@@ -94,7 +94,7 @@ class ExecutionEvents:
             self._admission.arrived(event)
             self._events.append(event)
             self._places[event.dot] = file, line
-        elif status in (DUPLICATE, SEEN):
+        elif status in (DUPLICATE, PRESUMED):
             self.duplicates += 1
         else:
             raise SettingError(

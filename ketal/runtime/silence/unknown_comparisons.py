@@ -138,12 +138,8 @@ def warnings(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a warning for each unknown comparison of a pattern that is probably a mistake.
 
     These are comparisons of values of two kinds, and those whose value was absent from every event;
-    that only some events lack an attribute is usual.
-
-    Parameters
-    ----------
-    entries : sequence of mapping
-        The list `unknown` of the pattern in the summary.
+    that only some events lack an attribute is usual. `entries` is the list `unknown` of the pattern
+    in the summary.
     """
     return [
         entry_text(entry)

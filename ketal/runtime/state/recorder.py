@@ -119,13 +119,8 @@ class _ClockRecords:
 class Recorder:
     """Returns all records of a state, and later those that changed.
 
-    Parameters
-    ----------
-    admission, release, retiring
-        The parts of the state.
-    tracking : bool
-        Whether the parts mark what is dirty from the first call on. If false, `changes` is called
-        once, and leaves the parts as they are.
+    If `tracking`, its parts mark what is dirty from the first call of `changes` on. If not,
+    `changes` is called once, and leaves the parts as they are.
     """
 
     def __init__(
@@ -141,9 +136,7 @@ class Recorder:
         self.retiring = retiring
         self.tracking = tracking
         self._seen = _ContentRecords()
-        self._saves_all_counters = (
-            True  # whether to save all chunks of counters, not only the dirty ones
-        )
+        self._saves_all_counters = True  # of counters all chunks, not only the dirty ones
         self._clocks = _ClockRecords()
         self._first: RowRecords[str, Clock] = RowRecords("first", lambda node, first: [node, first])
         if tracking:
@@ -154,12 +147,8 @@ class Recorder:
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
         """Return the records that changed since the last call; all records at the first call.
 
-        Parameters
-        ----------
-        program : Any
-            The program, as plain data.
-        core : dict
-            The small parts of the state that are the execution's own.
+        `program` is the program as plain data; `core` has the small parts of the state that are the
+        execution's own.
         """
         out = self.release.changes(program, {**core, "admission": self.admission.save()})
         intake, membership = self.admission.intake, self.admission.membership
