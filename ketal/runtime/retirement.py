@@ -31,6 +31,7 @@ from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
@@ -41,21 +42,16 @@ from ketal.runtime.stream_release import JobRelease
 
 @dataclass(frozen=True)
 class Before:
-    """The dots seen before a change, except those that the new pattern may still be offered.
+    """The dots seen before a change, except the pending ones.
 
-    Attributes
-    ----------
-    seen : mapping of str to (int, set of int)
-        For each node the counter up to which all were seen, and the counters seen beyond it.
-    pending : set of Dot
-        The seen dots that the new pattern may still be offered.
+    The new pattern may still be offered the pending ones. `seen` is as in `SeenDots`.
     """
 
     seen: Mapping[str, tuple[int, frozenset[int]]]
-    pending: frozenset[Dot] = frozenset()
+    pending: frozenset[Dot]
 
     @classmethod
-    def of(cls, seen: Mapping[str, Sequence[Any]], pending: Iterable[Dot] = ()) -> Before:
+    def of(cls, seen: SeenDots, pending: Iterable[Dot] = ()) -> Before:
         """Return the dots that `Intake.seen` returned, except those that are pending."""
         own = {node: (upto, frozenset(beyond)) for node, (upto, beyond) in seen.items()}
         return cls(own, frozenset(pending))

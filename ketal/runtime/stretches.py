@@ -20,18 +20,8 @@ from ketal.runtime.release import Release
 class Stretch(NamedTuple):
     """A stretch of a batch.
 
-    Attributes
-    ----------
-    events : sequence of Event
-        Its events, in order.
-    numbers : sequence of int
-        The index in the batch of each event.
-    marks_us : sequence of int or None
-        The watermark before each event, in microseconds.
-    end : int
-        The index in the batch of the first item after the stretch.
-    mark_us : int or None
-        The watermark before that item.
+    It has its events in order, with the index in the batch of each and the watermark before it, and
+    the same for the first item after the stretch.
     """
 
     events: Sequence[Event]

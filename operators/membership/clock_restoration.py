@@ -39,7 +39,7 @@ import msgspec
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import DEFAULT, Limits
-from ketal.operators.membership.clock_memory import Clock, ClockMemory
+from ketal.operators.membership.clock_memory import Clock, ClockMemory, SeenDots
 from ketal.operators.stateful import Stateful
 
 
@@ -231,15 +231,12 @@ class Restorer(Stateful):
         return {**closure, **higher}
 
 
-def possibly_low(
-    memory: ClockMemory, seen: Mapping[str, tuple[int, list[int]]]
-) -> list[tuple[str, int, Clock]]:
+def possibly_low(memory: ClockMemory, seen: SeenDots) -> list[tuple[str, int, Clock]]:
     """Return the events held whose clock may have to be raised, in order of arrival.
 
     They are the events of whose past a part was not seen, the events whose clock is not at least
     that of an event that they directly know, and the events that have any of these in their
-    pasts. The clocks of all others are whole. Held events that were not seen are left out; `seen`
-    is as for `HoldBackQueue.begin`.
+    pasts. The clocks of all others are whole. Held events that were not seen are left out.
     """
     upto = {node: upto for node, (upto, _) in seen.items()}
     beyond = {node: set(counters) for node, (_, counters) in seen.items()}

@@ -41,11 +41,6 @@ class Incarnations(Stateful):
     incarnations_max : int
         How many incarnations of restarted nodes there may be.
 
-    Attributes
-    ----------
-    table : IncarnationTable
-        The incarnations of each node.
-
     Notes
     -----
     A program that numbers incarnations itself does so in the attribute `INCARNATION`: 1 is `A`,

@@ -31,11 +31,8 @@ from ketal.operators.stateful import Stateful
 class MembershipStage(Stateful):
     """The stage between Intake and the ordering queue: view, incarnations, clocks.
 
-    Parameters
-    ----------
-    limits : Limits
-        `dots_max` bounds the clocks that are held, `clock_entries_max` the entries of each, and
-        `incarnations_max` the incarnations of nodes that restarted.
+    `dots_max` bounds the clocks that are held, `clock_entries_max` the entries of each, and
+    `incarnations_max` the incarnations of nodes that restarted.
 
     Attributes
     ----------

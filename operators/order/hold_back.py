@@ -25,12 +25,13 @@ held back and listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import microseconds
+from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.eager import Eager
 from ketal.operators.order.frontier import Frontier
@@ -81,11 +82,8 @@ class HoldBackQueue:
         self._passed_held_max = 0 if options.dates_missing else options.held_back_max
         self._may_pass_on = domains is None and options.idle_us is None
 
-    def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
-        """Count events that were seen before this queue was made as released.
-
-        `seen` has, by node, the counter up to which all were seen, and those seen beyond it.
-        """
+    def begin(self, seen: SeenDots) -> None:
+        """Count events that were seen before this queue was made as released."""
         for node, (upto, beyond) in seen.items():
             self._store.node(node).begin(upto, beyond)
             self._live.activate(node)

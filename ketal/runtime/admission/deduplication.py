@@ -19,6 +19,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
 from ketal.model.sets.counter_sets import SPAN, Counters
+from ketal.operators.membership.clock_memory import SeenDots
 from ketal.runtime.admission.seen_contents import SeenContents
 from ketal.runtime.admission.seen_digests import ContentRow, digest_of
 
@@ -64,10 +65,7 @@ class SeenCounters:
 class Intake:
     """Deduplicates events by their dots, and by the contents of the last of them.
 
-    Parameters
-    ----------
-    limits : Limits
-        `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes.
+    `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes.
 
     Attributes
     ----------
@@ -211,8 +209,8 @@ class Intake:
             first = next(seen.beyond.after(low), None)
         return first is not None and (high is None or first < high)
 
-    def seen(self) -> dict[str, tuple[int, list[int]]]:
-        """Return for each node the counter up to which all were seen, and those seen beyond it."""
+    def seen(self) -> SeenDots:
+        """Return the seen dots."""
         return {
             node: (counters.upto, list(counters.beyond.after(counters.upto)))
             for node, counters in sorted(self.nodes.items())

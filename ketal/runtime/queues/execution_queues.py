@@ -28,6 +28,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
+from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.membership.clock_restoration import Restorer, possibly_low, present_order
 from ketal.operators.order.missing import MissingDots, NodeArrivals
 from ketal.operators.order.release_options import ReleaseOptions
@@ -48,8 +49,6 @@ class Queues:
     limits : Limits
         `held_back_max`, `lost_max`, and `dots_max` for the dots that are remembered as reported,
         and for the refused events that may be redelivered.
-    execution : str
-        The execution's name.
     order_free : sequence of PatternRun
         The patterns that need no order. No queue holds back events for them, but the dots that
         their `gap` declares lost are reported here.
@@ -119,16 +118,12 @@ class Queues:
     # --- restored clocks ---
 
     def restore_clocks(
-        self,
-        restorer: Restorer,
-        order_free: Sequence[PatternRun],
-        seen: Mapping[str, tuple[int, list[int]]] | None,
+        self, restorer: Restorer, order_free: Sequence[PatternRun], seen: SeenDots | None
     ) -> None:
         """Restore the clocks of events from now on, since a node has left.
 
-        The patterns `order_free` need no order and have been offered all events seen so far; `seen`
-        has their counters, as for `HoldBackQueue.begin`, and is None if they are loaded from a
-        saved state.
+        The patterns `order_free` need no order and have been offered all events `seen` so far,
+        which is None if the dots are loaded from a saved state.
         """
         ordered = list(self.queues)
         for queue in ordered:
@@ -313,10 +308,8 @@ def _by_order(runs: Iterable[PatternRun]) -> list[tuple[syntax.Order, list[Patte
     return [(order, group) for (order, _), group in groups.items()]
 
 
-def seen_without(
-    seen: Mapping[str, tuple[int, list[int]]], events: Iterable[Event]
-) -> dict[str, tuple[int, list[int]]]:
-    """Return the seen counters, as `HoldBackQueue.begin` takes them, without some events."""
+def seen_without(seen: SeenDots, events: Iterable[Event]) -> SeenDots:
+    """Return the seen dots without those of some events, which were seen."""
     excluded: dict[str, set[int]] = {}
     for event in events:
         excluded.setdefault(event.node, set()).add(event.counter)

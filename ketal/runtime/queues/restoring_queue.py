@@ -19,6 +19,7 @@ from ketal.engine.verdict_building import flat
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
+from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.membership.clock_restoration import Restorer, present_order
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
@@ -50,12 +51,10 @@ class RestoringQueue(PatternQueue):
             return None
         return DomainPast(self._topology, self._limits, whole=True)
 
-    def push_offered(
-        self, seen: Mapping[str, tuple[int, list[int]]], offered: Iterable[Event]
-    ) -> None:
+    def push_offered(self, seen: SeenDots, offered: Iterable[Event]) -> None:
         """Push events that were offered with clocks that may be too low, to learn if they were.
 
-        `seen` has all other events, as `HoldBackQueue.begin` takes them.
+        `seen` has all other events.
         """
         nodes = closed_nodes(self._topology)
         self.hold_back.begin(seen)
