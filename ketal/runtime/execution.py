@@ -51,12 +51,8 @@ class Execution:
 
     Parameters
     ----------
-    program : Program
-        The patterns.
-    limits : Limits, optional
-        Other limits than those the program was compiled with.
-    listing : bool
-        Whether the verdicts of patterns are returned; if false, they are only counted.
+    program, limits, listing
+        As for `ketal.Monitor`.
     traced : collection of str
         The patterns whose transitions are reported as verdicts.
     name : str

@@ -35,10 +35,7 @@ _CLOCK: Final = attrgetter("clock")
 class HeldEvents:
     """The events of a hold-back queue, and the progress of each node.
 
-    Parameters
-    ----------
-    domains : DomainPast or None
-        The part of clocks that is waited for; None: all entries.
+    `domains` is the part of clocks that is waited for; None: all entries.
 
     Attributes
     ----------

@@ -31,13 +31,7 @@ class Held:
 
 
 class NodeProgress:
-    """The state of one node's events.
-
-    Parameters
-    ----------
-    node : str
-    counts : dict of str to int
-        By node of the queue, how many dots are settled; 0 for a new node.
+    """The state of one node's events; `counts` has how many dots of each node are settled.
 
     Attributes
     ----------

@@ -70,8 +70,6 @@ class DomainPast:
 
     Parameters
     ----------
-    topology : Topology
-        The pattern's topology.
     limits : Limits
         `topology_nodes_max` and `topology_steps_max` bound the search for domains. Of lost
         dots at most `lost_max` ranges are held. Beyond that, the two lowest ranges of a node

@@ -87,16 +87,10 @@ class Intake:
     ) -> int:
         """Admit events in turn, up to the first that is not certainly new; return how many.
 
-        Parameters
-        ----------
-        events : sequence
-            The items of a batch, in order of arrival.
-        named : bool
-            Whether the items are events whose nodes are named by incarnation. If not, admission
-            stops at an item that is not an `Event`, or whose data have the attribute `incarnation`.
-        steady : dict, optional
-            The entries of clocks so far. Admission stops at an event whose clock has other entries,
-            or whose counter is before the last new entry: it may show that a node has left.
+        Unless they are `named`, which are events whose nodes are named by incarnation, admission
+        stops at an item that is not an `Event`, or whose data have the attribute `incarnation`. If
+        the entries of clocks are `steady` so far, it stops at an event whose clock has other
+        entries, or whose counter is before the last new entry: it may show that a node has left.
         """
         nodes, admitted = self.nodes, 0
         firsts: list[int] = []
@@ -223,10 +217,10 @@ class Intake:
     # --- state ---
 
     def track(self) -> None:
-        """Mark chunks of counters beyond holes dirty from now on."""
+        """Mark all chunks of counters beyond holes dirty, and from now on those that change."""
         self.tracking = True
         for seen in self.nodes.values():
-            seen.beyond.dirty = set()
+            seen.beyond.dirty = set(seen.beyond.chunks)
 
     def save(self) -> dict[str, Any]:
         """Return the small part of the state: all but counters beyond holes, and contents."""

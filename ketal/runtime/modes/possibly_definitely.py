@@ -228,16 +228,10 @@ def witness(
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The state of a pattern's runs at a cut; equal states are one object.
+    """The state of a pattern's runs at a cut; equal states are one object, with one key.
 
-    Attributes
-    ----------
-    key : hashable
-        The identity of the state: equal states have equal keys.
-    run : PatternRun
-        A run in this state, which is copied for each next event.
-    steps : dict of (int, int) to _State or None
-        The next state by event, which is (line, index in the line); None if it gives the verdict.
+    The run is copied for each next event, (line, index in the line); `steps` has the state after
+    it, None if it gives the verdict.
     """
 
     key: Any
@@ -248,16 +242,9 @@ class _State:
 class _Lattice:
     """The consistent cuts of an execution, with the states of one pattern's runs.
 
-    Parameters
-    ----------
-    compiled, limits
-        The pattern; `cuts_max` bounds the work.
-    events : iterable of Event
-        The execution, or the part of it that matters to a scope.
-    scope : ScopeKey, optional
-        The scope to judge; None for the verdict of any scope.
-    execution : str
-        The execution's name where a log holds several.
+    `cuts_max` bounds the work. If only one scope is judged, and not any, `events` is the part of
+    the execution that matters to it. `witness` is the prefix of a linear extension that gives the
+    verdict with its last event.
     """
 
     def __init__(
@@ -290,7 +277,6 @@ class _Lattice:
         self._states: dict[Any, _State] = {}
         self._last_verdict: Match | Violation | None = None
         self.witness: tuple[Event, ...] = ()
-        """The prefix of a linear extension that gives the verdict with its last event."""
 
     def answer(self, definitely: bool) -> Match | Violation | None:
         """Return the verdict of the scope if every, or some, linear extension gives one."""

@@ -136,7 +136,6 @@ class Recorder:
         self.retiring = retiring
         self.tracking = tracking
         self._seen = _ContentRecords()
-        self._saves_all_counters = True  # of counters all chunks, not only the dirty ones
         self._clocks = _ClockRecords()
         self._first: RowRecords[str, Clock] = RowRecords("first", lambda node, first: [node, first])
         if tracking:
@@ -162,16 +161,15 @@ class Recorder:
         return out
 
     def _save_counters(self, out: Changes) -> None:
-        """Save the dirty chunks of counters beyond holes (`ketal.model.sets.counter_sets`)."""
+        """Save the dirty chunks (all, if changes are not tracked) of counters beyond holes."""
         for node, seen in sorted(self.admission.intake.nodes.items()):
             counters, dirty = seen.beyond, seen.beyond.dirty
-            for number in sorted(counters.chunks if self._saves_all_counters else dirty or ()):
+            for number in sorted((dirty or ()) if self.tracking else counters.chunks):
                 bits = counters.packed(number, seen.upto)
                 key = f"beyond/{number}/{node}".encode()
                 out[key] = None if bits is None else encode_record([node, number, bits])
             if self.tracking and dirty:
                 dirty.clear()
-        self._saves_all_counters = not self.tracking
 
     def load(self, records: Records) -> None:
         """Load a state into parts just made."""
@@ -185,7 +183,6 @@ class Recorder:
         state = records.body("core")
         evicted = state["admission"]["intake"]["evicted"]
         first = list(records.numbered("first"))
-        self._saves_all_counters = not self.tracking
         self.admission.load(
             state["admission"],
             beyond=records.bodies("beyond"),
