@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -33,14 +33,22 @@ from ketal.runtime.silence.vacuity import judged_nothing
 if TYPE_CHECKING:
     import pandas
 
-    from ketal.runtime.batch_run import LogPass
-
 NAMED_MAX = 5
 """The most verdicts that the message of a ViolationError names."""
 CELL_CHARACTERS = 200
 """A notebook's table truncates longer values."""
 
 V = TypeVar("V", Match, Violation)
+
+
+class Pass(Protocol):
+    """One pass over a log: its verdicts, and the summary of what has been read so far."""
+
+    def __iter__(self) -> Iterator[Verdict]: ...
+
+    @property
+    def summary(self) -> Summary:
+        """The summary of what has been read so far."""
 
 
 class Verdicts:
@@ -99,7 +107,7 @@ class Verdicts:
 
     def __init__(
         self,
-        judge: Callable[[], LogPass],
+        judge: Callable[[], Pass],
         program: Program,
         limits: Limits,
         *,
