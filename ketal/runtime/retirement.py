@@ -209,10 +209,12 @@ class RetiringRelease(JobRelease):
         self._next_scan_us = max(ends_us, default=0)
 
     def _held_events(self, name: str) -> Iterator[Event]:
-        """Yield the events that the runs and the queue of a pattern hold."""
+        """Yield the events that the run and the queue of a pattern hold for later verdicts."""
         for run in self.runs:
             if run.compiled.name == name:
-                yield from _held_events(run)
+                for scope in run.scopes.by_name.values():
+                    if not isinstance(scope.run, CheckRun):
+                        yield from (one.event for one in scope.run.events())
         queue = self.queues.queue_of(name)
         if queue is not None:
             yield from (event for event, _ in queue.held_back())
@@ -230,10 +232,3 @@ class RetiringRelease(JobRelease):
         """Load the counts of reported verdicts, and the saved `Before` of each pattern."""
         self.before = {name: Before.load(row) for name, row in before.items()}
         self.reported = {name: Counter(counts) for name, counts in reported.items()}
-
-
-def _held_events(run: PatternRun) -> Iterator[Event]:
-    """Yield the events that a run holds for later verdicts."""
-    for scope in run.scopes.by_name.values():
-        if not isinstance(scope.run, CheckRun):
-            yield from (one.event for one in scope.run.events())
