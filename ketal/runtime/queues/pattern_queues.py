@@ -82,23 +82,16 @@ class PatternQueue:
         Each is the result of one or several events, and is yielded before the next is pushed.
         Before that, the verdicts on events that need not wait are added to `out`.
         """
-        taken = events
         if withheld:
             for event in events:
                 self.withheld.add(event.dot)
                 self._miss_event(event)
-        else:
-            taken = self._offer_at_once(events, out)
         begin = 0
-        for step in self.hold_back.take(taken):
+        for step in self.hold_back.take(events):
             end = begin + len(step.ends)
             self._add_times(events[begin:end])
             yield step
             begin = end
-
-    def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
-        """Offer the events that need not wait; return all, with the clocks restored so far."""
-        return events
 
     def push_redelivered(self, event: Event) -> ReleaseStep:
         """Push a redelivered event that was refused before."""

@@ -10,7 +10,7 @@ The one rule: an event is offered to a run once, when its clock cannot be restor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ketal.engine.losses import ANY, Losses
@@ -75,18 +75,18 @@ class RestoringQueue(PatternQueue):
     def _offer(self, event: Event) -> list[Verdict]:
         return flat(self._dispatch.process((event,)))
 
-    def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
-        """Offer events whose clocks are whole; return them with those clocks."""
-        to_push = []
-        for event in events:
+    def take(
+        self, events: Sequence[Event], out: list[Verdict], *, withheld: bool
+    ) -> Iterator[ReleaseStep]:
+        """Push one event, and offer it at once if its clock is whole."""
+        (event,) = events
+        if not withheld:
             restored = self._restorer.last_restored(event)
-            if self._restorer.may_be_low(restored, event):
-                restored = event
-            else:
+            if not self._restorer.may_be_low(restored, event):
                 self.withheld.add(event.dot)
                 out += self._offer(restored)
-            to_push.append(restored)
-        return to_push
+                events = (restored,)
+        return super().take(events, out, withheld=withheld)
 
     def _miss_event(self, event: Event) -> None:
         super()._miss_event(event)
