@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -70,6 +70,7 @@ class LogRelease(Release):
         self._late: list[Event] = []  # not offered, but part of other events' pasts
         self._steps: list[Event | int] = []  # events and watermarks, in the order of the file
         self.has_offered = False
+        self._by_run: dict[int, _VerdictsByEvent] = {}  # of the runs that are judged by themselves
         self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
         self._highest: Mapping[str, int] | None = None  # in all clocks, once judged
@@ -128,25 +129,20 @@ class LogRelease(Release):
     def remaining(self) -> Iterator[Verdict]:
         """Judge the execution; yield the verdicts of each batch as soon as it is judged."""
         self._restore_clocks()
-        yield from self._declare_lost()
-        judged: dict[int, _VerdictsByEvent] = {}
+        return chain(self._declare_lost(), self._offer_all(), self._close())
+
+    def _judge_by_themselves(self) -> None:
+        """Judge the runs that are not offered the events in canonical order."""
         for number, run in enumerate(self._runs):
             if run.compiled.pattern.mode is not None:
-                judged[number] = self._modal_verdicts(run, number)
+                self._by_run[number] = self._modal_verdicts(run, number)
             elif not run.compiled.causal:
-                judged[number] = self._arrival_verdicts(run)
-        yield from self._offer_all(judged)
-        for number, run in enumerate(self._runs):
-            for verdicts in judged.get(number, {}).values():
-                yield from verdicts
-            yield from run.steps.close()
-        self.has_offered = True
+                self._by_run[number] = self._arrival_verdicts(run)
 
-    def _offer_all(self, judged: dict[int, _VerdictsByEvent]) -> Iterator[Verdict]:
-        """Offer the events in canonical order to the runs that are not `judged` yet.
-
-        The verdicts of `judged` runs are removed from it and yielded in their places.
-        """
+    def _offer_all(self) -> Iterator[Verdict]:
+        """Offer the events in canonical order; yield the verdicts of all runs on each event."""
+        self._judge_by_themselves()
+        judged = self._by_run
         events = canonical(self._events)
         known = KnownCounters(events)
         closed = self._admission.closed_topologies
@@ -177,6 +173,14 @@ class LogRelease(Release):
                     yield from flat(self._runs[number].process(batch))
         self._judged = len(events)
         self._highest = known.highest
+
+    def _close(self) -> Iterator[Verdict]:
+        """Close the runs; yield their verdicts that no event completed."""
+        for number, run in enumerate(self._runs):
+            for verdicts in self._by_run.get(number, {}).values():
+                yield from verdicts
+            yield from run.steps.close()
+        self.has_offered = True
 
     def _highest_counters(self) -> Mapping[str, int]:
         """Return the highest counter of each node that a clock refers to."""

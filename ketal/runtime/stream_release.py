@@ -116,18 +116,18 @@ class StreamRelease(Release):
 
     # --- events ---
 
-    def offer(self, events: Sequence[Event]) -> list[Numbered]:
-        """Pass new events to the runs and the queues."""
-        return self._offer(events, events, ())
-
-    def _offer(
-        self, events: Sequence[Event], known: Sequence[Event], excluding: Sequence[PatternRun]
+    def offer(
+        self,
+        events: Sequence[Event],
+        known: Sequence[Event] | None = None,
+        excluding: Sequence[PatternRun] = (),
     ) -> list[Numbered]:
         """Pass new events, or one event that some runs exclude, to the runs and the queues.
 
-        `known` has the events with their clocks restored as far as is possible now.
+        `known` has the events with their clocks restored as far as is possible now, if those may
+        differ.
         """
-        direct = self._direct.runs
+        known, direct = known or events, self._direct.runs
         offered: list[tuple[int, Any]] = []
         if excluding:
             for run in direct:
@@ -180,7 +180,7 @@ class StreamRelease(Release):
             return [*out, late, *flat(queued)]
         for run in excluding:
             run.counts.strangers += 1
-        return out + flat(self._offer((event,), (known,), excluding))
+        return out + flat(self.offer((event,), (known,), excluding))
 
     def take_redelivered(self, event: Event) -> list[Verdict] | None:
         """Process a redelivered event; return None if no queue had refused it."""
