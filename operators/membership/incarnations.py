@@ -26,7 +26,7 @@ from ketal.operators.membership.incarnation_names import IncarnationTable, later
 from ketal.operators.stateful import Stateful
 
 Status = Callable[[Event], str]
-"""Returns the status of an event as `Intake.status` does, without admitting it."""
+"""Returns the status of an event, without admitting it: `new`, `duplicate`, or another."""
 
 
 class Incarnations(Stateful):

@@ -20,7 +20,7 @@ from ketal.operators.stateful import Stateful
 class LiveNodes(Stateful):
     """The live nodes, with the time when each was active last, and those that left.
 
-    The declared nodes are live from the beginning. A node that is silent for `idle_us` has left.
+    The declared nodes are live from the beginning. A node that is silent for `idle_us` (None: never) has left.
 
     Attributes
     ----------
