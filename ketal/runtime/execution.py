@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -33,7 +33,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import DUPLICATE, NEW, PRESUMED
-from ketal.runtime.admission.identification import Admission
+from ketal.runtime.admission.identification import Admission, keeping_all
 from ketal.runtime.queues.reports import BEHIND_WATERMARK, is_late, late_verdict, overflow_verdict
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
@@ -108,10 +108,8 @@ class Execution:
             make_run(c, run_limits, execution=name, listing=bool(listing), traced=c.name in traced)
             for c in patterns
         ]
-        self._accepted_max, admission_limits = sys.maxsize, run_limits
-        if release.holds_all:  # so the contents of all events are in memory anyway
-            self._accepted_max = run_limits.events_max
-            admission_limits = replace(run_limits, dots_max=run_limits.events_max)
+        self._accepted_max = run_limits.events_max if release.holds_all else sys.maxsize
+        admission_limits = keeping_all(run_limits) if release.holds_all else run_limits
         self.admission = Admission(patterns, admission_limits, beside=beside)
         self.release = release(self.runs, self.admission, run_limits, name)
         self.retiring: RetiringRelease | None = None

@@ -9,7 +9,6 @@ The one rule: a record is an event, a duplicate, a control event or rejected, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ketal.errors import EventError, SettingError, at_place
@@ -24,7 +23,7 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.runtime.admission.deduplication import DUPLICATE, NEW, PRESUMED
-from ketal.runtime.admission.identification import Admission
+from ketal.runtime.admission.identification import Admission, keeping_all
 from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
 
 if TYPE_CHECKING:
@@ -57,8 +56,7 @@ class ExecutionEvents:
         self._events_max, self._bound = min(
             (getattr(limits, one), one) for one in ("events_max", bound)
         )
-        # All events are in memory, so the contents of all are kept.
-        self._admission = Admission((), replace(limits, dots_max=limits.events_max))
+        self._admission = Admission((), keeping_all(limits))
         # So that clocks are restored: callers of this module compare the clocks of events.
         self._admission.reads_clocks = True
         self._events: list[Event] = []

@@ -13,7 +13,9 @@ The one rule: an event is named once, on arrival, and every later stage uses tha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -44,6 +46,12 @@ def reads_clocks(compiled: CompiledPattern) -> bool:
         or (compiled.strategy == "any" and compiled.automaton.mirrors)
         or any(isinstance(node, syntax.Causal | syntax.Conc) for node in walk(p))
     )
+
+
+@functools.lru_cache(maxsize=16)
+def keeping_all(limits: Limits) -> Limits:
+    """Return limits under which contents and clocks are kept of all events that are in memory."""
+    return replace(limits, dots_max=limits.events_max)
 
 
 class Admission:
