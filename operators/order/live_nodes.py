@@ -20,8 +20,8 @@ from ketal.operators.stateful import Stateful
 class LiveNodes(Stateful):
     """The live nodes, with the time when each was active last, and those that left.
 
-    The declared nodes are live from the beginning. A node that is silent for `idle_us` (None:
-    for ever) has left.
+    The declared nodes are live from the beginning. A node that is silent for `idle_us`,
+    unless that is None, has left.
 
     Attributes
     ----------
