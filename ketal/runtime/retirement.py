@@ -31,7 +31,6 @@ from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
@@ -51,7 +50,7 @@ class Before:
     pending: frozenset[Dot]
 
     @classmethod
-    def of(cls, seen: SeenDots, pending: Iterable[Dot] = ()) -> Before:
+    def of(cls, seen: Mapping[str, Sequence[Any]], pending: Iterable[Dot] = ()) -> Before:
         """Return the dots that `Intake.seen` returned, except those that are pending."""
         own = {node: (upto, frozenset(beyond)) for node, (upto, beyond) in seen.items()}
         return cls(own, frozenset(pending))
