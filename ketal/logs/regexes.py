@@ -41,8 +41,8 @@ def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -
     """Compile an expression that matches UTF-8 bytes, with `^` and `$` at every line.
 
     `text` is in JavaScript's or Python's syntax; `what` names it in error messages. Raises a
-    SettingError if it is not a regular expression, is longer than `regex_bytes_max`, or uses what
-    cannot be matched in linear time.
+    SettingError if it is not a regular expression, is longer than `regex_bytes_max`, requires more
+    than `regex_memory_max`, or uses what cannot be matched in linear time.
     """
     if len(text.encode(errors="replace")) > limits.regex_bytes_max:
         raise SettingError(

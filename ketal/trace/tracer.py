@@ -57,8 +57,8 @@ class Tracer:
         object without `incarnation(node)`, or if no folder outlives a run, as in a container.
     monitor : Monitor or Collector, optional
         Is fed each event before the program continues, one event at a time, so its handlers are
-        called where the event happens. They must not wait for a thread that records an event. If
-        other processes feed it too, it must be a `Collector`.
+        called where the event happens. They must not wait for a collector, or for a thread that
+        records an event. If other processes feed it too, it must be a `Collector`.
 
     Attributes
     ----------

@@ -622,6 +622,30 @@ os.waitpid(child, 0)
     assert sorted(recorder.dots()) == ["n/f1@1", "n@1", "n@2"]
 
 
+@needs_fork
+def test_forked_child_closes_the_connection_of_a_sender_that_waits(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    path.write_text('{"node":"n","type":"t","clock":{"n":1}}\n')
+    script = """
+import os, socket, sys, time
+from ketal.trace import LogSender, forks
+server = socket.create_server(("127.0.0.1", 0))
+sender = LogSender(sys.argv[1], *server.getsockname())
+connection, _ = server.accept()
+connection.recv(1_000)
+time.sleep(0.5)
+(sending,) = [one.fileno() for one in forks.OWN_SOCKETS]
+if child := os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    os.fstat(sending)
+except OSError:
+    os._exit(0)
+os._exit(1)
+"""
+    run_script(script, path)
+
+
 UNJOINED = """
 import multiprocessing, sys, time
 from ketal.trace import LogSender, Tracer

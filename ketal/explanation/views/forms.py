@@ -24,7 +24,10 @@ def refuse_other_pictures(suffix: str, instead: str) -> None:
 
 
 def form_for_path(path: str) -> str:
-    """Return the form that the suffix of a file's name selects; the page if it selects none."""
+    """Return the form that the suffix of a file's name selects; the page if it selects none.
+
+    The suffix of another picture format is a SettingError.
+    """
     suffix = os.path.splitext(path)[1].lower()
     refuse_other_pictures(suffix, "an .svg or an .html page")
     return next((form for form, ending in FORMS.items() if ending == suffix), PAGE)

@@ -244,10 +244,13 @@ def _wait_connected(connection: socket.socket) -> None:
 
 def _read_offset(connection: socket.socket) -> int:
     """Read the offset that the collector answers; raise a ValueError for any other answer."""
-    with connection.makefile("rb", buffering=0) as answer:
-        text = answer.readline(20)
-    if len(text) < 20 and not text.endswith(b"\n"):
-        raise ConnectionError("the collector closed the connection")
+    # Not with `makefile`: while its file is open, a forked child cannot close the socket.
+    text = b""
+    while not text.endswith(b"\n") and len(text) < 20:
+        part = connection.recv(1)
+        if not part:
+            raise ConnectionError("the collector closed the connection")
+        text += part
     if not _OFFSET.fullmatch(text):
         raise ValueError(f"it answered {text!r}")
     return int(text)

@@ -289,7 +289,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 def _read_records(
     database: sqlite3.Connection, path: Path, number: int, digest: str
 ) -> dict[bytes, bytes]:
-    """Return the records of a database as of a commit, whose rows must have this digest."""
+    """Return the records as of a commit; raise a StateError if its rows have another digest."""
     records: Changes = {}
     actual = _new_digest()
     rows = database.execute(

@@ -217,7 +217,7 @@ def test_output_that_is_not_text_is_refused_even_if_a_flag_overrides_it(tmp_path
         (
             "[source]",
             '[source]\nclock = "itc"',
-            "converting itc clocks to vector clocks requires a whole log, not a stream",
+            "clock itc: converting these clocks to vector clocks requires",
         ),
         (
             "[source]",

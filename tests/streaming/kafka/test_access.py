@@ -128,6 +128,15 @@ def test_job_gets_its_tokens_from_the_endpoint(secured: Secured, tmp_path: Path)
     assert len(written(tmp_path / "verdicts.jsonl")) == 1
 
 
+@pytest.mark.parametrize(("lifetime_s", "requests"), [(2**31 - 1, 1), ("600", 1), (0, 2), (-1, 2)])
+def test_token_is_requested_again_after_its_lifetime(lifetime_s: Any, requests: int) -> None:
+    """Endpoints whose tokens do not expire give the largest integer, or -1."""
+    with token_endpoint(access_token="x", expires_in=lifetime_s) as (url, asked):
+        tokens = Tokens(bearer(url))
+        assert (tokens.token(), tokens.token()) == ("x", "x")
+        assert len(asked) == requests
+
+
 @pytest.mark.parametrize(
     ("code", "answer", "message"),
     [
