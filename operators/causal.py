@@ -23,17 +23,14 @@ class Stamped(Protocol):
     @property
     def node(self) -> str:
         """The node where it happened."""
-        ...
 
     @property
     def counter(self) -> int:
         """Its place among the node's events."""
-        ...
 
     @property
     def clock(self) -> Mapping[str, int]:
         """Its vector clock."""
-        ...
 
 
 def obvious(event: Event, anchors: Iterable[Event]) -> bool:

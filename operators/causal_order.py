@@ -1,9 +1,9 @@
 """`order CausalOrder`: events are released so that each comes after its causes.
 
 A finite log is known whole, so it is released in the canonical linear extension,
-whatever the order of the file: `canonical` sorts by the sum of the clock's entries,
-then node, then counter. `obvious_canonical` is the same by definition: it repeatedly
-removes the least event that no remaining one happened-before.
+whatever the order of the file. By definition, that repeatedly removes the least event that no
+remaining one happened-before; `canonical` sorts by the sum of the clock's entries, then node,
+then counter, which gives the same.
 
 A live stream goes through a hold-back queue (`ketal.operators.order.hold_back`).
 
@@ -16,21 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key, happened_before
+from ketal.model.events.happened_before import canonical_key
 
 
 def canonical(events: Iterable[Event]) -> list[Event]:
     """Return the canonical linear extension of a finite execution."""
     return sorted(events, key=canonical_key)
-
-
-def obvious_canonical(events: Iterable[Event]) -> list[Event]:
-    """Return the canonical linear extension, one minimal event at a time."""
-    left = list(events)
-    out: list[Event] = []
-    while left:
-        minimal = [e for e in left if not any(happened_before(f, e) for f in left)]
-        least = min(minimal, key=canonical_key)
-        left.remove(least)
-        out.append(least)
-    return out

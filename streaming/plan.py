@@ -122,7 +122,7 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
     for compiled in program.compiled:
         order = compiled.pattern.order
         waits_for_dots = compiled.causal and not compiled.order_free and order.frontier is None
-        if job.start == "latest" and waits_for_dots and order.gap is None:
+        if job.start == "latest" and waits_for_dots and not ReleaseOptions.of(order).declares_lost:
             yield (
                 f"{compiled.name} waits for the past of each event, but messages from before the "
                 'start are never read (start = "latest"): if nothing is committed, events wait for '

@@ -40,13 +40,9 @@ class LogPass:
 
     Parameters
     ----------
-    program, log, listing, trace
+    program, log, limits, listing, trace
         As for `run`.
-    limits : Limits
-        The limits of the pass.
-    make_run : callable
-        Makes the run of a pattern, as `PatternRun` does.
-    on_named : callable, optional
+    make_run, on_named
         As for `Execution`.
     """
 
@@ -100,11 +96,9 @@ class LogPass:
         """Return the share of the events judged so far; None if events are judged when read."""
         releases = [execution.release for execution in self._executions.values()]
         counts = [release.judged for release in releases if isinstance(release, LogRelease)]
-        return (
-            sum(done for done, _ in counts) / max(1, sum(count for _, count in counts))
-            if counts
-            else None
-        )
+        if not counts:
+            return None
+        return sum(done for done, _ in counts) / max(1, sum(count for _, count in counts))
 
     @property
     def summary(self) -> Summary:

@@ -32,8 +32,8 @@ from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.programs.program import Program
-from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
-from ketal.runtime.admission.identification import Admission
+from ketal.runtime.admission.deduplication import DUPLICATE, NEW, PRESUMED
+from ketal.runtime.admission.identification import Admission, keeping_all
 from ketal.runtime.queues.reports import BEHIND_WATERMARK, is_late, late_verdict, overflow_verdict
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
@@ -51,12 +51,8 @@ class Execution:
 
     Parameters
     ----------
-    program : Program
-        The patterns.
-    limits : Limits, optional
-        Other limits than those the program was compiled with.
-    listing : bool
-        Whether the verdicts of patterns are returned; if false, they are only counted.
+    program, limits, listing
+        As for `ketal.Monitor`.
     traced : collection of str
         The patterns whose transitions are reported as verdicts.
     name : str
@@ -112,9 +108,9 @@ class Execution:
             make_run(c, run_limits, execution=name, listing=bool(listing), traced=c.name in traced)
             for c in patterns
         ]
-        events_max = run_limits.events_max if release.holds_all else None
-        self._accepted_max = sys.maxsize if events_max is None else events_max
-        self.admission = Admission(patterns, run_limits, events_max=events_max, beside=beside)
+        self._accepted_max = run_limits.events_max if release.holds_all else sys.maxsize
+        admission_limits = keeping_all(run_limits) if release.holds_all else run_limits
+        self.admission = Admission(patterns, admission_limits, beside=beside)
         self.release = release(self.runs, self.admission, run_limits, name)
         self.retiring: RetiringRelease | None = None
         if retiring is not None:
@@ -167,12 +163,7 @@ class Execution:
     def feed(self, item: LogItem, *, place: str = "") -> list[Verdict]:
         """Process one record; return its verdicts.
 
-        Parameters
-        ----------
-        item : Event, Control or Rejected
-            The event, or the reason why the record is not an event.
-        place : str
-            Where an event was read, for the verdict if it is rejected.
+        `place` is where an event was read, for the verdict if it is rejected.
         """
         return flat(self.process((item,), (place,).__getitem__ if place else None))
 
@@ -181,12 +172,7 @@ class Execution:
     ) -> list[Numbered]:
         """Process a batch; return the verdicts of its items, as if each were a batch of its own.
 
-        Parameters
-        ----------
-        batch : sequence of Event, Control or Rejected
-            As for `feed`.
-        place : callable, optional
-            Returns where the item at an index was read, for the verdict if it is rejected.
+        `place` returns where the item at an index was read, for the verdict if it is rejected.
         """
         out: list[Numbered] = []
         index, end = 0, len(batch)
@@ -260,7 +246,7 @@ class Execution:
         admission = self.admission
         excluding = admission.excluding(item) if admission.closed_topologies else ()
         reason = admission.exclusion_reason(item, excluding)
-        if reason and not (self.retiring is not None and self.retiring.has_place(item)):
+        if reason and not (self.retiring is not None and self.retiring.takes(item)):
             return self._reject(place, reason)
         try:
             status, event = admission.take(item)
@@ -312,7 +298,7 @@ class Execution:
         return self.release.take(event, late, excluding)
 
     def _take_seen(self, event: Event, status: str) -> list[Verdict]:
-        if status in (DUPLICATE, SEEN):
+        if status in (DUPLICATE, PRESUMED):
             verdicts = self.release.take_redelivered(event)
             if verdicts is None:
                 self.progress.counted.duplicates += 1

@@ -25,16 +25,9 @@ _LOGGER = logging.getLogger("ketal")
 
 
 class Handlers:
-    """The handlers of a monitor.
+    """The handlers of a monitor, by kind of verdict or by `Pattern.state`.
 
-    Parameters
-    ----------
-    on : mapping of str to callable
-        Handlers by kind of verdict, or by `Pattern.state`.
-    program : Program
-        The patterns whose states may be named.
-    trace : bool
-        Whether `handle` returns transitions; if not, they are made for handlers only.
+    If `trace` is false, `handle` returns no transitions: they are made for handlers only.
 
     Attributes
     ----------

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain, groupby
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -36,6 +36,7 @@ from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.runtime.admission.identification import Admission
@@ -43,6 +44,8 @@ from ketal.runtime.admission.known_counters import KnownCounters
 from ketal.runtime.modes.possibly_definitely import modal_verdicts
 from ketal.runtime.release import Release
 
+_VerdictsByEvent: TypeAlias = dict[Dot | None, list[Verdict]]
+"""Verdicts by the dot of the event that completed them; under None those that no event did."""
 JUDGED_TOGETHER: Final = 64
 """Events that are judged together; their verdicts are in memory at once."""
 
@@ -67,10 +70,10 @@ class LogRelease(Release):
         self._late: list[Event] = []  # not offered, but part of other events' pasts
         self._steps: list[Event | int] = []  # events and watermarks, in the order of the file
         self.has_offered = False
+        self._by_run: dict[int, _VerdictsByEvent] = {}  # of the runs that are judged by themselves
         self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
-        # (n, the counters known to the clocks of the first n events)
-        self._known_counters: tuple[int, KnownCounters] = 0, KnownCounters(())
+        self._highest: Mapping[str, int] | None = None  # in all clocks, once judged
 
     @property
     def takes_batches(self) -> bool:
@@ -126,21 +129,28 @@ class LogRelease(Release):
     def remaining(self) -> Iterator[Verdict]:
         """Judge the execution; yield the verdicts of each batch as soon as it is judged."""
         self._restore_clocks()
-        yield from self._declare_lost()
-        arrival: dict[int, dict[Dot | None, list[Verdict]]] = {}
+        return chain(self._declare_lost(), self._offer_all(), self._close())
+
+    def _judge_by_themselves(self) -> None:
+        """Judge the runs that are not offered the events in canonical order."""
         for number, run in enumerate(self._runs):
             if run.compiled.pattern.mode is not None:
-                arrival[number] = self._modal_verdicts(run, number)
+                self._by_run[number] = self._modal_verdicts(run, number)
             elif not run.compiled.causal:
-                arrival[number] = self._arrival_verdicts(run)
-        known = KnownCounters(self._events)
-        closed = self._admission.closed_topologies
+                self._by_run[number] = self._arrival_verdicts(run)
+
+    def _offer_all(self) -> Iterator[Verdict]:
+        """Offer the events in canonical order; yield the verdicts of all runs on each event."""
+        self._judge_by_themselves()
+        judged = self._by_run
         events = canonical(self._events)
+        known = KnownCounters(events)
+        closed = self._admission.closed_topologies
         dispatch = TypeDispatch(self._runs)
         timed = [r for r in self._runs if r.compiled.causal and ends_windows_early(r.compiled)]
         least_us = _least_times_us(events) if timed else ()
         # Several events are judged together if no other verdicts belong between theirs.
-        size = 1 if arrival or closed or timed else JUDGED_TOGETHER
+        size = 1 if judged or closed or timed else JUDGED_TOGETHER
         for first in range(0, len(events), size):
             self._judged = first
             for run in timed:
@@ -153,30 +163,32 @@ class LogRelease(Release):
             (event,) = batch
             excluding = self._admission.excluding(event) if closed else ()
             for number in excluding:
-                if number not in arrival:
+                if number not in judged:
                     self._runs[number].counts.strangers += 1
             concerned = dispatch.concerned(event)
-            for number in sorted({*concerned, *arrival}) if arrival else concerned:
-                if number in arrival:
-                    yield from arrival[number].pop(event.dot, ())
+            for number in sorted({*concerned, *judged}) if judged else concerned:
+                if number in judged:
+                    yield from judged[number].pop(event.dot, ())
                 elif number not in excluding:
                     yield from flat(self._runs[number].process(batch))
         self._judged = len(events)
-        self._known_counters = len(self._events), known
+        self._highest = known.highest
+
+    def _close(self) -> Iterator[Verdict]:
+        """Close the runs; yield their verdicts that no event completed."""
         for number, run in enumerate(self._runs):
-            for verdicts in arrival.get(number, {}).values():
+            for verdicts in self._by_run.get(number, {}).values():
                 yield from verdicts
             yield from run.steps.close()
         self.has_offered = True
 
-    def _highest_counters(self) -> dict[str, int]:
+    def _highest_counters(self) -> Mapping[str, int]:
         """Return the highest counter of each node that a clock refers to."""
-        count, known = self._known_counters
-        if count != len(self._events):
+        if self._highest is None:
             known = KnownCounters(self._events)
             known.release(canonical(self._events))
-            self._known_counters = len(self._events), known
-        return known.highest
+            return known.highest
+        return self._highest
 
     def _restore_clocks(self) -> None:
         """Restore the entries that clocks lost when a node left (`docs/membership.md`)."""
@@ -215,7 +227,7 @@ class LogRelease(Release):
         self, order: syntax.Order, topology: syntax.Topology | None
     ) -> tuple[list[Dot], dict[Dot, CanonicalKey]]:
         """Return the dots lost under an order, and lower bounds of some dots' canonical places."""
-        if order.gap is None:
+        if not ReleaseOptions.of(order).declares_lost:
             return [], {}
         known = [*self._events, *self._late]
         nodes = closed_nodes(topology)
@@ -228,11 +240,11 @@ class LogRelease(Release):
             least = None if sums is None else sums.get(Dot(node, first - 1), first - 1)
             step.declare_lost(node, first, last, self._limits.lost_max, least)
         self._gaps += step.unnamed
-        return step.gaps, step.lowest_places
+        return step.gaps, step.lowest_keys
 
-    def _modal_verdicts(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
+    def _modal_verdicts(self, run: PatternRun, number: int) -> _VerdictsByEvent:
         """Return the verdicts of a run with a `mode`, by the events that completed them."""
-        by_event: dict[Dot | None, list[Verdict]] = {}
+        by_event: _VerdictsByEvent = {}
         known = [e for e in self._events if number not in self._admission.excluding(e)]
         run.counts.strangers = len(self._events) - len(known)
         run.count(known)
@@ -245,9 +257,9 @@ class LogRelease(Release):
             run.counts.uncertain = run.counts.matches + run.counts.violations
         return by_event
 
-    def _arrival_verdicts(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
+    def _arrival_verdicts(self, run: PatternRun) -> _VerdictsByEvent:
         """Return the verdicts of a run under `order arrival`, by the events that completed them."""
-        by_event: dict[Dot | None, list[Verdict]] = {}
+        by_event: _VerdictsByEvent = {}
         for timed, steps in groupby(self._steps, key=lambda step: isinstance(step, int)):
             if timed:
                 for watermark_us in cast("Iterator[int]", steps):

@@ -54,12 +54,8 @@ class Release(Protocol):
     def offer(self, events: Sequence[Event]) -> list[Numbered]:
         """Take new events, of which none is late or shows that a node has left.
 
-        The verdicts are those of `take` for each in turn.
-
-        Returns
-        -------
-        list of (int, list of Verdict)
-            The index of each event that has verdicts, and its verdicts.
+        Return the index of each event that has verdicts, and its verdicts: those of `take` for each
+        event in turn.
         """
 
     def take(
@@ -78,12 +74,8 @@ class Release(Protocol):
     def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
         """Restore the clocks of events from now on, if a membership has begun.
 
-        Parameters
-        ----------
-        event : Event, optional
-            An event that is admitted and not offered yet.
-        saved : bool
-            Whether the dots that were offered are loaded from a saved state.
+        `event` is admitted and not offered yet. The dots that were offered are `saved` if they are
+        loaded from a saved state.
         """
         return
 

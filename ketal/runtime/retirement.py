@@ -41,18 +41,13 @@ from ketal.runtime.stream_release import JobRelease
 
 @dataclass(frozen=True)
 class Before:
-    """The dots seen before a change, except those that the new pattern may still be offered.
+    """The dots seen before a change, except the pending ones.
 
-    Attributes
-    ----------
-    seen : mapping of str to (int, set of int)
-        For each node the counter up to which all were seen, and the counters seen beyond it.
-    pending : set of Dot
-        The seen dots that the new pattern may still be offered.
+    The new pattern may still be offered the pending ones. `seen` is as in `SeenDots`.
     """
 
     seen: Mapping[str, tuple[int, frozenset[int]]]
-    pending: frozenset[Dot] = frozenset()
+    pending: frozenset[Dot]
 
     @classmethod
     def of(cls, seen: Mapping[str, Sequence[Any]], pending: Iterable[Dot] = ()) -> Before:
@@ -111,11 +106,13 @@ class RetiringRelease(JobRelease):
     def begin(self, queues: Queues) -> None:
         """Start: all dots seen so far are before the change, but for those pending in `queues`."""
         seen = self._admission.intake.seen()
-        self.before = {name: Before.of(seen, pending(queues, name)) for name in self.program}
+        for name in self.program:
+            queue = queues.queue_of(name)
+            self.before[name] = Before.of(seen, () if queue is None else queue.pending())
 
     # --- as a release ---
 
-    def has_place(self, event: Event) -> bool:
+    def takes(self, event: Event) -> bool:
         """Return whether some pattern's topology has the node of an event, or is open."""
         return len(self._excluding(event)) < len(self.runs)
 
@@ -138,10 +135,6 @@ class RetiringRelease(JobRelease):
         out = self._select_reports(super().control(control))
         self.drop_if_finished(self.queues.watermark_us)
         return out
-
-    def leave(self, node: str) -> list[Verdict]:
-        """Stop waiting for a node that left, as an event showed."""
-        return self._select_reports(super().leave(node))
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Advance the queues and the windows to a watermark that is higher than the last."""
@@ -215,10 +208,12 @@ class RetiringRelease(JobRelease):
         self._next_scan_us = max(ends_us, default=0)
 
     def _held_events(self, name: str) -> Iterator[Event]:
-        """Yield the events that the runs and the queue of a pattern hold."""
+        """Yield the events that the run and the queue of a pattern hold for later verdicts."""
         for run in self.runs:
             if run.compiled.name == name:
-                yield from _held_events(run)
+                for scope in run.scopes.by_name.values():
+                    if not isinstance(scope.run, CheckRun):
+                        yield from (one.event for one in scope.run.events())
         queue = self.queues.queue_of(name)
         if queue is not None:
             yield from (event for event, _ in queue.held_back())
@@ -236,16 +231,3 @@ class RetiringRelease(JobRelease):
         """Load the counts of reported verdicts, and the saved `Before` of each pattern."""
         self.before = {name: Before.load(row) for name, row in before.items()}
         self.reported = {name: Counter(counts) for name, counts in reported.items()}
-
-
-def pending(queues: Queues, name: str) -> set[Dot]:
-    """Return the seen dots that a pattern's queue may still offer to the pattern."""
-    queue = queues.queue_of(name)
-    return set() if queue is None else queue.pending()
-
-
-def _held_events(run: PatternRun) -> Iterator[Event]:
-    """Yield the events that a run holds for later verdicts."""
-    for scope in run.scopes.by_name.values():
-        if not isinstance(scope.run, CheckRun):
-            yield from (seen.event for seen in scope.run.events())

@@ -116,15 +116,32 @@ class StreamRelease(Release):
 
     # --- events ---
 
-    def offer(self, events: Sequence[Event]) -> list[Numbered]:
-        """Pass new events to the runs and the queues."""
-        processed: list[tuple[int, Any]] = []
-        if self._direct.runs:
-            processed = self._direct.process(events)
+    def offer(
+        self,
+        events: Sequence[Event],
+        known: Sequence[Event] | None = None,
+        excluding: Sequence[PatternRun] = (),
+    ) -> list[Numbered]:
+        """Pass new events, or one event that some runs exclude, to the runs and the queues.
+
+        `known` has the events with their clocks restored as far as is possible now, if those may
+        differ.
+        """
+        known, direct = known or events, self._direct.runs
+        offered: list[tuple[int, Any]] = []
+        if excluding:
+            for run in direct:
+                if run not in excluding:
+                    offered += run.process(known)
+        elif direct:
+            offered = self._direct.process(known)
         if not self.queues:
-            return processed
-        by_number: dict[int, list[Verdict]] = dict(processed)
-        for number, verdicts in self.queues.take(events):
+            return offered
+        queued = self.queues.take(events, excluding=excluding)
+        if not offered or not queued:
+            return offered or queued
+        by_number: dict[int, list[Verdict]] = {}
+        for number, verdicts in (*offered, *queued):
             by_number.setdefault(number, []).extend(verdicts)
         return sorted(by_number.items())
 
@@ -139,7 +156,7 @@ class StreamRelease(Release):
         known = event
         if admission.membership is not None:
             for node in admission.arrived(event):
-                out += self.leave(node)
+                out += self.control(Control("leave", node=node))
             if admission.reads_clocks:
                 known = admission.membership.restore_so_far(event)
         if self.retiring is not None:
@@ -151,16 +168,9 @@ class StreamRelease(Release):
     ) -> list[Verdict]:
         """Pass a new event to the runs and the queues, as `take` does.
 
-        Parameters
-        ----------
-        event, late, excluding
-            As for `Release.take`.
-        known : Event
-            The event with its clock restored as far as is possible now.
+        `known` is the event with its clock restored as far as is possible now.
         """
-        out: list[Verdict] = []
-        if self.queues.missing:
-            out += self.queues.push_clock(event)
+        out = self.queues.push_clock(event) if self.queues.missing else []
         if late is not None:
             for run in self._direct.runs:
                 if run.compiled.causal and run not in excluding:
@@ -170,15 +180,7 @@ class StreamRelease(Release):
             return [*out, late, *flat(queued)]
         for run in excluding:
             run.counts.strangers += 1
-        if excluding:
-            for run in self._direct.runs:
-                if run not in excluding:
-                    out += flat(run.process((known,)))
-        else:
-            out += flat(self._direct.process((known,)))
-        if self.queues:
-            out += flat(self.queues.take((event,), excluding=excluding))
-        return out
+        return out + flat(self.offer((event,), (known,), excluding))
 
     def take_redelivered(self, event: Event) -> list[Verdict] | None:
         """Process a redelivered event; return None if no queue had refused it."""
@@ -212,17 +214,7 @@ class StreamRelease(Release):
     def control(self, control: Control) -> list[Verdict]:
         """Apply a `join`, `leave` or `view` whose nodes are named by incarnation."""
         out: list[Verdict] = [] if self.retiring is None else self.retiring.control(control)
-        if control.kind == "view":
-            return out + self.queues.view(control.members)
-        assert control.node is not None
-        if control.kind == "join":
-            return out + self.queues.join(control.node)
-        return out + self.queues.leave(control.node)
-
-    def leave(self, node: str) -> list[Verdict]:
-        """Stop waiting for a node that left, as an event showed."""
-        out: list[Verdict] = [] if self.retiring is None else self.retiring.leave(node)
-        return out + self.queues.leave(node)
+        return out + self.queues.control(control)
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Advance the queues and the windows to a watermark that is higher than the last."""

@@ -20,18 +20,8 @@ from ketal.runtime.release import Release
 class Stretch(NamedTuple):
     """A stretch of a batch.
 
-    Attributes
-    ----------
-    events : sequence of Event
-        Its events, in order.
-    numbers : sequence of int
-        The index in the batch of each event.
-    marks_us : sequence of int or None
-        The watermark before each event, in microseconds.
-    end : int
-        The index in the batch of the first item after the stretch.
-    mark_us : int or None
-        The watermark before that item.
+    It has its events in order, with the index in the batch of each and the watermark before it, and
+    the same for the first item after the stretch.
     """
 
     events: Sequence[Event]
@@ -52,19 +42,10 @@ def stretch_of(
 ) -> Stretch:
     """Return the stretch that begins at an index of a batch.
 
-    It ends before a late event, before the first watermark of the execution, before a watermark at
-    which something is due, and before an item that is neither an event nor a watermark.
-
-    Parameters
-    ----------
-    batch : sequence of Event, Control or Rejected
-        The items.
-    begin, end : int
-        The range of indices that the stretch may cover.
-    mark_us : int or None
-        The watermark at the beginning.
-    due : Release or None
-        The release, which says when something is due; None where no pattern has a time window.
+    It ends at the index `end` at the latest, before a late event, before the first watermark of the
+    execution, before a watermark at which something is due, and before an item that is neither an
+    event nor a watermark. `mark_us` is the watermark at the beginning; the release `due` says when
+    something is due, and is None where no pattern has a time window.
     """
     items = batch if end - begin == len(batch) else batch[begin:end]
     # Checking the whole rest of a batch for each of its stretches would take quadratic time.

@@ -10,12 +10,14 @@ The one rule: at most `clocks_max` clocks are held.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 Clock = dict[str, int]
+SeenDots = Mapping[str, tuple[int, Sequence[int]]]
+"""By node, the counter up to which all of its events were seen, and the counters seen beyond."""
 
 
 def difference(before: Clock, clock: Clock) -> tuple[Clock, list[str]]:
@@ -64,20 +66,14 @@ class KnownClock:
 class ClockMemory:
     """The clocks of the last events, and their closures once those are computed.
 
-    Parameters
-    ----------
-    clocks_max : int
-        How many clocks are held; beyond that, the oldest eighth by arrival is evicted.
+    Beyond `clocks_max` clocks, the oldest eighth by arrival is evicted. Clocks are shared with
+    their events, not copied.
 
     Attributes
     ----------
     dirty : dict of (str, int) to bool, or None
         The events that arrived, were evicted or were given a closure since the last save, and
         whether they arrived; None where that is not tracked.
-
-    Notes
-    -----
-    Clocks are shared with their events, not copied.
     """
 
     def __init__(self, clocks_max: int) -> None:
@@ -153,12 +149,9 @@ class ClockMemory:
         return self._events[node, counters[at]] if at < len(counters) else None
 
     def rows(self, dots: Iterable[tuple[str, int]]) -> list[Any]:
-        """Return events as plain data, each clock by its difference from the node's last one.
+        """Return held events, in order of arrival, as plain data.
 
-        Parameters
-        ----------
-        dots : iterable of (str, int)
-            Events that are held, in order of arrival.
+        Each clock is saved by its difference from the node's last one.
         """
         rows = []
         last: dict[str, Clock] = {}

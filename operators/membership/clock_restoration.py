@@ -10,7 +10,7 @@ that left. An entry that is there but too low is raised as well: a node that has
 yet dropped X can receive a message from one that has, and then its own entry of X is old.
 
 `Restorer` restores the clocks of events in their order of release, `restored_with_doubts` those
-of a finite log; `obvious_restored` raises clocks until nothing is left to raise.
+of a finite log.
 
 Why a hold-back queue may read clocks that are not restored: let an event be
 released when its predecessor and every Q@c of its clock have been. By induction
@@ -39,7 +39,7 @@ import msgspec
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import DEFAULT, Limits
-from ketal.operators.membership.clock_memory import Clock, ClockMemory
+from ketal.operators.membership.clock_memory import Clock, ClockMemory, SeenDots
 from ketal.operators.stateful import Stateful
 
 
@@ -154,16 +154,9 @@ class Restorer(Stateful):
     def may_be_low(self, event: Event, arrived: Event | None = None) -> bool:
         """Return whether a restored clock's entry of a node that left may be too low.
 
-        A clock that arrived with an entry for the node was not shrunk. One without may
-        lack it as long as its past has not all arrived: events of the node that left,
-        and of those that have it in their pasts, may still be in flight.
-
-        Parameters
-        ----------
-        event : Event
-            With its clock restored.
-        arrived : Event, optional
-            The event as it arrived; by default `event`.
+        A clock that `arrived` (by default the event itself) with an entry for the node was not
+        shrunk. One without may lack it as long as its past has not all arrived: events of the node
+        that left, and of those that have it in their pasts, may still be in flight.
         """
         clock, last = event.clock, self._last
         others = [n for n in self.departed if n != event.node]
@@ -238,21 +231,12 @@ class Restorer(Stateful):
         return {**closure, **higher}
 
 
-def possibly_low(
-    memory: ClockMemory, seen: Mapping[str, tuple[int, list[int]]]
-) -> list[tuple[str, int, Clock]]:
+def possibly_low(memory: ClockMemory, seen: SeenDots) -> list[tuple[str, int, Clock]]:
     """Return the events held whose clock may have to be raised, in order of arrival.
 
     They are the events of whose past a part was not seen, the events whose clock is not at least
     that of an event that they directly know, and the events that have any of these in their
-    pasts. The clocks of all others are whole.
-
-    Parameters
-    ----------
-    memory : ClockMemory
-    seen : mapping of str to (int, list of int)
-        By node, the counter up to which all events were seen, and the counters seen beyond it;
-        held events that are not among them are left out.
+    pasts. The clocks of all others are whole. Held events that were not seen are left out.
     """
     upto = {node: upto for node, (upto, _) in seen.items()}
     beyond = {node: set(counters) for node, (_, counters) in seen.items()}
@@ -376,33 +360,3 @@ def restored_with_doubts(
     for event in present_order(events):
         restorer.restore(event)
     return [restorer.last_restored(event) for event in events], restorer.in_doubt
-
-
-def obvious_restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]:
-    """Return the events of `restored_with_doubts`, by raising clocks until none is too low."""
-    events = list(events)
-    departed = set(left)
-    closures = {e.dot: dict(e.clock) for e in events}
-    for event in events:
-        before = [f for f in events if f.node == event.node and f.counter < event.counter]
-        if before:
-            departed |= max(before, key=lambda f: f.counter).clock.keys() - event.clock.keys()
-    changed = True
-    while changed:
-        changed = False
-        for event in events:
-            mine = closures[event.dot]
-            for f in events:
-                if f.counter <= event.clock.get(f.node, 0) and f.dot != event.dot:
-                    for name, counter in closures[f.dot].items():
-                        if name != event.node and counter > mine.get(name, 0):
-                            mine[name] = counter
-                            changed = True
-    return [
-        msgspec.structs.replace(
-            e,
-            clock=e.clock
-            | {n: c for n, c in closures[e.dot].items() if n in departed and n != e.node},
-        )
-        for e in events
-    ]

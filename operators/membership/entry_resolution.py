@@ -25,23 +25,12 @@ from ketal.operators.stateful import Stateful
 class EntryResolver(Stateful):
     """Resolves the entries of clocks to incarnations.
 
-    Parameters
-    ----------
-    table : IncarnationTable
-        The incarnations of each node.
-    memory : ClockMemory
-        The clocks of the events that have arrived, under the names of their incarnations.
-    departed : set of str
-        The nodes that left: their entries may be missing in later clocks.
-
-    Attributes
-    ----------
-    doubtful : int
-        How many events of restarted nodes arrived after an entry that may have referred to them
-        was resolved to another incarnation.
+    `table`, `memory` and `departed` are those of `Incarnations`; `doubtful` counts the events of
+    restarted nodes that arrived after an entry that may have referred to them was resolved to
+    another incarnation.
     """
 
-    STATE: ClassVar = "doubtful", "_resolved", "_unseen"
+    STATE: ClassVar = "doubtful", "_resolved", "_absent"
 
     def __init__(self, table: IncarnationTable, memory: ClockMemory, departed: set[str]) -> None:
         self.table = table
@@ -52,23 +41,13 @@ class EntryResolver(Stateful):
         # the events of latest incarnations that had not arrived when an entry that may refer to
         # them was resolved to an earlier one.
         self._resolved: dict[str, int] = {}
-        self._unseen: set[tuple[str, int]] = set()
+        self._absent: set[tuple[str, int]] = set()
 
     def incarnations_of(self, event: Event, own: str) -> dict[str, str]:
-        """Return the incarnation that each entry of a restarted node refers to.
+        """Return the incarnation that each entry of a restarted node refers to, by entry.
 
-        Parameters
-        ----------
-        event : Event
-            As it arrived.
-        own : str
-            The incarnation that it is an event of.
-
-        Returns
-        -------
-        dict of str to str
-            By entry, without the event's own node, and without nodes of which the clock itself
-            names an incarnation.
+        The event, as it arrived, is of the incarnation `own`. Its own node is left out, and so are
+        nodes of which the clock itself names an incarnation.
 
         Raises
         ------
@@ -94,8 +73,8 @@ class EntryResolver(Stateful):
         """Return whether an entry that may have referred to a new event was resolved otherwise."""
         if node not in self.table.bases:
             return False
-        if (node, counter) in self._unseen:
-            self._unseen.remove((node, counter))
+        if (node, counter) in self._absent:
+            self._absent.remove((node, counter))
             return True
         names = self.table.names(self.table.bases[node])
         later = names[names.index(node) + 1 :]
@@ -160,7 +139,7 @@ class EntryResolver(Stateful):
         """
         clock, bases = event.clock, self.table.bases
         counter = clock[base]
-        seen, unseen = [], []
+        fitting, absent = [], []
         for name in names:
             last = self.memory.below(name, counter + 1)
             if last is not None and last.clock.get(own, 0) >= event.counter:
@@ -168,17 +147,17 @@ class EntryResolver(Stateful):
             known = self.memory.find(name, counter)
             if known is None:
                 if name == names[-1] or counter <= self.table.highest.get(name, 0):
-                    unseen.append(name)
+                    absent.append(name)
             # Entries of restarted nodes are not resolved yet, so they are not compared.
             elif self._within({n: c for n, c in known.clock.items() if n not in bases}, clock):
-                seen.append(name)
-        if seen and names[-1] in unseen:
+                fitting.append(name)
+        if fitting and names[-1] in absent:
             latest = (names[-1], counter)
-            self._unseen.add(latest)
-            if len(self._unseen) > self.memory.clocks_max:
-                self._unseen = {latest}
+            self._absent.add(latest)
+            if len(self._absent) > self.memory.clocks_max:
+                self._absent = {latest}
                 self.doubtful += 1
-        possible = seen or unseen
+        possible = fitting or absent
         if len(possible) != 1:
             dots = " or ".join(str(Dot(name, counter)) for name in possible)
             which = f"may refer to {dots}" if dots else "refers to no known event"

@@ -32,12 +32,7 @@ def restarted(names: Iterable[str]) -> set[str]:
 
 
 class IncarnationTable(Stateful):
-    """The incarnations of each node that has several, by number.
-
-    Parameters
-    ----------
-    incarnations_max : int
-        How many incarnations of restarted nodes there may be.
+    """The incarnations of each node that has several, by number: at most `incarnations_max`.
 
     Attributes
     ----------
@@ -120,11 +115,7 @@ class IncarnationTable(Stateful):
 
     def _computed_bases(self) -> dict[str, str]:
         """Return `bases`, computed from `numbers`."""
-        return {
-            name_of(base, number): base
-            for base, numbers in self.numbers.items()
-            for number in numbers
-        }
+        return {name_of(base, n): base for base, numbers in self.numbers.items() for n in numbers}
 
     def load(self, state: Any) -> None:
         """Load what `save` returned into a fresh table."""

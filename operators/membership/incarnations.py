@@ -26,8 +26,7 @@ from ketal.operators.membership.incarnation_names import IncarnationTable, later
 from ketal.operators.stateful import Stateful
 
 Status = Callable[[Event], str]
-"""Returns the status of an event, without admitting it: `new`, `duplicate` (seen, same content),
-`contradiction` (seen, other content), or that it was seen and its content is evicted."""
+"""Returns the status of an event, without admitting it: `new`, `duplicate`, or another."""
 
 
 class Incarnations(Stateful):
@@ -41,11 +40,6 @@ class Incarnations(Stateful):
         The nodes that left: their entries may be missing in later clocks.
     incarnations_max : int
         How many incarnations of restarted nodes there may be.
-
-    Attributes
-    ----------
-    table : IncarnationTable
-        The incarnations of each node.
 
     Notes
     -----
@@ -81,14 +75,9 @@ class Incarnations(Stateful):
         return self._resolver.doubtful
 
     def rename(self, event: Event, status: Status) -> Event:
-        """Return the event under the name of its incarnation, in node and clock.
+        """Return an event, possibly a duplicate, under the name of its incarnation.
 
-        Parameters
-        ----------
-        event : Event
-            As it arrived; it may be a duplicate.
-        status : callable
-            Returns the status of an event, under the name that it has.
+        Its node and its clock are renamed. `status` is called with the event under possible names.
 
         Raises
         ------

@@ -31,13 +31,8 @@ from ketal.operators.stateful import Stateful
 class MembershipStage(Stateful):
     """The stage between Intake and the ordering queue: view, incarnations, clocks.
 
-    Parameters
-    ----------
-    limits : Limits
-        `dots_max` bounds the clocks that are held, `clock_entries_max` the entries of each, and
-        `incarnations_max` the incarnations of nodes that restarted.
-    clocks_max : int, optional
-        How many clocks are held, instead of `dots_max`.
+    `dots_max` bounds the clocks that are held, `clock_entries_max` the entries of each, and
+    `incarnations_max` the incarnations of nodes that restarted.
 
     Attributes
     ----------
@@ -55,10 +50,10 @@ class MembershipStage(Stateful):
 
     STATE: ClassVar = "live", "_left", "departed", "incarnations", "restorer"
 
-    def __init__(self, limits: Limits = DEFAULT, *, clocks_max: int | None = None) -> None:
+    def __init__(self, limits: Limits = DEFAULT) -> None:
         self.limits = limits
         self.departed: set[str] = set()
-        self.memory = ClockMemory(clocks_max or limits.dots_max)
+        self.memory = ClockMemory(limits.dots_max)
         self.incarnations = Incarnations(self.memory, self.departed, limits.incarnations_max)
         self.restorer = Restorer(self.memory, self.departed, limits.clock_entries_max)
         self.rename = self.incarnations.rename
@@ -76,16 +71,9 @@ class MembershipStage(Stateful):
         """Load the events that arrived while every node was live in its first incarnation.
 
         Until a node leaves, drops an entry or restarts this stage has nothing to do, so a driver
-        may add it only then.
-
-        Parameters
-        ----------
-        arrivals : iterable of (node, counter, clock)
-            The last events, in order of arrival.
-        firsts : mapping of str to bytes
-            The digest of each node's event of counter 1.
-        highest : mapping of str to int
-            The highest counter of each node.
+        may add it only then. `arrivals` are the node, counter and clock of the last events, in
+        order of arrival, `firsts` the digest of each node's event of counter 1, and `highest` the
+        highest counter of each node.
         """
         self.memory.begin(arrivals)
         self.incarnations.begin(firsts, highest)
@@ -123,14 +111,19 @@ class MembershipStage(Stateful):
         self.live.add(node)
         return left
 
-    def control(self, control: Control) -> None:
-        """Apply a `join`, `leave` or `view`; any other control event changes nothing."""
-        if control.kind == "join" and control.node is not None:
-            self.join(control.node)
-        elif control.kind == "leave" and control.node is not None:
-            self.leave(control.node)
-        elif control.kind == "view":
+    def control(self, control: Control) -> Control:
+        """Apply a `join`, `leave` or `view`; return it with its nodes named by incarnation."""
+        names = self.incarnations.names
+        if control.kind == "view":
             self.view(control.members)
+            members = tuple(dict.fromkeys(names(member)[-1] for member in control.members))
+            return Control("view", members=members)
+        assert control.node is not None
+        if control.kind == "join":
+            self.join(control.node)
+        else:
+            self.leave(control.node)
+        return Control(control.kind, node=names(control.node)[-1])
 
     def join(self, node: str) -> None:
         """Make a node live; of one that restarted, its latest incarnation."""

@@ -76,13 +76,7 @@ class Eager(ReleasePolicy):
         return event
 
     def _follow(self, woken: list[Held], released: list[Event]) -> int:
-        """Release events that waited for dots now settled, and those that waited for these.
-
-        Returns
-        -------
-        int
-            How many events were released, all of which were held.
-        """
+        """Release the held events that waited for dots now settled, and so on; return how many."""
         store, ready = self.store, self._ready
         nodes, settled = store.nodes, store.settled
         before = len(released)
@@ -128,13 +122,12 @@ class Eager(ReleasePolicy):
 
     def give_up(self, missing: MissingSince) -> GivenUp:
         """Return the hole that is missing longest; if none is, an event of a circle."""
-        nodes = self.store.nodes
         hole = missing.oldest()
         if hole is not None:
             return [hole]
         # A held event that waits for no missing dot is in a circle, or after one.
-        progress = nodes[self.store.by_arrival()[0].event.node]
-        return progress.held[min(progress.held)]
+        held = self.store.nodes[self.store.by_arrival()[0].event.node].held
+        return held[min(held)]
 
     def load_held(self, held: Held) -> None:
         """Hold an event of a saved state."""

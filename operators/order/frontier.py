@@ -4,15 +4,15 @@ In a filtered topic, or in one partition of an execution, most events never
 arrive, so a missing counter means nothing. Here an event waits for time
 instead. It is due at the largest time of itself and of all events before it
 that are held or were released. Once the watermark has passed that time, the event is
-released, in canonical order with all others that are due. The watermark stays
-`frontier` behind the largest time seen, or is given; if time goes by watermarks alone, it is given.
+released, in canonical order with all others that are due. The watermark stays `frontier` behind
+the largest event time so far, or is given; if time goes by watermarks alone, it is given.
 
 Whatever the times of the nodes are, no event is due before one in its past, so the
 release order respects happened-before. An event that arrives when an event
 after it has been released is late.
 
-An event without a time counts as one of the largest time seen when it arrived; if none had been
-seen, as one of the first time.
+An event without a time counts as one of the largest time so far when it arrived; if there was
+none, as one of the first time.
 
 Where a node has left, clocks shrink. An event that seems due gets its clock restored
 as far as held and released events allow, and its due time is computed from that.
@@ -54,20 +54,20 @@ class LargestTimes:
 
     def add(self, counter: int, time_us: int) -> None:
         """Add the time of an event."""
-        place = bisect_left(self.counters, counter)
-        if place and self.times[place - 1] >= time_us:
+        index = bisect_left(self.counters, counter)
+        if index and self.times[index - 1] >= time_us:
             return
-        end = bisect_right(self.times, time_us, place)
-        self.counters[place:end] = [counter]
-        self.times[place:end] = [time_us]
+        end = bisect_right(self.times, time_us, index)
+        self.counters[index:end] = [counter]
+        self.times[index:end] = [time_us]
 
     def largest(self, counter: int, time_us: int) -> int:
         """Return the largest time up to a counter, or `time_us` if that is larger."""
         times = self.times
         if not times or times[-1] <= time_us:  # As times increase, none is larger.
             return time_us
-        place = bisect_right(self.counters, counter)
-        return max(times[place - 1], time_us) if place else time_us
+        index = bisect_right(self.counters, counter)
+        return max(times[index - 1], time_us) if index else time_us
 
     def date(self, time_us: int) -> None:
         """Give the earliest of the events, none of which has a time yet, a time."""
@@ -76,8 +76,8 @@ class LargestTimes:
     def evict(self, watermark_us: int) -> None:
         """Evict the times that the watermark has passed."""
         if self.times and self.times[0] < watermark_us:
-            place = bisect_left(self.times, watermark_us)
-            del self.counters[:place], self.times[:place]
+            index = bisect_left(self.times, watermark_us)
+            del self.counters[:index], self.times[:index]
 
 
 class Frontier(ReleasePolicy):
@@ -132,13 +132,13 @@ class Frontier(ReleasePolicy):
         for held in untimed:
             self._hold(Held(held.arrival, held.event, first), first, canonical_key(held.event))
 
-    def _hold(self, held: Held, due: int, place: CanonicalKey) -> None:
+    def _hold(self, held: Held, due: int, key: CanonicalKey) -> None:
         event = self.store.hold(held).event
         times = self._times.get(event.node)
         if times is None:
             times = self._times[event.node] = LargestTimes()
         times.add(event.clock[event.node], held.time_us)
-        heapq.heappush(self._heap, (due, place))
+        heapq.heappush(self._heap, (due, key))
 
     def _due_us(self, event: Event, time_us: int) -> int:
         for node, counter in self._last_restored(event).clock.items():
@@ -175,9 +175,9 @@ class Frontier(ReleasePolicy):
                 due_now.append(key)
             else:
                 due = self._due_us(held.event, held.time_us)
-                heapq.heappush(self._heap, (due, self._place_now(key)))
+                heapq.heappush(self._heap, (due, self._key_now(key)))
         # Sorted only now: a clock read later in the loop may show that a node has left.
-        self._due_now = [self._place_now(key) for key in due_now]
+        self._due_now = [self._key_now(key) for key in due_now]
         self._due_now.sort(reverse=True)
 
     def _past_has_passed(self, event: Event) -> bool:
@@ -200,10 +200,10 @@ class Frontier(ReleasePolicy):
             later = self._due_us(held.event, held.time_us)
             if later <= due:
                 return held
-            heapq.heappush(self._heap, (later, self._place_now(key)))
+            heapq.heappush(self._heap, (later, self._key_now(key)))
 
-    def _place_now(self, key: CanonicalKey) -> CanonicalKey:
-        return self._place(self._held(key).event)
+    def _key_now(self, key: CanonicalKey) -> CanonicalKey:
+        return self._key(self._held(key).event)
 
     def _restore_clocks(self, key: CanonicalKey, restored: set[tuple[str, int]]) -> None:
         """Restore the clocks of a held event, and of held events before it, as far as possible.

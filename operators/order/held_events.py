@@ -35,10 +35,7 @@ _CLOCK: Final = attrgetter("clock")
 class HeldEvents:
     """The events of a hold-back queue, and the progress of each node.
 
-    Parameters
-    ----------
-    domains : DomainPast or None
-        The part of clocks that is waited for; None: all entries.
+    `domains` is the part of clocks that is waited for; None: all entries.
 
     Attributes
     ----------
@@ -94,7 +91,7 @@ class HeldEvents:
         progress = self.node(event.node)
         progress.held[event.clock[event.node]] = held
         self.count += 1
-        progress.place(self.sum_clock)
+        progress.advance_sum(self.sum_clock)
         if self._domains is not None:
             for dot in event.clock.items():
                 self._by_named_dot.setdefault(dot, {})[held.arrival] = held
@@ -200,13 +197,8 @@ class HeldEvents:
         """Return a missing dot that an event waits for, directly or through other held events.
 
         Whole clocks name every missing dot; clocks that have shrunk, and the part of
-        a clock that is read within domains, may not.
-
-        Parameters
-        ----------
-        event : Event
-        found : dict of Dot to Dot or None
-            The results for other events, to which those found now are added.
+        a clock that is read within domains, may not. `found` has the results for other events;
+        those found now are added to it.
         """
         path: list[Dot] = []
         missing = None

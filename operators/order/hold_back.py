@@ -25,12 +25,13 @@ held back and listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import microseconds
+from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.eager import Eager
 from ketal.operators.order.frontier import Frontier
@@ -75,21 +76,14 @@ class HoldBackQueue:
         self._live = live = LiveNodes(options.nodes, time, options.idle_us)
         self._policy = policy = _POLICIES[options.policy](options, store, time, live)
         self._waits = Waits(policy, domains)
-        waits_end = options.gap_us is not None or options.idle_us is not None
-        self.expires = waits_end or not policy.awaits_dots
+        self.expires = options.expires
         # If it matters since when dots are missing, the needs of an event are recorded when it is
         # held.
         self._passed_held_max = 0 if options.dates_missing else options.held_back_max
         self._may_pass_on = domains is None and options.idle_us is None
 
-    def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
-        """Count events that were seen before this queue was made as released.
-
-        Parameters
-        ----------
-        seen : mapping of str to (int, list of int)
-            By node, the counter up to which all events were seen, and the counters seen beyond it.
-        """
+    def begin(self, seen: SeenDots) -> None:
+        """Count events that were seen before this queue was made as released."""
         for node, (upto, beyond) in seen.items():
             self._store.node(node).begin(upto, beyond)
             self._live.activate(node)
@@ -101,13 +95,10 @@ class HoldBackQueue:
     # --- events, time, membership and the end ---
 
     def take(self, events: Sequence[Event]) -> Iterator[ReleaseStep]:
-        """Take in events in turn, whose dots must not have been taken in before.
+        """Take in events in turn, whose dots must not have been taken in before; yield the results.
 
-        Yields
-        ------
-        ReleaseStep
-            The result of one event, or of several that only released events; it is yielded before
-            the next event is taken in.
+        Each is the result of one event, or of several that only released events, and is yielded
+        before the next event is taken in.
         """
         step, arriving, taken = ReleaseStep(), iter(events), 0
         while True:
@@ -151,7 +142,7 @@ class HoldBackQueue:
         counter = event.clock[event.node]
         if policy.ended or counter <= settled[event.node] or counter <= progress.declared:
             self._mark_late(event, step)
-        elif policy.place_has_passed(event):
+        elif policy.key_has_passed(event):
             self._mark_late(event, step)
             waits.pass_over(event)
             waits.record(event)  # Dots that only its clock names are missing all the same.
@@ -210,7 +201,7 @@ class HoldBackQueue:
         """End the stream: no node is waited for, every `gap` has passed, new arrivals are late."""
         self._policy.ended = True
         step = ReleaseStep()
-        while self.options.gap_us is not None and (rows := self._waits.missing_since.remove_all()):
+        while self.options.declares_lost and (rows := self._waits.missing_since.remove_all()):
             for node, upto in rows:
                 self._waits.declare_lost(node, upto, step)
             self._release_ready(step)
@@ -235,7 +226,7 @@ class HoldBackQueue:
         while True:
             while (held := policy.next()) is not None:
                 event = held.event
-                if self._store.restorer is not None and policy.place_has_passed(event):
+                if self._store.restorer is not None and policy.key_has_passed(event):
                     self._store.remove(event)
                     self._mark_late(event, step)
                     self._waits.pass_over(event)
@@ -302,13 +293,7 @@ class HoldBackQueue:
         return events
 
     def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
-        """Return the state as plain data.
-
-        Parameters
-        ----------
-        number : callable
-            Gives an event's number in a table of the caller.
-        """
+        """Return the state as plain data; `number` gives an event's number in a table."""
         self._waits.record_held()
         return {
             "time": self._time.save(),
@@ -321,16 +306,10 @@ class HoldBackQueue:
         }
 
     def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
-        """Load what `save` returned into a fresh queue.
+        """Load what a queue with the same policy and topology saved into a fresh one.
 
-        If the options have changed, waits are counted from now.
-
-        Parameters
-        ----------
-        state : dict
-            The state of a queue with the same policy and topology.
-        events : sequence of Event
-            The events, by the numbers in the state.
+        `events` are the events by the numbers in the state. If the options have changed, waits are
+        counted from now.
         """
         self._time.load(state["time"])
         if self._domains is not None:

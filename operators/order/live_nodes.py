@@ -20,14 +20,8 @@ from ketal.operators.stateful import Stateful
 class LiveNodes(Stateful):
     """The live nodes, with the time when each was active last, and those that left.
 
-    Parameters
-    ----------
-    declared : iterable of str
-        Nodes that are live from the beginning.
-    time : StreamTime
-        Of the stream.
-    idle_us : int or None
-        After how much time a silent node has left; None: never.
+    The declared nodes are live from the beginning. A node that is silent for `idle_us`,
+    unless that is None, has left.
 
     Attributes
     ----------

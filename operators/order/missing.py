@@ -42,14 +42,7 @@ _ROWS_LEAST: Final = 1_024
 class MissingSince(Stateful):
     """Records since when the dots of a node, up to a counter, have been missing; longest first.
 
-    Parameters
-    ----------
-    options : ReleaseOptions
-        When a missing dot is lost.
-    time : StreamTime
-        Of the stream.
-    lacks : callable
-        Returns whether some dot of a node up to a counter is still missing.
+    `lacks` returns whether some dot of a node up to a counter is still missing.
     """
 
     STATE: ClassVar = ("_rows",)
@@ -118,15 +111,8 @@ class NodeArrivals(Protocol):
 class MissingDots(Stateful):
     """The dots that clocks name and whose events have not arrived.
 
-    Parameters
-    ----------
-    arrived : mapping of str to NodeArrivals
-        The events of each node that have arrived. The owner updates it for an event before it
-        pushes the event's clock.
-    options : ReleaseOptions
-        `gap_us`, and `lost_max`: how many dots of a hole are named at most.
-    nodes : frozenset of str or None
-        The nodes of a closed topology, whose dots alone count; None: all nodes count.
+    The owner of `arrived` updates it for an event before it pushes the event's clock. `nodes` are
+    those of a closed topology, whose dots alone count; None: all nodes count.
     """
 
     STATE: ClassVar = "_time", "_known", "_declared", "_departed", "_since"

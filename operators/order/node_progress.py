@@ -31,21 +31,15 @@ class Held:
 
 
 class NodeProgress:
-    """The state of one node's events.
-
-    Parameters
-    ----------
-    node : str
-    counts : dict of str to int
-        By node of the queue, how many dots are settled; 0 for a new node.
+    """The state of one node's events; `counts` has how many dots of each node are settled.
 
     Attributes
     ----------
-    placed : int
+    summed : int
         Up to here, events are received, given up, or their places have passed; kept if sums are
         needed.
     clock_sum : int
-        A lower bound of the clock sum of the event with counter `placed`.
+        A lower bound of the clock sum of the event with counter `summed`.
     declared : int
         Up to here, events that are not held were released or given up.
     needed : int
@@ -62,12 +56,12 @@ class NodeProgress:
 
     __slots__ = (
         "_counts", "_node", "_received", "arrived", "clock_sum", "declared", "given_up", "held",
-        "needed", "placed", "waiters",
+        "needed", "summed", "waiters",
     )  # fmt: skip
 
     def __init__(self, node: str, counts: dict[str, int]) -> None:
         self._node, self._counts = node, counts
-        self._received = self.placed = self.clock_sum = self.declared = self.needed = 0
+        self._received = self.summed = self.clock_sum = self.declared = self.needed = 0
         self.held: dict[int, Held] = {}
         self.given_up: dict[int, int] = {}
         self.arrived: set[int] = set()
@@ -75,7 +69,7 @@ class NodeProgress:
 
     def begin(self, upto: int, beyond: Iterable[int]) -> None:
         """Count events that were seen before as received: all up to a counter, and some beyond."""
-        self._counts[self._node] = self.placed = self.needed = upto
+        self._counts[self._node] = self.summed = self.needed = upto
         for counter in beyond:
             self.give_up_arrived(counter)
 
@@ -101,36 +95,30 @@ class NodeProgress:
         self._received = received
         return received
 
-    def place(self, sum_clock: Callable[[Event], int] | None) -> None:
-        """Move `placed` beyond the events that were received or given up.
+    def advance_sum(self, sum_clock: Callable[[Event], int] | None) -> None:
+        """Move `summed` beyond the events that were received or given up.
 
-        Parameters
-        ----------
-        sum_clock : callable or None
-            Returns the sum of an event's clock; None if sums are not needed.
+        `sum_clock` returns the sum of an event's clock; None if sums are not needed.
         """
         if sum_clock is None:
             return
         held, given_up = self.held, self.given_up
-        placed = self.placed
+        summed = self.summed
         while True:
-            if (one := held.get(placed + 1)) is not None:
-                placed += 1
+            if (one := held.get(summed + 1)) is not None:
+                summed += 1
                 self.clock_sum = max(self.clock_sum + 1, sum_clock(one.event))
-            elif (last := given_up.get(placed + 1)) is not None:
-                self.clock_sum += last - placed
-                placed = last
+            elif (last := given_up.get(summed + 1)) is not None:
+                self.clock_sum += last - summed
+                summed = last
             else:
                 break
-        self.placed = placed
+        self.summed = summed
 
     def settle(self, counter: int) -> list[Held]:
         """Move `settled` to a counter, and beyond the dots after it that are given up.
 
-        Returns
-        -------
-        list of Held
-            The events that waited for a dot settled now: of other nodes, and the node's next one.
+        Return the events that waited for a dot settled now: of other nodes, and the node's next.
         """
         counts, node, waiters = self._counts, self._node, self.waiters
         before = counts[node]
@@ -168,13 +156,13 @@ class NodeProgress:
 
     def save(self) -> list[Any]:
         """Return the state as plain data, without held and waiting events."""
-        numbers = self.settled, self.received, self.placed, self.clock_sum, self.declared
+        numbers = self.settled, self.received, self.summed, self.clock_sum, self.declared
         needed = max(self.needed, self.received)  # a lower value has no effect
         return [*numbers, needed, list(self.given_up.items()), sorted(self.arrived)]
 
     def load(self, state: Sequence[Any]) -> None:
         """Load what `save` returned."""
-        settled, self._received, self.placed, self.clock_sum, self.declared, *rest = state
+        settled, self._received, self.summed, self.clock_sum, self.declared, *rest = state
         self._counts[self._node] = settled
         self.needed, given_up, arrived = rest
         self.given_up, self.arrived = dict(given_up), set(arrived)

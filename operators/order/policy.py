@@ -27,33 +27,16 @@ GivenUp: TypeAlias = Held | list[tuple[str, int]]
 
 
 class ReleasePolicy:
-    """Decides when the events of a hold-back queue are released.
+    """Decides when the events of a hold-back queue, which are in `store`, are released.
 
-    Parameters
-    ----------
-    options : ReleaseOptions
-    store : HeldEvents
-        The held events.
-    time : StreamTime
-        Of the stream.
-    live : LiveNodes
-        The nodes that are live, as they are now.
-
-    Attributes
-    ----------
-    ended : bool
-        Whether the stream has ended: no node will send any more.
+    `ended` is whether the stream has ended: no node will send any more.
     """
 
     awaits_dots = True
     """Whether events wait for missing dots, which so may be lost; otherwise only for time."""
 
     def __init__(
-        self,
-        options: ReleaseOptions,
-        store: HeldEvents,
-        time: StreamTime,
-        live: LiveNodes,
+        self, options: ReleaseOptions, store: HeldEvents, time: StreamTime, live: LiveNodes
     ) -> None:
         self.options = options
         self.store = store
@@ -65,7 +48,7 @@ class ReleasePolicy:
     def begin(self) -> None:
         """Reset to holding no events."""
 
-    def place_has_passed(self, event: Event) -> bool:
+    def key_has_passed(self, event: Event) -> bool:
         """Return whether the place of a new event has passed."""
         return False
 
@@ -76,21 +59,10 @@ class ReleasePolicy:
     def pass_on(
         self, events: Iterator[Event], step: ReleaseStep, held_back_max: int
     ) -> Event | None:
-        """Take in events, as long as only their pasts and the held events decide what happens.
+        """Take in arriving events while only their pasts and the held events decide what happens.
 
-        Parameters
-        ----------
-        events : iterator of Event
-            As they arrive.
-        step : ReleaseStep
-            The released events are added to it.
-        held_back_max : int
-            How many events may be held; an event beyond that is not taken in.
-
-        Returns
-        -------
-        Event or None
-            The first that was not taken in; None if all were.
+        Released events are added to the step. No event is taken in beyond `held_back_max` held
+        ones. Returned is the first event that was not taken in; None if all were.
         """
         return next(events, None)
 
@@ -128,10 +100,10 @@ class ReleasePolicy:
         """Hold an event of a saved state."""
         raise NotImplementedError
 
-    # --- places ---
+    # --- places in the canonical order ---
 
     def _held(self, key: CanonicalKey) -> Held:
-        """Return the held event of a place."""
+        """Return the held event with a canonical key."""
         return self.store.nodes[key[1]].held[key[2]]
 
     def _last_restored(self, event: Event) -> Event:
@@ -139,6 +111,6 @@ class ReleasePolicy:
         restorer = self.store.restorer
         return event if restorer is None else restorer.last_restored(event)
 
-    def _place(self, event: Event) -> CanonicalKey:
-        """Return an event's place in the canonical order, as far as its clock is known."""
+    def _key(self, event: Event) -> CanonicalKey:
+        """Return an event's canonical key, as far as its clock is known."""
         return canonical_key(self._last_restored(event))

@@ -34,9 +34,9 @@ class ReleaseOptions:
         After how much time a missing dot is declared lost; None: never.
     idle_us : int or None
         After how much time a silent node has left; None: never.
-    overflow : {"reject", "lost"}
-        Whether a full queue refuses an event that would have to wait, or gives up
-        the dots that are missing longest.
+    gives_up : bool
+        Whether a full queue gives up the dots that are missing longest, and refuses no event
+        (`overflow = lost`).
     held_back_max, lost_max : int
         How many events wait, and how many dots of a hole are named, at most.
     by_watermark : bool
@@ -48,54 +48,42 @@ class ReleaseOptions:
     frontier_us: int = 0
     gap_us: int | None = None
     idle_us: int | None = None
-    overflow: Literal["reject", "lost"] = "reject"
+    gives_up: bool = False
     held_back_max: int = DEFAULT.held_back_max
     lost_max: int = DEFAULT.lost_max
     by_watermark: bool = False
 
     @classmethod
     def of(
-        cls,
-        order: syntax.Order,
-        limits: Limits = DEFAULT,
-        *,
-        ordered: bool = True,
-        by_watermark: bool = False,
+        cls, order: syntax.Order, limits: Limits = DEFAULT, *, by_watermark: bool = False
     ) -> ReleaseOptions:
-        """Return the options of an order whose parameters have been replaced by values.
-
-        Parameters
-        ----------
-        order : syntax.Order
-        limits : Limits
-        ordered : bool
-            Whether the patterns need an order; if not, events wait only until their clocks are
-            whole, within the limits of the options.
-        by_watermark : bool
-            Whether time goes by watermarks alone.
-        """
-        total = order.total and ordered
+        """Return the options of an order whose parameters have been replaced by values."""
         return cls(
-            policy="total" if total else "frontier" if order.frontier else "eager",
+            policy="total" if order.total else "frontier" if order.frontier else "eager",
             nodes=order.nodes or (),
             frontier_us=_microseconds(order.frontier) or 0,
             gap_us=_microseconds(order.gap),
             idle_us=_microseconds(order.idle),
-            overflow=order.overflow or "reject",
+            gives_up=order.overflow == "lost",
             held_back_max=limits.held_back_max,
             lost_max=limits.lost_max,
             by_watermark=by_watermark,
         )
 
     @property
-    def gives_up(self) -> bool:
-        """Whether a full queue gives up missing dots, and refuses no events."""
-        return self.overflow == "lost"
+    def declares_lost(self) -> bool:
+        """Whether a dot that is missing for too long, or at the end, is declared lost (`gap`)."""
+        return self.gap_us is not None
 
     @property
     def dates_missing(self) -> bool:
         """Whether missing dots are given up by how long they are missing."""
-        return self.gap_us is not None or self.gives_up
+        return self.declares_lost or self.gives_up
+
+    @property
+    def expires(self) -> bool:
+        """Whether time alone may release events."""
+        return self.declares_lost or self.idle_us is not None or self.policy == "frontier"
 
     def written(self) -> list[Any]:
         """Return the options of CausalOrder, limits and policy apart, as plain data."""

@@ -45,7 +45,7 @@ class ReleaseStep:
         Lost dots that `gaps` does not name.
     raised : list of Dot
         The released events whose clocks were changed by restoring.
-    lowest_places : dict of Dot to CanonicalKey
+    lowest_keys : dict of Dot to CanonicalKey
         For each lost dot, a lower bound of its place, where there is one order only (`total`).
     limit : str
         The limit that the search for the domains of an open topology exceeded, if any.
@@ -58,7 +58,7 @@ class ReleaseStep:
     given_up: int = 0
     unnamed: int = 0
     raised: list[Dot] = field(default_factory=list)
-    lowest_places: dict[Dot, CanonicalKey] = field(default_factory=dict, compare=False)
+    lowest_keys: dict[Dot, CanonicalKey] = field(default_factory=dict, compare=False)
     limit: str = field(default="", compare=False)
     ends: list[int] = field(default_factory=list, compare=False)
 
@@ -79,19 +79,10 @@ class ReleaseStep:
     def declare_lost(
         self, node: str, first: int, last: int, lost_max: int, least: int | None = None
     ) -> None:
-        """Name the dots of a hole as lost, and count those that are not named.
+        """Name the dots of a hole of a node as lost, and count those that are not named.
 
-        Parameters
-        ----------
-        node : str
-            Whose dots they are.
-        first, last : int
-            The counters of the hole.
-        lost_max : int
-            Of a hole of more dots only the ends are named, and stand for all.
-        least : int, optional
-            A lower bound of the clock sum of the event before the hole, where there is one order
-            only.
+        Of a hole of more than `lost_max` dots only the ends are named, and stand for all. Where
+        there is one order only, `least` is a lower bound of the clock sum of the event before it.
         """
         named = named_counters(first, last, lost_max)
         unnamed = last - first + 1 - len(named)
@@ -101,7 +92,7 @@ class ReleaseStep:
             self.gaps.append(dot)
             if least is not None:
                 lowest = first if unnamed else counter
-                self.lowest_places[dot] = (least + 1 + lowest - first, node, lowest)
+                self.lowest_keys[dot] = (least + 1 + lowest - first, node, lowest)
 
 
 def named_counters(first: int, last: int, lost_max: int) -> range:
@@ -110,14 +101,9 @@ def named_counters(first: int, last: int, lost_max: int) -> range:
 
 
 def holes_between(received: Collection[int], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the holes of one node from a counter to another: first and last of each.
+    """Yield the holes of one node in a range of counters: first and last of each.
 
-    Parameters
-    ----------
-    received : set of int, or a view of keys
-        The node's counters that are in no hole; those outside the range are ignored.
-    first, last : int
-        The range of counters that is searched; empty if `last` is below `first`.
+    `received` are the node's counters that are in no hole; those outside the range are ignored.
     """
     if last - first < len(received):
         there = [c for c in range(first, last + 1) if c in received]
@@ -130,7 +116,7 @@ def holes_between(received: Collection[int], first: int, last: int) -> Iterator[
 
 
 class StreamTime(Stateful):
-    """The time of a stream: the largest event time seen, or watermark given.
+    """The time of a stream: the largest event time so far, or watermark given.
 
     There is no wall clock. Before any time is known `now` is None; a wait that began
     then is counted from `first`, the first time that became known.
@@ -138,7 +124,7 @@ class StreamTime(Stateful):
     Parameters
     ----------
     by_watermark : bool
-        Whether only watermarks end waits. The largest event time seen may be far ahead of events
+        Whether only watermarks end waits. The largest event time may be far ahead of events
         that are still to be read; a wait begins at it all the same.
     """
 

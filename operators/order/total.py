@@ -42,7 +42,7 @@ class Total(ReleasePolicy):
         self._last: CanonicalKey | None = None
         # A lower bound of the places of unseen events; None: to be computed.
         self._bound: CanonicalKey | None = None
-        self._placed: CanonicalKey | None = None  # the first of the heap, if its place is known
+        self._known_first: CanonicalKey | None = None  # the heap's first, if its place is known
         self._parked: set[tuple[str, int]] = set()
 
     def _sum_clock(self, event: Event) -> int:
@@ -50,10 +50,10 @@ class Total(ReleasePolicy):
 
     # --- arrivals ---
 
-    def place_has_passed(self, event: Event) -> bool:
+    def key_has_passed(self, event: Event) -> bool:
         """Return whether the place of an event is before that of the last one released."""
         restorer = self.store.restorer
-        if self._last is None or self._place(event) >= self._last:
+        if self._last is None or self._key(event) >= self._last:
             return False
         if restorer is None or self.store.unsettled(event) is None:
             return True
@@ -64,16 +64,16 @@ class Total(ReleasePolicy):
         """Hold an event, or refuse it; return whether there was room."""
         store = self.store
         progress = store.node(event.node)
-        before = progress.placed, progress.clock_sum
+        before = progress.summed, progress.clock_sum
         store.hold(store.new_arrival(event))
-        key = self._place(event)
-        if progress.placed != before[0] and self._bound and self._bound[1] == event.node:
+        key = self._key(event)
+        if progress.summed != before[0] and self._bound and self._bound[1] == event.node:
             self._bound = None
         full = store.count > self.options.held_back_max and not self.options.gives_up
         # A full queue still takes an event that lets one be released, or it would stay full.
         if full and not self._is_releasable(min([key, *self._heap[:1]])):
             store.remove(event)
-            progress.placed, progress.clock_sum = before
+            progress.summed, progress.clock_sum = before
             self._bound = None
             return False
         heapq.heappush(self._heap, key)
@@ -82,19 +82,19 @@ class Total(ReleasePolicy):
     def load_held(self, held: Held) -> None:
         """Hold an event of a saved state."""
         self.store.hold(held)
-        heapq.heappush(self._heap, self._place(held.event))
+        heapq.heappush(self._heap, self._key(held.event))
 
     def wake(self, held: Held) -> None:
         """Put a parked event back into the order."""
         if not self._parked or held.event.dot not in self._parked:
             return
         self._parked.remove(held.event.dot)
-        heapq.heappush(self._heap, self._place(held.event))
+        heapq.heappush(self._heap, self._key(held.event))
         self._bound = None
 
     def invalidate(self) -> None:
         """Drop the values computed from the live nodes and the first event's clock."""
-        self._bound = self._placed = None
+        self._bound = self._known_first = None
 
     # --- releasing ---
 
@@ -107,10 +107,10 @@ class Total(ReleasePolicy):
     def _precedes_unseen(self, key: CanonicalKey) -> bool:
         """Return whether no live node can still send an event that comes before `key`."""
         if self._bound is None:
-            self._bound = min(filter(None, map(self._next_place, self.live.active)), default=None)
+            self._bound = min(filter(None, map(self._next_key, self.live.active)), default=None)
         return self._bound is None or key < self._bound
 
-    def _next_place(self, node: str) -> CanonicalKey | None:
+    def _next_key(self, node: str) -> CanonicalKey | None:
         """Return a lower bound of the place of a node's next unseen event.
 
         None if that event comes after a parked one, hence after the first in the queue.
@@ -118,9 +118,9 @@ class Total(ReleasePolicy):
         progress = self.store.nodes.get(node)
         if progress is None:
             return 1, node, 1
-        if (node, progress.placed) in self._parked:
+        if (node, progress.summed) in self._parked:
             return None
-        return progress.clock_sum + 1, node, progress.placed + 1
+        return progress.clock_sum + 1, node, progress.summed + 1
 
     def next(self) -> Held | None:
         """Return the next event to release; None where all that is held has to wait.
@@ -130,12 +130,12 @@ class Total(ReleasePolicy):
         """
         restorer = self.store.restorer
         while True:
-            if restorer is not None and (overtaken := self._place_front(restorer)) is not None:
+            if restorer is not None and (overtaken := self._restore_front(restorer)) is not None:
                 return overtaken
             if not self._heap:
                 break
             key = self._heap[0]
-            known = restorer is None or key == self._placed
+            known = restorer is None or key == self._known_first
             if known and (self._is_ready(key) if self.ended else self._is_releasable(key)):
                 return self._take_first()
             if not self.ended:
@@ -147,7 +147,7 @@ class Total(ReleasePolicy):
 
     def _take_first(self) -> Held:
         self._last = heapq.heappop(self._heap)
-        self._placed = None
+        self._known_first = None
         return self._held(self._last)
 
     def give_up(self, missing: MissingSince) -> GivenUp:
@@ -165,23 +165,20 @@ class Total(ReleasePolicy):
         """Return a lower bound of the clock sum of the event before a hole."""
         progress = self.store.node(node)
         least = before
-        if before >= progress.placed:
-            least = max(least, progress.clock_sum + before - progress.placed)
+        if before >= progress.summed:
+            least = max(least, progress.clock_sum + before - progress.summed)
         if (held := progress.held.get(before)) is not None:
             least = max(least, self._sum_clock(held.event))
         return least
 
     # --- places that are not known yet ---
 
-    def _place_front(self, restorer: Restorer) -> Held | None:
+    def _restore_front(self, restorer: Restorer) -> Held | None:
         """Move events to the places of their restored clocks, until the first one's is known.
 
-        Returns
-        -------
-        Held or None
-            An event that was removed from the order, as its place has passed.
+        Return an event whose place has passed, removed from the order; None if there is none.
         """
-        while self._heap and self._heap[0] != self._placed:
+        while self._heap and self._heap[0] != self._known_first:
             key = self._heap[0]
             held = self._held(key)
             event = held.event
@@ -191,17 +188,17 @@ class Total(ReleasePolicy):
                 heapq.heappop(self._heap)
                 self._park(held)
                 continue
-            place = canonical_key(restorer.restore(event))
+            restored = canonical_key(restorer.restore(event))
             progress = self.store.node(event.node)
-            if progress.placed == key[2] and place[0] > progress.clock_sum:
-                progress.clock_sum, self._bound = place[0], None
-            if place > key:
-                heapq.heapreplace(self._heap, place)
-            elif self._last is not None and place < self._last:
+            if progress.summed == key[2] and restored[0] > progress.clock_sum:
+                progress.clock_sum, self._bound = restored[0], None
+            if restored > key:
+                heapq.heapreplace(self._heap, restored)
+            elif self._last is not None and restored < self._last:
                 heapq.heappop(self._heap)
                 return held
             else:
-                self._placed = key
+                self._known_first = key
         return None
 
     def _park(self, held: Held) -> None:
@@ -220,8 +217,8 @@ class Total(ReleasePolicy):
             # The places of all other held events follow from their clocks.
             if self.store.restorer is not None and key[0] != self._sum_clock(self._held(key).event)
         ]
-        places = {"last": self._last, "raised": sorted(raised), "parked": sorted(self._parked)}
-        return {**super().save(number), **places}
+        order = {"last": self._last, "raised": sorted(raised), "parked": sorted(self._parked)}
+        return {**super().save(number), **order}
 
     def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
         """Load what `save` returned, and hold its events."""

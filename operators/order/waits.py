@@ -26,18 +26,9 @@ from ketal.operators.topology.domain_order import DomainPast
 class Waits(Stateful):
     """Records which nodes are live and which dots are missing, and ends waits for them.
 
-    Parameters
-    ----------
-    policy : ReleasePolicy
-        Wakes the events whose dots are settled; has the options, the held events, the time and the
-        live nodes.
-    domains : DomainPast or None
-        Under a topology, the part of its past that an event waits for.
-
-    Attributes
-    ----------
-    missing_since : MissingSince
-        Since when dots are missing.
+    The policy wakes the events whose dots are settled; it has the options, the held events, the
+    time and the live nodes. Under a topology, `domains` is the part of its past that an event waits
+    for.
     """
 
     STATE: ClassVar = "_live", "missing_since"
@@ -45,6 +36,7 @@ class Waits(Stateful):
     def __init__(self, policy: ReleasePolicy, domains: DomainPast | None) -> None:
         self.missing_since = MissingSince(policy.options, policy.time, policy.store.lacks)
         self._options = policy.options
+        self._dates_missing = policy.options.dates_missing
         self._store = policy.store
         self._live = policy.live
         self._policy = policy
@@ -60,15 +52,9 @@ class Waits(Stateful):
         return self._store.node(node)
 
     def leave(self, node: str, step: ReleaseStep, *, returns: bool) -> None:
-        """Mark a node as gone and its missing dots as lost.
+        """Mark a node as gone, and its missing dots as lost in a step.
 
-        Parameters
-        ----------
-        node : str
-        step : ReleaseStep
-            The lost dots are added to it.
-        returns : bool
-            Whether the node is live again once it is active.
+        `returns` is whether the node is live again once it is active.
         """
         self._live.leave(node, returns=returns)
         self._policy.invalidate()
@@ -95,7 +81,7 @@ class Waits(Stateful):
         for node, needed in self._store.newly_needed(event):
             if node in self._live.active:
                 self.activate(node)  # the event's clock shows that it was active
-            if self._options.dates_missing:
+            if self._dates_missing:
                 self.missing_since.add(node, needed)
 
     def record_held(self) -> None:
@@ -120,10 +106,7 @@ class Waits(Stateful):
     def expire(self, step: ReleaseStep) -> bool:
         """Give up dots that have been missing, and nodes that have been silent, for too long.
 
-        Returns
-        -------
-        bool
-            Whether anything was given up.
+        Return whether anything was given up.
         """
         expired = False
         while (row := self.missing_since.overdue()) is not None:
@@ -155,13 +138,13 @@ class Waits(Stateful):
         """
         progress, counter = self._store.node(event.node), event.clock[event.node]
         progress.give_up_arrived(counter)
-        if self._store.sum_clock is not None and counter > progress.placed:
-            progress.placed = counter
+        if self._store.sum_clock is not None and counter > progress.summed:
+            progress.summed = counter
             progress.clock_sum = max(progress.clock_sum, self._store.sum_clock(event))
         self._settle_given_up(progress)
 
     def _settle_given_up(self, progress: NodeProgress) -> None:
-        progress.place(self._store.sum_clock)
+        progress.advance_sum(self._store.sum_clock)
         self._policy.invalidate()
         self.settle(progress, 0)
 
@@ -176,10 +159,7 @@ class Waits(Stateful):
     def widen(self, event: Event) -> str:
         """Add the nodes in an event's clock that an open topology lacks.
 
-        Returns
-        -------
-        str
-            The limit that the search for domains exceeded; empty if it exceeded none.
+        Return the limit that the search for domains exceeded; empty if it exceeded none.
         """
         if self._domains is None:
             return ""
@@ -193,10 +173,7 @@ class Waits(Stateful):
     def record_widened(self, step: ReleaseStep) -> bool:
         """Record the needs of held events that grew with the domains, or as dots were lost.
 
-        Returns
-        -------
-        bool
-            Whether there were such events.
+        Return whether there were such events.
         """
         widened, self._widened = self._widened, []
         for held in sorted(widened, key=lambda held: held.arrival):

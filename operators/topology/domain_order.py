@@ -50,12 +50,7 @@ def domains_of(topology: Topology, limits: Limits = DEFAULT) -> Domains:
     PatternError
         If a limit is exceeded (K213, K214).
     """
-    return domains(
-        topology.edges,
-        limits.topology_nodes_max,
-        steps_max=limits.topology_steps_max,
-        span=topology.span,
-    )
+    return domains(topology.edges, limits, span=topology.span)
 
 
 def gives_up_order(topology: Topology, limits: Limits = DEFAULT) -> bool:
@@ -75,8 +70,6 @@ class DomainPast:
 
     Parameters
     ----------
-    topology : Topology
-        The pattern's topology.
     limits : Limits
         `topology_nodes_max` and `topology_steps_max` bound the search for domains. Of lost
         dots at most `lost_max` ranges are held. Beyond that, the two lowest ranges of a node
@@ -116,14 +109,8 @@ class DomainPast:
         """Add the new nodes in an event's clock, if the topology is open.
 
         Domains only grow, so no waiting event becomes ready by that; released events stay
-        released.
-
-        Returns
-        -------
-        (bool, str)
-            Whether domains have grown, and which limit the search for them exceeded,
-            if any: then all nodes are one domain from now on, and no order is given up any
-            more.
+        released. Return whether domains have grown, and which limit the search for them exceeded,
+        if any: then all nodes are one domain from now on, and no order is given up any more.
         """
         if not self.topology.open or event.clock.keys() <= self._met:
             return False, ""

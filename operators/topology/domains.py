@@ -12,7 +12,6 @@ Whether r lies on an elementary path is NP-complete in directed graphs, so
 vertex that every path of one side needs is taken from the other side; where the
 two shortest paths still meet, the search branches on which side gets the vertex. Few
 real topologies branch; `topology_steps_max` bounds the search in those that do.
-`obvious_domains` enumerates every elementary path.
 
 A relaxed edge makes no domain and lies on no path, and has no other effect:
 `domain_order` defines which order is given up with it.
@@ -27,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from ketal.errors import PatternError, Span, pattern_error
-from ketal.model.limits import DEFAULT
+from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
 
@@ -58,22 +57,12 @@ def _end_nodes(edge: TopologyEdge) -> tuple[str, str]:
 
 
 def with_node(topology: Topology, node: str) -> Topology:
-    """Return an open topology with a new node added.
+    """Return an open topology with a new node added; a known one changes nothing.
 
-    Parameters
-    ----------
-    topology : Topology
-        An open one.
-    node : str
-        The node that appeared; a known one changes nothing. A new one may exchange
-        messages with every known node: the topology does not restrict it, so the order of no
-        pair with its events is given up.
-
-    Returns
-    -------
-    Topology
-        The edges between known nodes are what they were, `relaxed` included, so domains
-        only grow. Its nodes may exceed `topology_nodes_max`, which `domains` reports.
+    The new node may exchange messages with every known node: the topology does not restrict it, so
+    the order of no pair with its events is given up. The edges between known nodes are what they
+    were, `relaxed` included, so domains only grow. Its nodes may exceed `topology_nodes_max`, which
+    `domains` reports.
     """
     assert topology.open, "a closed topology rejects events of unknown nodes"
     name = base_node(node)
@@ -87,43 +76,13 @@ def with_node(topology: Topology, node: str) -> Topology:
 # --- domains ----------------------------------------------------------------
 
 
-def obvious_domains(edges: Iterable[TopologyEdge]) -> Domains:
-    """Return the domains of a topology by enumerating every elementary path."""
-    ends = _ordered(edges)
-
-    def paths(path: tuple[str, ...], target: str) -> Iterator[tuple[str, ...]]:
-        if path[-1] == target:
-            yield path
-            return
-        for source, successor in ends:
-            if source == path[-1] and successor not in path:
-                yield from paths((*path, successor), target)
-
-    return _maximal({frozenset().union(*paths((p,), q)) for p, q in ends})
-
-
 def domains(
-    edges: Iterable[TopologyEdge],
-    nodes_max: int = DEFAULT.topology_nodes_max,
-    *,
-    steps_max: int = DEFAULT.topology_steps_max,
-    span: Span | None = None,
+    edges: Iterable[TopologyEdge], limits: Limits = DEFAULT, *, span: Span | None = None
 ) -> Domains:
     """Return the domains of a topology (the Definition of section 4.1), exactly.
 
-    Parameters
-    ----------
-    edges : iterable of TopologyEdge
-        The edges; of relaxed ones only the nodes count.
-    nodes_max, steps_max : int
-        The limits `topology_nodes_max` and `topology_steps_max`.
-    span : Span, optional
-        The place of the topology in its file, for the errors.
-
-    Returns
-    -------
-    tuple of frozenset of str
-        Sorted by their members. A node on relaxed edges only is in none.
+    Of relaxed edges only the nodes count; a node that has no others is in no domain. `span` is the
+    place of the topology in its file, for the errors.
 
     Raises
     ------
@@ -132,6 +91,7 @@ def domains(
     """
     edges = tuple(edges)
     nodes = sorted({end for edge in edges for end in _end_nodes(edge)})
+    nodes_max = limits.topology_nodes_max
     if len(nodes) > nodes_max:
         raise pattern_error(
             "K213",
@@ -141,7 +101,7 @@ def domains(
             hint="remove a topology without relaxed edges: it holds back "
             "the same events as causal order",
         )
-    graph = _ChannelGraph(nodes, _ordered(edges), steps_max, span)
+    graph = _ChannelGraph(nodes, _ordered(edges), limits.topology_steps_max, span)
     return _maximal({graph.names(domain) for domain in graph.domains()})
 
 
@@ -245,15 +205,15 @@ class _ChannelGraph:
     def _shortest(self, a: int, b: int, allowed: int) -> int:
         """Return the vertices of a shortest path from a to b; 0 if there is none."""
         layers = [a]
-        seen = a
+        visited = a
         while not layers[-1] & b:
             layer = 0
             for v in _bits(layers[-1]):
                 layer |= self.successors[v.bit_length() - 1]
-            layer &= allowed & ~seen
+            layer &= allowed & ~visited
             if not layer:
                 return 0
-            seen |= layer
+            visited |= layer
             layers.append(layer)
         path = last = b
         for layer in reversed(layers[:-1]):
@@ -269,15 +229,15 @@ class _ChannelGraph:
         vertex is needed if no other vertex ahead has an edge from the visited ones.
         """
         needed = met = 0
-        here = seen = a
+        here = visited = a
         ahead = path & ~a
         while True:
             left = here
             while left:
                 least = left & -left
                 left ^= least
-                new = self.successors[least.bit_length() - 1] & allowed & ~seen
-                seen |= new
+                new = self.successors[least.bit_length() - 1] & allowed & ~visited
+                visited |= new
                 met |= new & ahead
                 left |= new & ~ahead
             here = self.successors[here.bit_length() - 1] & ahead  # a shortest path skips none
@@ -309,11 +269,11 @@ def _bits(vertices: int) -> Iterator[int]:
 
 def _reach(start: int, allowed: int, step: list[int]) -> int:
     """Return the vertices reached from `start` by `step` within `allowed`, itself included."""
-    seen = left = start
+    visited = left = start
     while left:
         least = left & -left
         left ^= least
-        new = step[least.bit_length() - 1] & allowed & ~seen
-        seen |= new
+        new = step[least.bit_length() - 1] & allowed & ~visited
+        visited |= new
         left |= new
-    return seen
+    return visited

@@ -36,6 +36,7 @@ from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.values import Key, keyed
 from ketal.model.wording import counted
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
@@ -59,7 +60,7 @@ def unsplittable_reason(compiled: CompiledPattern) -> str | None:
             f"lists the first {counted(pattern.limit, 'match', 'matches')} of all scopes, but a "
             "part knows only its own scopes: remove `limit`"
         )
-    if pattern.order.gap is not None:
+    if ReleaseOptions.of(pattern.order).declares_lost:
         return (
             "treats an event that does not arrive within `gap` as lost, but a part sees counters "
             "with holes: remove `gap`"
@@ -77,9 +78,9 @@ def unsplittable_reason(compiled: CompiledPattern) -> str | None:
 
 def uses_time(program: Program) -> bool:
     """Return whether a pattern uses watermarks: for a window, or an order that waits for time."""
-    orders = [compiled.pattern.order for compiled in program.compiled]
-    return any(order.frontier or order.gap or order.idle for order in orders) or any(
-        compiled.window_us is not None for compiled in program.compiled
+    return any(
+        compiled.window_us is not None or ReleaseOptions.of(compiled.pattern.order).expires
+        for compiled in program.compiled
     )
 
 

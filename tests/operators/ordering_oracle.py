@@ -6,15 +6,15 @@ no code with `ketal.operators.order.hold_back` except the types of its results.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key, happened_before
-from ketal.model.syntax import Topology
+from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
 from ketal.operators.order.step import ReleaseStep
-from ketal.operators.topology.domains import obvious_domains, with_node
+from ketal.operators.topology.domains import Domains, with_node
 from tests.operators.marked_queue import Released
 
 
@@ -22,6 +22,22 @@ def past(event: Event) -> set[Dot]:
     """Return the dots that happened-before `event`."""
     dots = {Dot(n, c + 1) for n, counter in event.clock.items() for c in range(counter)}
     return dots - {event.dot}
+
+
+def obvious_domains(edges: Iterable[TopologyEdge]) -> Domains:
+    """Return the domains of a topology by enumerating every elementary path."""
+    ends = {(base_node(x.source), base_node(x.target)) for x in edges if not x.relaxed}
+
+    def paths(path: tuple[str, ...], target: str) -> Iterator[tuple[str, ...]]:
+        if path[-1] == target:
+            yield path
+            return
+        for source, successor in ends:
+            if source == path[-1] and successor not in path:
+                yield from paths((*path, successor), target)
+
+    found = {frozenset().union(*paths((p,), q)) for p, q in ends if p != q}
+    return tuple(sorted((d for d in found if not any(d < other for other in found)), key=sorted))
 
 
 class Obvious:
@@ -35,14 +51,14 @@ class Obvious:
         frontier_us: int | None = None,
         gap_us: int | None = None,
         idle_us: int | None = None,
-        overflow: str = "reject",
+        gives_up: bool = False,
         held_back_max: int = 100_000,
         topology: Topology | None = None,
     ) -> None:
         self.topology = topology
         self.policy, self.gap_us, self.idle_us = policy, gap_us, idle_us
         self.frontier_us = frontier_us or 0
-        self.lose, self.max = overflow == "lost", held_back_max
+        self.lose, self.max = gives_up, held_back_max
         self.first: int | None = None
         self.now: int | None = None
         self.given: list[int] = []  # watermarks

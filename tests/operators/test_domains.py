@@ -22,11 +22,11 @@ from ketal.operators.topology.domains import (
     Domains,
     domains,
     nodes_of,
-    obvious_domains,
     with_node,
 )
 from tests.cases import e
 from tests.operators.marked_queue import MarkedQueue
+from tests.operators.ordering_oracle import obvious_domains
 from tests.sampling import chances, drawn, examples
 
 
@@ -197,11 +197,11 @@ def test_domains_of_sixty_four_nodes_are_within_the_limits(
 
 def test_too_many_nodes_are_an_error_that_names_the_limit() -> None:
     edges = topology("p>q q>r r>s~").edges
-    assert domain_texts(domains(edges, 4)) == ["pq", "qr"]
+    assert domain_texts(domains(edges, Limits(topology_nodes_max=4))) == ["pq", "qr"]
     with pytest.raises(
         PatternError, match=r"has 4 nodes, more than 3 \(limit topology_nodes_max\)"
     ):
-        domains(edges, 3)
+        domains(edges, Limits(topology_nodes_max=3))
 
 
 def test_too_long_search_is_an_error_that_names_the_limit() -> None:
@@ -209,7 +209,7 @@ def test_too_long_search_is_an_error_that_names_the_limit() -> None:
     with pytest.raises(
         PatternError, match=r"more than 10 search steps \(limit topology_steps_max\)"
     ):
-        domains(edges, steps_max=10)
+        domains(edges, Limits(topology_steps_max=10))
     assert domains(edges)
 
 
@@ -250,7 +250,7 @@ def test_new_node_of_an_open_topology_shares_a_domain_with_all_others() -> None:
 def test_new_nodes_can_exceed_the_limit() -> None:
     where = topology("p>q", open=True)
     with pytest.raises(PatternError, match=r"more than 2 \(limit topology_nodes_max\)"):
-        domains(with_node(where, "n").edges, 2)
+        domains(with_node(where, "n").edges, Limits(topology_nodes_max=2))
 
 
 def test_open_topology_beyond_the_limit_becomes_one_domain_and_reports_it_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.clock_restoration import (
     Restorer,
-    obvious_restored,
     present_order,
     restored_with_doubts,
 )
@@ -180,6 +180,35 @@ def test_clock_without_announced_leaves_is_never_restored_too_high(
     for event in restored_with_doubts(run.stamped, stage.stage.departed)[0]:
         wrong = true[event.type].items() - event.clock.items()
         assert not {n for n, _ in wrong} & stage.stage.departed
+
+
+def obvious_restored(events: list[Event], left: Collection[str] = ()) -> list[Event]:
+    """Return the events of `restored_with_doubts`, by raising clocks until none is too low."""
+    departed = set(left)
+    closures = {e.dot: dict(e.clock) for e in events}
+    for event in events:
+        before = [f for f in events if f.node == event.node and f.counter < event.counter]
+        if before:
+            departed |= max(before, key=lambda f: f.counter).clock.keys() - event.clock.keys()
+    changed = True
+    while changed:
+        changed = False
+        for event in events:
+            mine = closures[event.dot]
+            for f in events:
+                if f.counter <= event.clock.get(f.node, 0) and f.dot != event.dot:
+                    for name, counter in closures[f.dot].items():
+                        if name != event.node and counter > mine.get(name, 0):
+                            mine[name] = counter
+                            changed = True
+    return [
+        msgspec.structs.replace(
+            e,
+            clock=e.clock
+            | {n: c for n, c in closures[e.dot].items() if n in departed and n != e.node},
+        )
+        for e in events
+    ]
 
 
 @examples(40, 1_500)
@@ -704,9 +733,8 @@ def test_nodes_join_by_an_event_a_join_or_a_view() -> None:
     assert stage.arrived(e("n1@2", "a")) == ()
     stage.control(Control("join", node="n2"))
     assert stage.live == {"n1", "n2", "n9"}
-    for control in (Control("view", members=("n3", "n1")), Control("end")):
-        stage.control(control)
-        assert stage.live == {"n1", "n3"}
+    stage.control(Control("view", members=("n3", "n1")))
+    assert stage.live == {"n1", "n3"}
 
 
 def test_event_in_flight_does_not_rejoin_its_node() -> None:

@@ -75,7 +75,7 @@ def waits(queue: MarkedQueue) -> list[str]:
 def random_options(rng: random.Random, policy: str) -> dict[str, Any]:
     options: dict[str, Any] = {
         "policy": policy,
-        "overflow": rng.choice(("reject", "lost")),
+        "gives_up": rng.choice((False, True)),
         "held_back_max": rng.choice((1, 2, 4, 100, 100)),
     }
     if policy == "frontier":
@@ -602,7 +602,7 @@ def test_full_queue_refuses_exactly_the_events_that_would_wait() -> None:
 
 
 def test_full_queue_declares_the_oldest_hole_lost() -> None:
-    queue = MarkedQueue(held_back_max=2, overflow="lost")
+    queue = MarkedQueue(held_back_max=2, gives_up=True)
     queue.push(e("b@1", "b", "a:2 z:1"))
     queue.push(e("d@1", "d", "c:1"))
     step = queue.push(e("f@1", "f", "e:1"))
@@ -614,7 +614,7 @@ def test_full_queue_declares_the_oldest_hole_lost() -> None:
 
 
 def test_full_total_order_gives_up_the_waits_of_its_first_event() -> None:
-    queue = MarkedQueue(policy="total", nodes=("a", "b"), held_back_max=1, overflow="lost")
+    queue = MarkedQueue(policy="total", nodes=("a", "b"), held_back_max=1, gives_up=True)
     queue.push(e("a@2", "x"))
     step = queue.push(e("a@3", "x"))
     assert (gaps(step), out(step), step.given_up) == (["a@1"], ["a@2|a@1"], 2)
@@ -674,7 +674,7 @@ def test_events_without_a_time_get_the_time_of_their_arrival() -> None:
 
 
 def test_event_given_up_before_any_time_was_known_counts_as_one_of_the_first_time() -> None:
-    queue = MarkedQueue(policy="frontier", frontier_us=S, held_back_max=1, overflow="lost")
+    queue = MarkedQueue(policy="frontier", frontier_us=S, held_back_max=1, gives_up=True)
     queue.push(e("a@1", "x"))
     assert out(queue.push(e("b@1", "x"))) == ["a@1"]
     assert out(queue.push(e("b@2", "x", time=4.5))) == ["b@1"]
@@ -684,7 +684,7 @@ def test_event_given_up_before_any_time_was_known_counts_as_one_of_the_first_tim
 
 
 def test_full_frontier_releases_the_event_that_is_due_first() -> None:
-    queue = MarkedQueue(policy="frontier", frontier_us=S, held_back_max=2, overflow="lost")
+    queue = MarkedQueue(policy="frontier", frontier_us=S, held_back_max=2, gives_up=True)
     queue.push(e("a@1", "x", time=10))
     queue.push(e("b@1", "x", "a:1", time=9.5))
     step = queue.push(e("c@1", "x", time=9.8))
@@ -750,7 +750,6 @@ def test_release_options_are_read_from_an_order() -> None:
     assert options.gives_up
     assert options.held_back_max == 7
     assert options.lost_max == DEFAULT.lost_max
-    assert ReleaseOptions.of(order, ordered=False).policy == "eager"
     assert ReleaseOptions.of(syntax.Order("causal")).policy == "eager"
     assert ReleaseOptions.of(syntax.Order("causal", frontier=duration(1))).policy == "frontier"
 

@@ -16,7 +16,7 @@ from ketal.errors import PatternError
 from ketal.model import syntax
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.queues.execution_queues import Queues
-from ketal.runtime.retirement import Before, pending
+from ketal.runtime.retirement import Before
 from ketal.runtime.state.program_records import saved_program
 from ketal.runtime.state.records import Records
 from ketal.runtime.stream_release import StreamRelease
@@ -102,7 +102,9 @@ def test_added_pattern_reports_the_matches_of_events_after_the_change(
         old.feed_many(earlier)
         whole.feed_many(earlier)
         other = Driven.restored(new, old.snapshot(), changed=True, limits=LIMITS)
-        before = Before.of(other.admission.intake.seen(), pending(queues_of(other), "Q"))
+        queue = queues_of(other).queue_of("Q")
+        pending = () if queue is None else queue.pending()
+        before = Before.of(other.admission.intake.seen(), pending)
         said, all_said = to_end(other, later), to_end(whole, later)
         if any(isinstance(v, ketal.Overflow) for v in said + all_said):
             reject()

@@ -19,6 +19,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
 from ketal.model.sets.counter_sets import SPAN, Counters
+from ketal.operators.membership.clock_memory import SeenDots
 from ketal.runtime.admission.seen_contents import SeenContents
 from ketal.runtime.admission.seen_digests import ContentRow, digest_of
 
@@ -26,7 +27,7 @@ EVICTED_SHARE: Final = 16
 """Beyond `counters_max` counters, one in `EVICTED_SHARE` of those beyond holes is evicted."""
 
 NEW, DUPLICATE, CONTRADICTION = "new", "duplicate", "contradiction"
-SEEN, EVICTED = "seen", "evicted"
+PRESUMED, EVICTED = "presumed", "evicted"
 """The results of `Intake.status`."""
 
 Steady = dict[str, tuple[frozenset[str], int]]
@@ -64,12 +65,7 @@ class SeenCounters:
 class Intake:
     """Deduplicates events by their dots, and by the contents of the last of them.
 
-    Parameters
-    ----------
-    limits : Limits
-        `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes.
-    contents_max : int, optional
-        A bound of the contents in place of `dots_max`, if all events are in memory anyway.
+    `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes.
 
     Attributes
     ----------
@@ -79,28 +75,22 @@ class Intake:
         The contents of the last events.
     """
 
-    def __init__(self, limits: Limits, contents_max: int | None = None) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.counters_max = limits.counters_max
         self.nodes: dict[str, SeenCounters] = {}
         self.tracking = False  # whether chunks of counters are marked dirty
         self._beyond_count = 0
-        self.contents = SeenContents(contents_max or limits.dots_max)
+        self.contents = SeenContents(limits.dots_max)
 
     def admit(
         self, events: Sequence[Any], *, named: bool = False, steady: Steady | None = None
     ) -> int:
         """Admit events in turn, up to the first that is not certainly new; return how many.
 
-        Parameters
-        ----------
-        events : sequence
-            The items of a batch, in order of arrival.
-        named : bool
-            Whether the items are events whose nodes are named by incarnation. If not, admission
-            stops at an item that is not an `Event`, or whose data have the attribute `incarnation`.
-        steady : dict, optional
-            The entries of clocks so far. Admission stops at an event whose clock has other entries,
-            or whose counter is before the last new entry: it may show that a node has left.
+        Unless they are `named`, which are events whose nodes are named by incarnation, admission
+        stops at an item that is not an `Event`, or whose data have the attribute `incarnation`. If
+        the entries of clocks are `steady` so far, it stops at an event whose clock has other
+        entries, or whose counter is before the last new entry: it may show that a node has left.
         """
         nodes, admitted = self.nodes, 0
         firsts: list[int] = []
@@ -142,8 +132,9 @@ class Intake:
     def status(self, event: Event) -> str:
         """Return the status of an event, without admitting it.
 
-        The status is `new`; or of a seen dot `duplicate` or `contradiction`, `seen` if its content
-        is evicted, `evicted` if the counter is in a hole closed by eviction and may be new.
+        The status is `new`; or of a seen dot `duplicate` or `contradiction`, `presumed` (to be a
+        duplicate) if its content is evicted, `evicted` if the counter is in a hole closed by
+        eviction and may be new.
         """
         node = event.node
         counter = event.clock[node]
@@ -157,7 +148,7 @@ class Intake:
         if held is not None:
             known = digest_of(held)
         if known is None:
-            return EVICTED if counter <= seen.evicted else SEEN
+            return EVICTED if counter <= seen.evicted else PRESUMED
         return DUPLICATE if known == digest(event) else CONTRADICTION
 
     def _evict(self) -> None:
@@ -194,10 +185,8 @@ class Intake:
     def holes(self, known: Mapping[str, int] | None = None) -> int:
         """Return how many counters are missing below the highest of each node, in total.
 
-        Parameters
-        ----------
-        known : mapping of str to int, optional
-            The highest counter of each node that a clock refers to; missing up to it counts too.
+        `known` has the highest counter of each node that a clock refers to: missing counters up to
+        it count too.
         """
         known = known or {}
         missing = sum(counter for node, counter in known.items() if node not in self.nodes)
@@ -214,8 +203,8 @@ class Intake:
             first = next(seen.beyond.after(low), None)
         return first is not None and (high is None or first < high)
 
-    def seen(self) -> dict[str, tuple[int, list[int]]]:
-        """Return for each node the counter up to which all were seen, and those seen beyond it."""
+    def seen(self) -> SeenDots:
+        """Return the seen dots."""
         return {
             node: (counters.upto, list(counters.beyond.after(counters.upto)))
             for node, counters in sorted(self.nodes.items())
@@ -228,10 +217,10 @@ class Intake:
     # --- state ---
 
     def track(self) -> None:
-        """Mark chunks of counters beyond holes dirty from now on."""
+        """Mark all chunks of counters beyond holes dirty, and from now on those that change."""
         self.tracking = True
         for seen in self.nodes.values():
-            seen.beyond.dirty = set()
+            seen.beyond.dirty = set(seen.beyond.chunks)
 
     def save(self) -> dict[str, Any]:
         """Return the small part of the state: all but counters beyond holes, and contents."""
@@ -248,16 +237,10 @@ class Intake:
         beyond: Iterable[Iterable[Any]],
         contents: Iterable[ContentRow],
     ) -> None:
-        """Load a state into an intake just made.
+        """Load what `save` returned, and the parts that are saved separately, into a new intake.
 
-        Parameters
-        ----------
-        state : dict
-            The result of `save`.
-        beyond : iterable of (str, int, bytes)
-            (node, chunk number, chunk) of counters beyond holes (`ketal.model.sets.counter_sets`).
-        contents : iterable of ContentRow
-            The contents of the last events.
+        `beyond` yields (node, chunk number, chunk) of the counters beyond holes
+        (`ketal.model.sets.counter_sets`), `contents` the contents of the last events.
         """
         for node, (upto, evicted) in state["nodes"].items():
             seen = self._add_node(node)

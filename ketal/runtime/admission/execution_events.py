@@ -22,8 +22,8 @@ from ketal.model.wording import place_at
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
-from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
-from ketal.runtime.admission.identification import Admission
+from ketal.runtime.admission.deduplication import DUPLICATE, NEW, PRESUMED
+from ketal.runtime.admission.identification import Admission, keeping_all
 from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
 
 if TYPE_CHECKING:
@@ -31,12 +31,10 @@ if TYPE_CHECKING:
 
 
 class ExecutionEvents:
-    """The events of one execution of a log.
+    """The events of one execution of a log; its name is empty where the log is not divided.
 
     Parameters
     ----------
-    name : str
-        The execution's name; empty where a log is not divided.
     limits : Limits
         `events_max` bounds the events, `counters_max` the counters kept to detect duplicates.
     bound : str
@@ -58,7 +56,7 @@ class ExecutionEvents:
         self._events_max, self._bound = min(
             (getattr(limits, one), one) for one in ("events_max", bound)
         )
-        self._admission = Admission((), limits, events_max=limits.events_max)
+        self._admission = Admission((), keeping_all(limits))
         # So that clocks are restored: callers of this module compare the clocks of events.
         self._admission.reads_clocks = True
         self._events: list[Event] = []
@@ -94,7 +92,7 @@ class ExecutionEvents:
             self._admission.arrived(event)
             self._events.append(event)
             self._places[event.dot] = file, line
-        elif status in (DUPLICATE, SEEN):
+        elif status in (DUPLICATE, PRESUMED):
             self.duplicates += 1
         else:
             raise SettingError(

@@ -13,7 +13,9 @@ The one rule: an event is named once, on arrival, and every later stage uses tha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -46,6 +48,12 @@ def reads_clocks(compiled: CompiledPattern) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=16)
+def keeping_all(limits: Limits) -> Limits:
+    """Return limits under which contents and clocks are kept of all events that are in memory."""
+    return replace(limits, dots_max=limits.events_max)
+
+
 class Admission:
     """Identifies the events of an execution.
 
@@ -55,8 +63,6 @@ class Admission:
         The program.
     limits : Limits
         `dots_max` and `counters_max` bound the state.
-    events_max : int, optional
-        A bound in place of `dots_max`, if all events are in memory anyway.
     beside : sequence of CompiledPattern
         The program's other patterns, which another admission serves: an event is
         rejected if all patterns of the program exclude it.
@@ -82,11 +88,10 @@ class Admission:
         patterns: Sequence[CompiledPattern],
         limits: Limits,
         *,
-        events_max: int | None = None,
         beside: Sequence[CompiledPattern] = (),
     ) -> None:
         self.limits = limits
-        self.intake = Intake(limits, contents_max=events_max)
+        self.intake = Intake(limits)
         self.membership: MembershipStage | None = None
         self.reads_clocks = any(map(reads_clocks, patterns))
         all_patterns = [*patterns, *beside]
@@ -96,7 +101,6 @@ class Admission:
             if (nodes := closed_nodes(one.pattern.topology)) is not None
         )
         self._names = [c.name for c in all_patterns]
-        self._clocks_max = events_max or limits.dots_max
         self.entries = ClockEntries()
         self.steady: Steady | None = self.entries.steady if self.reads_clocks else None
 
@@ -161,7 +165,7 @@ class Admission:
             highest = intake.highest()
             if new is not None:
                 del highest[new.node]
-            self.membership = MembershipStage(self.limits, clocks_max=self._clocks_max)
+            self.membership = MembershipStage(self.limits)
             self.membership.begin(
                 intake.contents.clocks(),
                 firsts=intake.contents.first_digests(),
@@ -193,14 +197,7 @@ class Admission:
         """Apply a control event; return it with its nodes named by incarnation."""
         if not self.reads_clocks or control.kind not in ("join", "leave", "view"):
             return control
-        membership = self.ensure_membership()
-        names = membership.incarnations.names
-        membership.control(control)
-        if control.kind == "view":
-            members = tuple(dict.fromkeys(names(member)[-1] for member in control.members))
-            return Control("view", members=members)
-        assert control.node is not None
-        return Control(control.kind, node=names(control.node)[-1])
+        return self.ensure_membership().control(control)
 
     def record_clock_entries(self) -> None:
         """Record the entries of the kept clocks, which the previous program did not read."""

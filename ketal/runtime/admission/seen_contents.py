@@ -24,12 +24,7 @@ REMOVED_SHARE: Final = 16
 
 
 class SeenContents:
-    """The contents of the last events.
-
-    Parameters
-    ----------
-    most : int
-        How many contents are kept.
+    """The contents of the last `most` events.
 
     Attributes
     ----------

@@ -69,9 +69,9 @@ def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[ContentRow]:
     loaded: Iterator[Clock | None] = itertools.repeat(None, len(codes))
     if clocks and clocks_written:
         loaded = _decoded_clocks(names, codes, clocks_written)
-    places = range(0, len(digests), DIGEST_BYTES)
-    for code, counter, place, clock in zip(codes, counters, places, loaded, strict=True):
-        yield ContentRow(names[code], counter, digests[place : place + DIGEST_BYTES], clock)
+    offsets = range(0, len(digests), DIGEST_BYTES)
+    for code, counter, at, clock in zip(codes, counters, offsets, loaded, strict=True):
+        yield ContentRow(names[code], counter, digests[at : at + DIGEST_BYTES], clock)
 
 
 def _decoded_clocks(names: Sequence[str], codes: Sequence[int], written: bytes) -> Iterator[Any]:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("ketal")
 Cut = tuple[int, ...]
 _Path = tuple["_Path", int, int] | None
-"""A path to a cut: the path before its last event, and that event by its place and number."""
+"""A path to a cut: the path before its last event, and that event by its line and index."""
 
 
 def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | None = None) -> bool:
@@ -151,7 +151,8 @@ def modal_verdicts(
 
     Each scope has at most one verdict. It is that of the canonical extension under `mode
     definitely`, and for an order-independent pattern; else that of an extension that gives one
-    after the fewest events of the scope.
+    after the fewest events of the scope. It is yielded with its last event in canonical order; an
+    overflow (`cuts_max`: the scope was not judged) with None.
 
     Parameters
     ----------
@@ -159,19 +160,13 @@ def modal_verdicts(
         A run of the pattern that was offered no event yet; its counts are updated.
     events : iterable of Event
         The execution, its clocks restored.
-
-    Yields
-    ------
-    (Event or None, verdict)
-        The last event of the verdict in canonical order, and the verdict. The event is None for
-        an overflow (`cuts_max`): the scope was not judged.
     """
     execution = canonical(events)
     collecting, by_scope = _collect_by_scope(run, execution)
     run.scopes.created, run.copies = len(by_scope), collecting.copies
     for name in ("unscoped", "untimed", "unknown_types", "guard_failures"):
         setattr(run.counts, name, getattr(collecting.counts, name))
-    place = {event.dot: number for number, event in enumerate(execution)}
+    position = {event.dot: number for number, event in enumerate(execution)}
     for lattice in _scope_lattices(run, execution, by_scope):
         try:
             verdict = lattice.answer(run.compiled.pattern.mode == "definitely")
@@ -187,7 +182,7 @@ def modal_verdicts(
         listed = limit is None or run.counts.matches <= limit
         if run.listing and listed and not run.compiled.pattern.only_counts:
             named = verdict.events if isinstance(verdict, Match) else (verdict.event,)
-            yield execution[max(place[dot] for dot in named)], verdict
+            yield execution[max(position[dot] for dot in named)], verdict
 
 
 def _collect_by_scope(
@@ -221,14 +216,7 @@ def witness(
 ) -> tuple[Event, ...]:
     """Return a prefix of a linear extension of a scope's events that gives a modal verdict.
 
-    Parameters
-    ----------
-    run : PatternRun
-        A run of the pattern; it is not offered the events.
-    events : iterable of Event
-        The execution, its clocks restored.
-    verdict : Match or Violation
-        A verdict that `modal_verdicts` yields for this execution.
+    `modal_verdicts` yields the verdict for these events. The run is not offered them.
     """
     execution = canonical(events)
     for lattice in _scope_lattices(run, execution, _collect_by_scope(run, execution)[1]):
@@ -240,17 +228,10 @@ def witness(
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """The state of a pattern's runs at a cut; equal states are one object.
+    """The state of a pattern's runs at a cut; equal states are one object, with one key.
 
-    Attributes
-    ----------
-    key : hashable
-        The identity of the state: equal states have equal keys.
-    run : PatternRun
-        A run in this state, which is copied for each next event.
-    steps : dict of (int, int) to _State or None
-        The next state by event, which is (number of its node, index at the node); None if the
-        event gives the verdict.
+    The run is copied for each next event, (line, index in the line); `steps` has the state after
+    it, None if it gives the verdict.
     """
 
     key: Any
@@ -261,16 +242,9 @@ class _State:
 class _Lattice:
     """The consistent cuts of an execution, with the states of one pattern's runs.
 
-    Parameters
-    ----------
-    compiled, limits
-        The pattern; `cuts_max` bounds the work.
-    events : iterable of Event
-        The execution, or the part of it that matters to a scope.
-    scope : ScopeKey, optional
-        The scope to judge; None for the verdict of any scope.
-    execution : str
-        The execution's name where a log holds several.
+    `cuts_max` bounds the work. If only one scope is judged, and not any, `events` is the part of
+    the execution that matters to it. `witness` is the prefix of a linear extension that gives the
+    verdict with its last event.
     """
 
     def __init__(
@@ -289,24 +263,20 @@ class _Lattice:
         pattern = compiled.pattern
         listed = None if pattern.only_counts else pattern.returns
         plain = replace(pattern, returns=listed, limit=None)
-        self._plain_compiled = (
-            compiled if plain == compiled.pattern else replace(compiled, pattern=plain)
-        )
+        self._plain_compiled = compiled if plain == pattern else replace(compiled, pattern=plain)
         self.limits = limits
         self.events = canonical(events)
-        self.nodes = sorted({event.node for event in self.events})
-        self.by_node: dict[str, list[Event]] = {node: [] for node in self.nodes}
+        by_node: dict[str, list[Event]] = {}
         for event in self.events:
-            self.by_node[event.node].append(event)
-        for own in self.by_node.values():
-            own.sort(key=lambda event: event.counter)
-        self._counters = {n: [e.counter for e in own] for n, own in self.by_node.items()}
-        self._needs = [self._requirements(self.by_node[node]) for node in self.nodes]
-        self._keys = StateKeys(self.scope, by_place=compiled.window_events is not None)
+            by_node.setdefault(event.node, []).append(event)
+        # A line has the events of one node, by counter.
+        self._lines = [sorted(by_node[n], key=lambda event: event.counter) for n in sorted(by_node)]
+        self._counters = [(own[0].node, [e.counter for e in own]) for own in self._lines]
+        self._needs = [self._requirements(own) for own in self._lines]
+        self._keys = StateKeys(self.scope, by_position=compiled.window_events is not None)
         self._states: dict[Any, _State] = {}
         self._last_verdict: Match | Violation | None = None
         self.witness: tuple[Event, ...] = ()
-        """The prefix of a linear extension that gives the verdict with its last event."""
 
     def answer(self, definitely: bool) -> Match | Violation | None:
         """Return the verdict of the scope if every, or some, linear extension gives one."""
@@ -342,24 +312,24 @@ class _Lattice:
             decided = self._canonical_gives_verdict()
             return decided, decided
         start = self._interned_state(self._new_run())
-        level: dict[Cut, dict[_State, _Path]] = {(0,) * len(self.nodes): {start: None}}
+        level: dict[Cut, dict[_State, _Path]] = {(0,) * len(self._lines): {start: None}}
         possible = False
         visited = 1
         for _ in self.events:
             next_level: dict[Cut, dict[_State, _Path]] = {}
             for cut, states in level.items():
-                for place in self._ready_nodes(cut):
-                    next_cut = (*cut[:place], cut[place] + 1, *cut[place + 1 :])
+                for line in self._ready_lines(cut):
+                    next_cut = (*cut[:line], cut[line] + 1, *cut[line + 1 :])
                     reached = next_level.setdefault(next_cut, {})
                     visited -= len(reached)
                     for state, path in states.items():
-                        target = self._step(state, place, cut[place])
+                        target = self._step(state, line, cut[line])
                         if target is not None:
-                            reached.setdefault(target, (path, place, cut[place]))
+                            reached.setdefault(target, (path, line, cut[line]))
                             continue
                         possible = True
                         if first:
-                            self.witness = self._events_of((path, place, cut[place]))
+                            self.witness = self._events_of((path, line, cut[line]))
                             return True, False
                     visited += len(reached)
                     if visited > self.limits.cuts_max:
@@ -374,43 +344,43 @@ class _Lattice:
     def _events_of(self, path: _Path) -> tuple[Event, ...]:
         out = []
         while path is not None:
-            path, place, number = path
-            out.append(self.by_node[self.nodes[place]][number])
+            path, line, index = path
+            out.append(self._lines[line][index])
         return tuple(reversed(out))
 
-    def _ready_nodes(self, cut: Cut) -> list[int]:
-        """Return the numbers of the nodes whose next event has its whole past in the cut."""
+    def _ready_lines(self, cut: Cut) -> list[int]:
+        """Return the lines whose next event has its whole past in the cut."""
         return [
-            place
-            for place, needs in enumerate(self._needs)
-            if cut[place] < len(needs) and all(cut[p] >= n for p, n in needs[cut[place]])
+            line
+            for line, needs in enumerate(self._needs)
+            if cut[line] < len(needs) and all(cut[k] >= n for k, n in needs[cut[line]])
         ]
 
     def _requirements(self, own: Sequence[Event]) -> list[tuple[tuple[int, int], ...]]:
-        """Return the requirements of each event of a node, less those of the event before it.
+        """Return the requirements of each event of a line, less those of the event before it.
 
-        A requirement is (number of another node, how many of its events a cut must have before
-        this event). A hole in the counters requires nothing.
+        A requirement is (another line, how many of its events a cut must have before this event).
+        A hole in the counters requires nothing.
         """
         needed: list[tuple[tuple[int, int], ...]] = []
         before: dict[int, int] = {}
         for event in own:
             needs = {
-                place: bisect_right(self._counters[node], event.clock.get(node, 0))
-                for place, node in enumerate(self.nodes)
+                line: bisect_right(counters, event.clock.get(node, 0))
+                for line, (node, counters) in enumerate(self._counters)
                 if node != event.node
             }
-            needed.append(tuple((p, n) for p, n in needs.items() if n > before.get(p, 0)))
-            before = {p: max(n, before.get(p, 0)) for p, n in needs.items()}
+            needed.append(tuple((k, n) for k, n in needs.items() if n > before.get(k, 0)))
+            before = {k: max(n, before.get(k, 0)) for k, n in needs.items()}
         return needed
 
-    def _step(self, state: _State, place: int, number: int) -> _State | None:
-        """Return the state after a node's event at an index; None if it gives the verdict."""
-        event = place, number
+    def _step(self, state: _State, line: int, index: int) -> _State | None:
+        """Return the state after a line's event at an index; None if it gives the verdict."""
+        event = line, index
         if event not in state.steps:
             run = self._new_run(state.run.machine)
             run.copy_from(state.run)
-            decided = self._gives_verdict(run, self.by_node[self.nodes[place]][number])
+            decided = self._gives_verdict(run, self._lines[line][index])
             state.steps[event] = None if decided else self._interned_state(run)
         return state.steps[event]
 
@@ -432,14 +402,10 @@ class _Lattice:
         self._states = {state.key: state for state in (*current, *targets)}
 
     def _new_run(self, machine: Machine | None = None) -> PatternRun:
-        listing = self.scope is not None
         return PatternRun(
-            self._plain_compiled,
-            self.limits,
-            execution=self.execution,
-            listing=listing,
-            machine=machine,
-        )
+            self._plain_compiled, self.limits, execution=self.execution,
+            listing=self.scope is not None, machine=machine,
+        )  # fmt: skip
 
     def _gives_verdict(self, run: PatternRun, event: Event) -> bool:
         if self.scope is None:

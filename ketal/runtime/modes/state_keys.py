@@ -21,19 +21,14 @@ from ketal.model.frozen_mapping import FrozenMapping
 
 
 class StateKeys:
-    """Makes the keys of the states of a pattern's runs.
+    """Makes the keys of the states of a pattern's runs, with the positions of events or without.
 
-    Parameters
-    ----------
-    scope : FrozenMapping or None
-        The only scope whose run matters; None for all.
-    by_place : bool
-        Whether keys have the positions of events.
+    Only the run of `scope` matters; None for all.
     """
 
-    def __init__(self, scope: FrozenMapping | None, *, by_place: bool) -> None:
+    def __init__(self, scope: FrozenMapping | None, *, by_position: bool) -> None:
         self.scope = scope
-        self._by_place = by_place
+        self._by_position = by_position
 
     def key_of(self, run: PatternRun) -> Any:
         """Return the key of a run's state."""
@@ -47,13 +42,13 @@ class StateKeys:
                 inner = (scope.run.halted, *configurations)
             elif isinstance(scope.run, AnyFind):
                 entries = scope.run.entries()
-                inner = tuple(sorted((edge, *self._event_key(seen)) for edge, seen in entries))
+                inner = tuple(sorted((edge, *self._event_key(event)) for edge, event in entries))
             else:
                 breakers = scope.run.breakers
                 inner = tuple(sorted(self._beginning_key(*b) for b in scope.run.beginnings()))
                 if breakers is not None:
                     inner = (inner, tuple(sorted(map(self._event_key, breakers.by_place.values()))))
-            scopes.append((repr(scope.key), self._place_key(scope.offered), inner))
+            scopes.append((repr(scope.key), self._position_key(scope.offered), inner))
         return tuple(sorted(scopes)), self._copies_key(run)
 
     def _copies_key(self, run: PatternRun) -> Any:
@@ -76,11 +71,11 @@ class StateKeys:
         dots = tuple(u.event.dot for u in unlearned)
         return tuple((n, tuple(sorted(k.items()))) for n, k in sorted(known.items())), dots
 
-    def _place_key(self, count: int) -> int:
-        return count if self._by_place else 0
+    def _position_key(self, count: int) -> int:
+        return count if self._by_position else 0
 
-    def _event_key(self, seen: Seen | None) -> tuple[Any, ...]:
-        return () if seen is None else (seen.node, seen.counter, self._place_key(seen.place))
+    def _event_key(self, event: Seen | None) -> tuple[Any, ...]:
+        return () if event is None else (event.node, event.counter, self._position_key(event.place))
 
     def _configuration_key(self, c: Configuration) -> tuple[Any, ...]:
         history: tuple[Any, ...] = ()
@@ -97,5 +92,5 @@ class StateKeys:
 
     def _beginning_key(self, c: Configuration, taken: Taken) -> tuple[Any, ...]:
         return self._configuration_key(c), tuple(
-            (step, *self._event_key(seen)) for step, seen in taken
+            (step, *self._event_key(event)) for step, event in taken
         )

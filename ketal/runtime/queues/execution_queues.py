@@ -16,15 +16,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.verdict_building import flat
 from ketal.model import syntax
+from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
+from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.membership.clock_restoration import Restorer, possibly_low, present_order
 from ketal.operators.order.missing import MissingDots, NodeArrivals
 from ketal.operators.order.release_options import ReleaseOptions
@@ -45,8 +49,6 @@ class Queues:
     limits : Limits
         `held_back_max`, `lost_max`, and `dots_max` for the dots that are remembered as reported,
         and for the refused events that may be redelivered.
-    execution : str
-        The execution's name.
     order_free : sequence of PatternRun
         The patterns that need no order. No queue holds back events for them, but the dots that
         their `gap` declares lost are reported here.
@@ -81,12 +83,12 @@ class Queues:
         arrived: Mapping[str, NodeArrivals],
         by_watermark: bool,
     ) -> None:
-        self.limits = limits
-        self._by_watermark = by_watermark
+        self._limits = limits
+        self._options_of = partial(ReleaseOptions.of, limits=limits, by_watermark=by_watermark)
         self.queues = [
-            PatternQueue(group, limits, by_watermark=by_watermark) for group in _by_order(runs)
+            PatternQueue(group, limits, self._options_of(order)) for order, group in _by_order(runs)
         ]
-        self.missing = _missing_dots(order_free, limits, arrived, by_watermark=by_watermark)
+        self.missing = self._missing_dots(order_free, arrived)
         self.reports = Reports(execution, limits.dots_max)
         self.watermark_us: int | None = None
         self._update_several()
@@ -94,36 +96,42 @@ class Queues:
     def __bool__(self) -> bool:
         return bool(self.queues or self.missing)
 
+    def _missing_dots(
+        self, runs: Iterable[PatternRun], arrived: Mapping[str, NodeArrivals]
+    ) -> list[MissingDots]:
+        """Return the missing dots of the runs that have a `gap`, which await them from now on.
+
+        Runs with equal options share them.
+        """
+        by_name: dict[str, MissingDots] = {}
+        for run in runs:
+            pattern = run.compiled.pattern
+            options = self._options_of(pattern.order)
+            if options.declares_lost:
+                missing = MissingDots(arrived, options, closed_nodes(pattern.topology))
+                run.losses.awaited = by_name.setdefault(missing.name, missing).dots
+        return list(by_name.values())
+
     def _update_several(self) -> None:
         self.reports.several = len(self.queues) + len(self.missing) > 1
 
     # --- restored clocks ---
 
     def restore_clocks(
-        self,
-        restorer: Restorer,
-        order_free: Sequence[PatternRun] = (),
-        seen: Mapping[str, tuple[int, list[int]]] | None = None,
+        self, restorer: Restorer, order_free: Sequence[PatternRun], seen: SeenDots | None
     ) -> None:
         """Restore the clocks of events from now on, since a node has left.
 
-        Parameters
-        ----------
-        restorer : Restorer
-            Restores clocks from those of earlier events.
-        order_free : sequence of PatternRun
-            The patterns that need no order; they have been offered all events seen so far.
-        seen : mapping
-            The counters seen so far, as `HoldBackQueue.begin` takes them; None if they are loaded
-            from a saved state.
+        The patterns `order_free` need no order and have been offered all events `seen` so far,
+        which is None if the dots are loaded from a saved state.
         """
         ordered = list(self.queues)
         for queue in ordered:
             queue.hold_back.restore_clocks(restorer)
-        restoring = [
-            RestoringQueue(group, self.limits, restorer, by_watermark=self._by_watermark)
-            for group in _by_order(order_free)
-        ]
+        restoring = []
+        for order, group in _by_order(order_free):
+            options = self._options_of(replace(order, total=False))
+            restoring.append(RestoringQueue(group, self._limits, options, restorer))
         self.queues += restoring
         self._update_several()
         if seen is None:
@@ -156,21 +164,11 @@ class Queues:
         withheld: bool = False,
         excluding: Sequence[PatternRun] = (),
     ) -> list[Numbered]:
-        """Push new events to the queues, in turn.
+        """Push new events, with their clocks as they arrived, to the queues in turn.
 
-        Parameters
-        ----------
-        events : sequence of Event
-            The events, with their clocks as they arrived.
-        withheld : bool
-            Whether the events are late: they fill their places, but are not offered.
-        excluding : sequence of PatternRun
-            The runs whose closed topologies lack the events' nodes.
-
-        Returns
-        -------
-        list of Numbered
-            The index of each event that has verdicts, and its verdicts.
+        Late events are `withheld`: they fill their places, but are not offered. The closed
+        topologies of the runs `excluding` lack the events' nodes. Returned are the index of each
+        event that has verdicts, and its verdicts.
         """
         by_number: dict[int, list[Verdict]] = defaultdict(list)
         # If several queues report the same, only the first report counts: take events one by one.
@@ -224,18 +222,13 @@ class Queues:
                 out += queue.end_windows(watermark_us)
         return out
 
-    def join(self, node: str) -> list[Verdict]:
-        """Mark a node as present."""
-        return self._apply_to_each(lambda queue: queue.join(node))
-
-    def leave(self, node: str) -> list[Verdict]:
-        """Mark a node as gone: no event waits for it any more."""
-        return self._apply_to_each(lambda queue: queue.leave(node))
-
-    def view(self, members: Iterable[str]) -> list[Verdict]:
-        """Apply a membership view: all nodes but its members have left."""
-        named = tuple(members)
-        return self._apply_to_each(lambda queue: queue.view(named))
+    def control(self, control: Control) -> list[Verdict]:
+        """Apply a `join`, `leave` or `view` whose nodes are named by incarnation."""
+        if control.kind == "view":
+            return self._apply_to_each(lambda queue: queue.view(control.members))
+        if control.kind == "join":
+            return self._apply_to_each(lambda queue: queue.join(control.node))
+        return self._apply_to_each(lambda queue: queue.leave(control.node))
 
     def end(self) -> list[Verdict]:
         """End the stream."""
@@ -306,41 +299,17 @@ class Queues:
                 missing.begin(self.watermark_us)
 
 
-def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:
-    """Return the runs grouped by order and topology."""
+def _by_order(runs: Iterable[PatternRun]) -> list[tuple[syntax.Order, list[PatternRun]]]:
+    """Return the runs grouped by order and topology, each group with its order."""
     groups: dict[tuple[syntax.Order, syntax.Topology | None], list[PatternRun]] = {}
     for run in runs:
         pattern = run.compiled.pattern
         groups.setdefault((pattern.order, pattern.topology), []).append(run)
-    return list(groups.values())
+    return [(order, group) for (order, _), group in groups.items()]
 
 
-def _missing_dots(
-    runs: Iterable[PatternRun],
-    limits: Limits,
-    arrived: Mapping[str, NodeArrivals],
-    *,
-    by_watermark: bool,
-) -> list[MissingDots]:
-    """Return the missing dots of the runs that have a `gap`; runs with equal options share them.
-
-    The `losses` of these runs await the dots from now on.
-    """
-    by_name: dict[str, MissingDots] = {}
-    for run in runs:
-        pattern = run.compiled.pattern
-        if pattern.order.gap is None:
-            continue
-        options = ReleaseOptions.of(pattern.order, limits, by_watermark=by_watermark)
-        missing = MissingDots(arrived, options, closed_nodes(pattern.topology))
-        run.losses.awaited = by_name.setdefault(missing.name, missing).dots
-    return list(by_name.values())
-
-
-def seen_without(
-    seen: Mapping[str, tuple[int, list[int]]], events: Iterable[Event]
-) -> dict[str, tuple[int, list[int]]]:
-    """Return the seen counters, as `HoldBackQueue.begin` takes them, without some events."""
+def seen_without(seen: SeenDots, events: Iterable[Event]) -> SeenDots:
+    """Return the seen dots without those of some events, which were seen."""
     excluded: dict[str, set[int]] = {}
     for event in events:
         excluded.setdefault(event.node, set()).add(event.counter)

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
-from ketal.engine.verdict_building import flat
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -44,20 +43,19 @@ class PatternQueue:
     """
 
     ordered = True
-    """Whether the patterns need an order; if not, they need whole clocks only."""
+    """Whether the patterns need an order, and not only whole clocks: part of the saved state."""
 
-    def __init__(self, runs: list[PatternRun], limits: Limits, *, by_watermark: bool) -> None:
+    def __init__(self, runs: list[PatternRun], limits: Limits, options: ReleaseOptions) -> None:
         self.runs = runs
         self._dispatch = TypeDispatch(runs)
         self.withheld: set[Dot] = set()
         self.refused: dict[Dot, None] = {}
         self._limits = limits
         self._topology = runs[0].compiled.pattern.topology
-        self._timed = any(run.compiled.window_us is not None for run in runs)
+        windows_us = [us for run in runs if (us := run.compiled.window_us) is not None]
+        self._window_us = min(windows_us, default=None)  # the shortest
         self._has_copies = any(run.copies is not None for run in runs)
         self._times: list[tuple[int, Dot]] | None = None  # a heap; may have released events too
-        order = runs[0].compiled.pattern.order
-        options = ReleaseOptions.of(order, limits, ordered=self.ordered, by_watermark=by_watermark)
         self.hold_back = HoldBackQueue(options, self._domains())
 
     def _domains(self) -> DomainPast | None:
@@ -72,38 +70,28 @@ class PatternQueue:
         The new events are not earlier than the watermark. If no held event is either, offering
         the released events ends no window, unless a copy of a pattern learns of older events.
         """
-        if not self.ordered or watermark_us is None or not self._timed:
-            return self.ordered
+        if watermark_us is None or self._window_us is None:
+            return True
         return not self._has_copies and self._reached_us(watermark_us) == watermark_us
 
     def take(
         self, events: Sequence[Event], out: list[Verdict], *, withheld: bool
     ) -> Iterator[ReleaseStep]:
-        """Push events in turn; only one if `takes_several` returned False.
+        """Push events in turn (only one if `takes_several` returned False); yield the results.
 
-        Yields
-        ------
-        ReleaseStep
-            The result of one or several events, before the next is pushed. Before that, the
-            verdicts on events that need not wait are added to `out`.
+        Each is the result of one or several events, and is yielded before the next is pushed.
+        Before that, the verdicts on events that need not wait are added to `out`.
         """
-        taken = events
         if withheld:
             for event in events:
                 self.withheld.add(event.dot)
                 self._miss_event(event)
-        else:
-            taken = self._offer_at_once(events, out)
         begin = 0
-        for step in self.hold_back.take(taken):
+        for step in self.hold_back.take(events):
             end = begin + len(step.ends)
             self._add_times(events[begin:end])
             yield step
             begin = end
-
-    def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
-        """Offer the events that need not wait; return all, with the clocks restored so far."""
-        return events
 
     def push_redelivered(self, event: Event) -> ReleaseStep:
         """Push a redelivered event that was refused before."""
@@ -117,14 +105,11 @@ class PatternQueue:
     def apply(self, step: ReleaseStep, reports: Reports) -> list[Numbered]:
         """Offer the released events of a step, and report its lost, late and refused events.
 
-        Returns
-        -------
-        list of Numbered
-            In turn, the verdicts that each pushed event caused, with its index.
+        Return, in turn, the index of each pushed event with the verdicts that it caused.
         """
         for dot in step.gaps:
             for run in self.runs:
-                run.miss(dot, step.lowest_places.get(dot))
+                run.miss(dot, step.lowest_keys.get(dot))
         # First, since events released in the same step may depend on them.
         for event in (*step.late, *step.refused):
             self._miss_event(event)
@@ -157,10 +142,6 @@ class PatternQueue:
             (bisect_right(step.ends, index if indices is None else indices[index]), list(verdicts))
             for index, verdicts in self._dispatch.process(released)
         ]
-
-    def _offer(self, events: Sequence[Event]) -> list[Verdict]:
-        """Offer events in turn to the runs."""
-        return flat(self._dispatch.process(events))
 
     def _miss_event(self, event: Event) -> None:
         for run in self.runs:
@@ -200,18 +181,17 @@ class PatternQueue:
 
         A held event may be the first event of a window when it is released.
         """
-        if self.hold_back.expires or self._has_copies or not self.ordered:
+        if self.hold_back.expires or self._has_copies:
             return -math.inf
-        if not self._timed:
+        if self._window_us is None:
             return math.inf
         due_us = min([run.steps.due_us for run in self.runs])
-        windows_us = [us for run in self.runs if (us := run.compiled.window_us) is not None]
-        return min(due_us, self._earliest_held_us() + min(windows_us))
+        return min(due_us, self._earliest_held_us() + self._window_us)
 
     def end_windows(self, watermark_us: int) -> list[Verdict]:
         """End the windows that end before the watermark and before the time of any held event."""
         out: list[Verdict] = []
-        if self._timed:
+        if self._window_us is not None:
             reached_us = self._reached_us(watermark_us)
             for run in self.runs:
                 out += run.steps.advance(reached_us)

@@ -45,12 +45,7 @@ def _execution_fields(execution: str, event: Event | None = None) -> dict[str, A
 class Reports(Stateful):
     """Makes the verdicts that the queues report on an execution, once for each dot.
 
-    Parameters
-    ----------
-    execution : str
-        The execution's name.
-    dots_max : int
-        How many dots are remembered as reported.
+    The last `dots_max` dots are remembered as reported.
 
     Attributes
     ----------
@@ -66,9 +61,7 @@ class Reports(Stateful):
 
     def __init__(self, execution: str, dots_max: int) -> None:
         self.execution = execution
-        self.late = 0
-        self.refused = 0
-        self.gaps = 0
+        self.late = self.refused = self.gaps = 0
         self.several = False
         self.reported: dict[tuple[str, Dot], None] = {}
         self._dots_max = dots_max

@@ -9,15 +9,19 @@ The one rule: an event is offered to a run once, when its clock cannot be restor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ketal.engine.losses import ANY, Losses
 from ketal.engine.pattern_run import PatternRun
+from ketal.engine.verdict_building import flat
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
+from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.membership.clock_restoration import Restorer, present_order
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.operators.topology.domains import closed_nodes, takes_part
@@ -35,9 +39,9 @@ class RestoringQueue(PatternQueue):
     ordered = False
 
     def __init__(
-        self, runs: list[PatternRun], limits: Limits, restorer: Restorer, *, by_watermark: bool
+        self, runs: list[PatternRun], limits: Limits, options: ReleaseOptions, restorer: Restorer
     ) -> None:
-        super().__init__(runs, limits, by_watermark=by_watermark)
+        super().__init__(runs, limits, options)
         self._restorer = restorer
         self._losses = Losses(limits.lost_max)
         self.hold_back.restore_clocks(restorer)
@@ -47,12 +51,10 @@ class RestoringQueue(PatternQueue):
             return None
         return DomainPast(self._topology, self._limits, whole=True)
 
-    def push_offered(
-        self, seen: Mapping[str, tuple[int, list[int]]], offered: Iterable[Event]
-    ) -> None:
+    def push_offered(self, seen: SeenDots, offered: Iterable[Event]) -> None:
         """Push events that were offered with clocks that may be too low, to learn if they were.
 
-        `seen` has all other events, as `HoldBackQueue.begin` takes them.
+        `seen` has all other events.
         """
         nodes = closed_nodes(self._topology)
         self.hold_back.begin(seen)
@@ -61,18 +63,30 @@ class RestoringQueue(PatternQueue):
                 self.withheld.add(event.dot)
                 self._apply(self.hold_back.push(event))
 
-    def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
-        """Offer events whose clocks are whole; return them with those clocks."""
-        to_push = []
-        for event in events:
+    def takes_several(self, watermark_us: int | None) -> bool:
+        """Return False: later events may show which clocks are whole."""
+        return False
+
+    @property
+    def due_us(self) -> float:
+        """Minus infinity: something may be due at any watermark."""
+        return -math.inf
+
+    def _offer(self, event: Event) -> list[Verdict]:
+        return flat(self._dispatch.process((event,)))
+
+    def take(
+        self, events: Sequence[Event], out: list[Verdict], *, withheld: bool
+    ) -> Iterator[ReleaseStep]:
+        """Push one event, and offer it at once if its clock is whole."""
+        (event,) = events
+        if not withheld:
             restored = self._restorer.last_restored(event)
-            if self._restorer.may_be_low(restored, event):
-                restored = event
-            else:
+            if not self._restorer.may_be_low(restored, event):
                 self.withheld.add(event.dot)
-                out += self._offer((restored,))
-            to_push.append(restored)
-        return to_push
+                out += self._offer(restored)
+                events = (restored,)
+        return super().take(events, out, withheld=withheld)
 
     def _miss_event(self, event: Event) -> None:
         super()._miss_event(event)
@@ -98,7 +112,7 @@ class RestoringQueue(PatternQueue):
                         run.losses.past_matters = True
                         for dot in lost:
                             run.miss(dot)
-                out += self._offer((event,))
+                out += self._offer(event)
         out += self._offer_unrestored([*step.late, *step.refused])
         for event in step.refused:
             self._losses.miss_event(event, ANY)
@@ -110,7 +124,7 @@ class RestoringQueue(PatternQueue):
         for event in events:
             restored = self._restorer.restore(event)
             if self._is_offered(event, changed=restored is not event):
-                out += self._offer((restored,))
+                out += self._offer(restored)
         return out
 
     def _is_offered(self, event: Event, *, changed: bool) -> bool:

@@ -9,7 +9,7 @@ events that the step can take.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -22,6 +22,8 @@ Entry = dict[str, Any]
 """An object of the list `vacuous`, or `unknown`, of a pattern in the summary."""
 Kinds = tuple[str, ...]
 """The kinds of the values of one event that a comparison read, in the order of the operands."""
+_Parts = list[tuple[SiteReading, Counter[Kinds]]]
+"""How many events had which kinds, for each reading of a comparison."""
 
 
 def place_of(compiled: CompiledPattern, span: Span) -> str:
@@ -35,7 +37,7 @@ def place_of(compiled: CompiledPattern, span: Span) -> str:
 def unknown_entries(compiled: CompiledPattern, counts: KindCounts) -> list[Entry]:
     """Return the list `unknown` of a pattern, given the kinds that its comparisons read."""
     comparisons, readings = compiled.counted.comparisons
-    of_comparison: dict[int, list[tuple[SiteReading, Counter[Kinds]]]] = {}
+    of_comparison: dict[int, _Parts] = {}
     for number, reading in enumerate(readings):
         counter = Counter({tuple(k.split(",")): n for k, n in counts.get(str(number), {}).items()})
         of_comparison.setdefault(reading.comparison, []).append((reading, counter))
@@ -48,9 +50,7 @@ def unknown_entries(compiled: CompiledPattern, counts: KindCounts) -> list[Entry
     return out
 
 
-def _faults(
-    comparison: ComparisonSite, parts: list[tuple[SiteReading, Counter[Kinds]]]
-) -> Counter[tuple[str, str, int]]:
+def _faults(comparison: ComparisonSite, parts: _Parts) -> Counter[tuple[str, str, int]]:
     """Return how many events made a comparison unknown.
 
     They are counted by the two kinds that were compared and by the number of events read. A
@@ -62,7 +62,7 @@ def _faults(
     for reading, counter in parts:
         faults: Counter[tuple[str, str]] = Counter()
         for kinds, events in counter.items():
-            sides = next(_unknown_sides(comparison, reading, kinds, parts), None)
+            sides = _unknown_sides(comparison, reading, kinds, parts)
             if sides is not None:
                 faults[sides] += events
         for (kind, other_kinds), events in faults.items():
@@ -73,12 +73,9 @@ def _faults(
 
 
 def _unknown_sides(
-    comparison: ComparisonSite,
-    reading: SiteReading,
-    kinds: Kinds,
-    parts: list[tuple[SiteReading, Counter[Kinds]]],
-) -> Iterator[tuple[str, str]]:
-    """Yield (kind, kinds on the other side) of each value of an event that gives unknown.
+    comparison: ComparisonSite, reading: SiteReading, kinds: Kinds, parts: _Parts
+) -> tuple[str, str] | None:
+    """Return (kind, kinds on the other side) of an event's first value that gives unknown.
 
     Of an absent value the other side is not named: with any kind there, the result is unknown.
     """
@@ -87,9 +84,7 @@ def _unknown_sides(
         ((_, counter),) = parts
         known = [(count, kind) for (kind,), count in counter.items() if kind != ABSENT]
         usual = max(known, default=(0, ABSENT))[1]
-        if kinds not in ((usual,), (ABSENT,)):
-            yield kinds[0], usual
-        return
+        return None if kinds in ((usual,), (ABSENT,)) else (kinds[0], usual)
     for number, kind in kind_of.items():
         comparable = wanted = comparison.operands[number].kinds
         if comparison.alike:
@@ -99,12 +94,13 @@ def _unknown_sides(
             )
             wanted -= {ABSENT}
         if kind == ABSENT:
-            yield ABSENT, ""
-        elif wanted and kind not in wanted & comparable:
-            yield kind, " or ".join(sorted(wanted))
+            return ABSENT, ""
+        if wanted and kind not in wanted & comparable:
+            return kind, " or ".join(sorted(wanted))
+    return None
 
 
-def _operand_kinds(number: int, parts: list[tuple[SiteReading, Counter[Kinds]]]) -> frozenset[str]:
+def _operand_kinds(number: int, parts: _Parts) -> frozenset[str]:
     """Return the kinds of values that an operand had, over all events."""
     return frozenset(
         kinds[reading.operands.index(number)]
@@ -138,12 +134,8 @@ def warnings(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a warning for each unknown comparison of a pattern that is probably a mistake.
 
     These are comparisons of values of two kinds, and those whose value was absent from every event;
-    that only some events lack an attribute is usual.
-
-    Parameters
-    ----------
-    entries : sequence of mapping
-        The list `unknown` of the pattern in the summary.
+    that only some events lack an attribute is usual. `entries` is the list `unknown` of the pattern
+    in the summary.
     """
     return [
         entry_text(entry)

@@ -141,18 +141,11 @@ def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
 
 
 def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the warnings of a vacuous pattern that is probably wrong.
+    """Return the warnings of a vacuous pattern (a `check` or a `find`) that is probably wrong.
 
     It is if the log has one of its names in another spelling, if no clock refers to another node,
     if no message was received under `at every node receiving`, or if it is a `check` that judged no
     event and so cannot be violated. A `find` whose events did not happen is not a mistake.
-
-    Parameters
-    ----------
-    kind : str
-        `check` or `find`.
-    entries : sequence of mapping
-        The list `vacuous` of the pattern in the summary.
     """
     nothing = judged_nothing(entries)
     mistakes = [entry for entry in entries if _is_mistake(entry)]
@@ -169,16 +162,11 @@ def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def obstacles(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the entries because of which a pattern could not have found a fault.
+    """Return the entries because of which a `check` or `find` could not have found a fault.
 
     All entries if it judged no event. Otherwise the probable mistakes, and the names that every
     match of a `find` requires and that no event has. A run without a fault may well have no event
     that satisfies a step; and a `check` can be violated even if one of its steps never occurs.
-
-    Parameters
-    ----------
-    kind, entries : str, sequence of mapping
-        As for `warnings`.
     """
     if judged_nothing(entries):
         return list(entries)

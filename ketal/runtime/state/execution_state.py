@@ -94,12 +94,8 @@ class SavedState:
 
     Parameters
     ----------
-    program : Program
-        The program under which the state is to be restored.
-    state : bytes, or mapping of bytes to bytes
-        A snapshot, or records.
-    changed : bool
-        Whether the state may be of another program.
+    program, state, changed
+        As for `Execution.restored`.
 
     Attributes
     ----------
@@ -114,8 +110,6 @@ class SavedState:
     retiring : Program or None
         The retiring patterns of the state, compiled again; None if there are none, or if the
         program changed.
-    changed : bool
-        Whether the state may be restored under another program.
     tracked : bool
         Whether later changes can be tracked: only after records of the same program.
 
@@ -176,11 +170,8 @@ class ExecutionState:
     def records(self) -> dict[bytes, bytes]:
         """Return the state as records, and track changes from now on.
 
-        Returns
-        -------
-        dict of bytes to bytes
-            One record for each small part and each scope, and one for each chunk of a part that
-            grows with the number of events (`ketal.runtime.state.records`).
+        There is a record for each small part and each scope, and for each chunk of a part that
+        grows with the number of events (`ketal.runtime.state.records`).
         """
         self._recorder = self._new_recorder(tracking=True)
         return without_removed(self._changes(self._recorder))
@@ -188,11 +179,8 @@ class ExecutionState:
     def changes(self) -> Changes:
         """Return what changed since the last call of `changes` or `records`, or since `restore`.
 
-        Returns
-        -------
-        dict of bytes to (bytes or None)
-            The records that are new or have another value; None for a removed record. All
-            records, if no call came before.
+        These are the records that are new or have another value, and None for removed ones; all
+        records, if no call came before.
         """
         if self._recorder is None:
             return {**dict.fromkeys(self._replaced), **self.records()}

@@ -119,13 +119,8 @@ class _ClockRecords:
 class Recorder:
     """Returns all records of a state, and later those that changed.
 
-    Parameters
-    ----------
-    admission, release, retiring
-        The parts of the state.
-    tracking : bool
-        Whether the parts mark what is dirty from the first call on. If false, `changes` is called
-        once, and leaves the parts as they are.
+    If `tracking`, its parts mark what is dirty from the first call of `changes` on. If not,
+    `changes` is called once, and leaves the parts as they are.
     """
 
     def __init__(
@@ -141,9 +136,6 @@ class Recorder:
         self.retiring = retiring
         self.tracking = tracking
         self._seen = _ContentRecords()
-        self._saves_all_counters = (
-            True  # whether to save all chunks of counters, not only the dirty ones
-        )
         self._clocks = _ClockRecords()
         self._first: RowRecords[str, Clock] = RowRecords("first", lambda node, first: [node, first])
         if tracking:
@@ -154,12 +146,8 @@ class Recorder:
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
         """Return the records that changed since the last call; all records at the first call.
 
-        Parameters
-        ----------
-        program : Any
-            The program, as plain data.
-        core : dict
-            The small parts of the state that are the execution's own.
+        `program` is the program as plain data; `core` has the small parts of the state that are the
+        execution's own.
         """
         out = self.release.changes(program, {**core, "admission": self.admission.save()})
         intake, membership = self.admission.intake, self.admission.membership
@@ -173,16 +161,15 @@ class Recorder:
         return out
 
     def _save_counters(self, out: Changes) -> None:
-        """Save the dirty chunks of counters beyond holes (`ketal.model.sets.counter_sets`)."""
+        """Save the dirty chunks (all, if changes are not tracked) of counters beyond holes."""
         for node, seen in sorted(self.admission.intake.nodes.items()):
             counters, dirty = seen.beyond, seen.beyond.dirty
-            for number in sorted(counters.chunks if self._saves_all_counters else dirty or ()):
+            for number in sorted((dirty or ()) if self.tracking else counters.chunks):
                 bits = counters.packed(number, seen.upto)
                 key = f"beyond/{number}/{node}".encode()
                 out[key] = None if bits is None else encode_record([node, number, bits])
             if self.tracking and dirty:
                 dirty.clear()
-        self._saves_all_counters = not self.tracking
 
     def load(self, records: Records) -> None:
         """Load a state into parts just made."""
@@ -196,7 +183,6 @@ class Recorder:
         state = records.body("core")
         evicted = state["admission"]["intake"]["evicted"]
         first = list(records.numbered("first"))
-        self._saves_all_counters = not self.tracking
         self.admission.load(
             state["admission"],
             beyond=records.bodies("beyond"),

@@ -27,12 +27,7 @@ V = TypeVar("V")
 class RowRecords(Generic[K, V]):
     """The records of a dict, one per entry, numbered in the order of the dict.
 
-    Parameters
-    ----------
-    prefix : str
-        The prefix of the records' keys.
-    write : callable
-        Returns an entry's key and value as plain data.
+    The keys of the records begin with `prefix`; `write` returns an entry as plain data.
     """
 
     def __init__(self, prefix: str, write: Callable[[K, V], Any]) -> None:
@@ -118,12 +113,7 @@ class _HeldRecords:
 class ReleaseRecorder:
     """Returns all records of a release, its queues and runs, and later those that changed.
 
-    Parameters
-    ----------
-    release : StreamRelease
-        The release whose state is saved.
-    tracking : bool
-        As for `Recorder`.
+    `tracking` is as for `Recorder`.
     """
 
     def __init__(self, release: StreamRelease, *, tracking: bool) -> None:
@@ -146,12 +136,8 @@ class ReleaseRecorder:
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
         """Return the records that changed since the last call; all records at the first call.
 
-        Parameters
-        ----------
-        program : Any
-            The program of the state, as plain data; None if it is saved already.
-        core : dict
-            The small parts of the state that are not the release's own.
+        `program` is the program of the state as plain data, None if it is saved already; `core` has
+        the small parts of the state that are not the release's own.
         """
         out: Changes = {}
         if program is not None:
@@ -206,12 +192,7 @@ class ReleaseRecorder:
     def load_queues(self, records: Records, saved: Mapping[str, str]) -> None:
         """Load the queues, and the dots that they reported.
 
-        Parameters
-        ----------
-        records : Records
-            The state.
-        saved : mapping of str to str
-            For the name of a queue, the name of the saved queue from which it resumes.
+        `saved` has, for the name of a queue, that of the saved queue from which it resumes.
         """
         events = {number: load_event(row) for number, row in records.numbered("held")}
         table = self._held.mark_saved(events)
@@ -244,14 +225,7 @@ class ReleaseRecorder:
 class RetiringRecorder(ReleaseRecorder):
     """The recorder of retiring patterns: the keys of its records begin with `RETIRING`.
 
-    Parameters
-    ----------
-    retiring : RetiringRelease
-        The release whose state is saved; all records are removed when it has finished.
-    program : dict
-        The program of the retiring patterns, as plain data.
-    tracking : bool
-        As for `Recorder`.
+    All records are removed when the release has finished. `program` is its program as plain data.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.runtime.admission.deduplication import DUPLICATE, EVICTED, NEW, SEEN, Intake
+from ketal.runtime.admission.deduplication import DUPLICATE, EVICTED, NEW, PRESUMED, Intake
 from tests.sampling import chances, examples
 
 COUNTERS_MAX = 160
@@ -41,9 +41,9 @@ def test_holes_that_are_never_filled_are_evicted_a_share_at_once() -> None:
         assert 3_998 - gone >= COUNTERS_MAX * 0.8
         for counter in range(gone + 1, 3_998):
             one, new = event(node, counter), counter % 2
-            assert intake.status(one) == (NEW if new else SEEN)
+            assert intake.status(one) == (NEW if new else PRESUMED)
             assert intake.admit((one,)) == new
-            assert intake.status(one) == (DUPLICATE if new else SEEN)
+            assert intake.status(one) == (DUPLICATE if new else PRESUMED)
         assert intake.admit((event(node, gone),)) == 0
         assert intake.status(event(node, gone)) == EVICTED
     assert intake.holes() == 0
