@@ -153,6 +153,13 @@ def test_raised_bounds_are_propagated_over_a_whole_range() -> None:
     assert in_every_order(body, events) == 1
 
 
+def test_event_of_two_steps_can_still_be_reached_as_the_later_one() -> None:
+    """The A of r can be first, or follow the C that it knows; in one match it cannot be both."""
+    events = happen("p B", "q C", "r A <q", "t A", "u Z <r")
+    body = "S = Conc(B); T = Conc(C); U = Causal(A); V = Causal(Z); find any A S T U V;"
+    assert in_every_order(body, events) == 1
+
+
 def test_many_nodes_that_know_few_others() -> None:
     """Each request has two nodes of its own: an A leads to the B and the C of its request alone."""
     requests = [(f"p{n} A", f"q{n} B <p{n}", f"p{n} C <q{n}") for n in range(12)]

@@ -283,13 +283,13 @@ class EventStore:
             return limit
         self._add(1)
         self._reached_states |= use.targets
+        self._kept_events.record_past(seen)  # before bounds are pushed, also to this event
         if search.forward or not self._roles.bounding:
             for role, start, beginnings in placed:
                 self._kept_events.columns(role).add(seen, start, NO_BOUNDS, beginnings)
         else:
             roles = [role for role, _, _ in placed]
             keep_bounded(self._kept_events, seen, roles, position if self._window.bounded else 0)
-        self._kept_events.record_past(seen)
         if self._window.bounded:
             last_start = max([start for _, start, _ in placed]) if by_start else position
             self._unpassed.add(last_start, seen.place)

@@ -7,11 +7,12 @@ The search is *forward* under arrival order, and under CausalOrder where each st
 one before it and events come in an order that respects that. A scope whose events come out of
 that order switches to a search in which any event may come last, and indexes its events anew.
 
-Cost, for n events kept, k steps and P nodes, or for a step that is `Causal` those in the clock of
-the event after it: under a forward search O(P log n) for an event and O(k P log n) for each match,
-flat in the window. Under the other search O(k P log n) for an event, and O(k P^2 log n) if the
-columns that it raises the bounds of are raised only in part (`ketal.engine.find_any.bounds`); it
-can meet dead ends, as deciding whether a match exists is NP-hard in k.
+Cost, for n events kept, k steps and P nodes (for what is just before an event of a step that is
+`Causal`, only those in its clock): under a forward search O(P log n) for an event and O(k P log n)
+for each match, flat in the window. Under the other search O(k P log n) for an event, and
+O(k P^2 log n) if the columns whose bounds it raises are raised only in part
+(`ketal.engine.find_any.bounds`); it can meet dead ends, as deciding whether a match exists is
+NP-hard in k.
 
 The one rule: events are indexed before they are searched, read or saved.
 """
