@@ -40,9 +40,8 @@ class Total(ReleasePolicy):
         self._heap: list[CanonicalKey] = []
         self._skipped: list[CanonicalKey] = []  # skipped at the end, until put back into the heap
         self._last: CanonicalKey | None = None
-        # A heap of lower bounds of the place of each live node's next unseen event, each at least
-        # once; None: to be computed.
-        self._unseen: list[CanonicalKey] | None = None
+        # A lower bound of the places of unseen events; None: to be computed.
+        self._bound: CanonicalKey | None = None
         self._known_first: CanonicalKey | None = None  # the heap's first, if its place is known
         self._parked: set[tuple[str, int]] = set()
 
@@ -68,12 +67,14 @@ class Total(ReleasePolicy):
         before = progress.summed, progress.clock_sum
         store.hold(store.new_arrival(event))
         key = self._key(event)
+        if progress.summed != before[0] and self._bound and self._bound[1] == event.node:
+            self._bound = None
         full = store.count > self.options.held_back_max and not self.options.gives_up
         # A full queue still takes an event that lets one be released, or it would stay full.
         if full and not self._is_releasable(min([key, *self._heap[:1]])):
             store.remove(event)
             progress.summed, progress.clock_sum = before
-            self.await_node(event.node)
+            self._bound = None
             return False
         heapq.heappush(self._heap, key)
         return True
@@ -89,16 +90,11 @@ class Total(ReleasePolicy):
             return
         self._parked.remove(held.event.dot)
         heapq.heappush(self._heap, self._key(held.event))
-        self.await_node(held.event.node)
-
-    def await_node(self, node: str) -> None:
-        """Bound the order by the next event of a live node, whatever it was known to be."""
-        if self._unseen is not None:
-            heapq.heappush(self._unseen, (1, node, 1))
+        self._bound = None
 
     def invalidate(self) -> None:
-        """Drop the value computed from the first event's clock."""
-        self._known_first = None
+        """Drop the values computed from the live nodes and the first event's clock."""
+        self._bound = self._known_first = None
 
     # --- releasing ---
 
@@ -110,29 +106,15 @@ class Total(ReleasePolicy):
 
     def _precedes_unseen(self, key: CanonicalKey) -> bool:
         """Return whether no live node can still send an event that comes before `key`."""
-        unseen = self._unseen
-        if unseen is None or len(unseen) > 2 * len(self.live.active):
-            unseen = self._unseen = list(filter(None, map(self._next_key, self.live.active)))
-            heapq.heapify(unseen)
-        while unseen and unseen[0] <= key:
-            next_key = self._next_key(unseen[0][1])
-            if next_key == unseen[0]:
-                return False
-            # The node has sent more, has left, or its last event is parked.
-            if next_key is None:
-                heapq.heappop(unseen)
-            else:
-                heapq.heapreplace(unseen, next_key)
-        return True
+        if self._bound is None:
+            self._bound = min(filter(None, map(self._next_key, self.live.active)), default=None)
+        return self._bound is None or key < self._bound
 
     def _next_key(self, node: str) -> CanonicalKey | None:
         """Return a lower bound of the place of a node's next unseen event.
 
-        None if that event comes after a parked one, hence after the first in the queue, or if the
-        node is not live.
+        None if that event comes after a parked one, hence after the first in the queue.
         """
-        if node not in self.live.active:
-            return None
         progress = self.store.nodes.get(node)
         if progress is None:
             return 1, node, 1
@@ -209,7 +191,7 @@ class Total(ReleasePolicy):
             restored = canonical_key(restorer.restore(event))
             progress = self.store.node(event.node)
             if progress.summed == key[2] and restored[0] > progress.clock_sum:
-                progress.clock_sum = restored[0]
+                progress.clock_sum, self._bound = restored[0], None
             if restored > key:
                 heapq.heapreplace(self._heap, restored)
             elif self._last is not None and restored < self._last:
@@ -223,6 +205,7 @@ class Total(ReleasePolicy):
         """Have an event that is out of the heap wait for a dot in its past to be settled."""
         self._parked.add(held.event.dot)
         self.store.await_settled(held)
+        self._bound = None
 
     # --- state ---
 
