@@ -52,14 +52,15 @@ class LargestTimes:
         self.counters: list[int] = []
         self.times: list[int] = []
 
-    def add(self, counter: int, time_us: int) -> None:
-        """Add the time of an event."""
+    def add(self, counter: int, time_us: int) -> bool:
+        """Add the time of an event; return whether it matters."""
         index = bisect_left(self.counters, counter)
         if index and self.times[index - 1] >= time_us:
-            return
+            return False
         end = bisect_right(self.times, time_us, index)
         self.counters[index:end] = [counter]
         self.times[index:end] = [time_us]
+        return True
 
     def largest(self, counter: int, time_us: int) -> int:
         """Return the largest time up to a counter, or `time_us` if that is larger."""
@@ -140,8 +141,8 @@ class Frontier(ReleasePolicy):
         times = self._times.get(event.node)
         if times is None:
             times = self._times[event.node] = LargestTimes()
-        times.add(event.clock[event.node], held.time_us)
-        heapq.heappush(self._unpassed, (held.time_us, event.node))
+        if times.add(event.clock[event.node], held.time_us):
+            heapq.heappush(self._unpassed, (held.time_us, event.node))
         heapq.heappush(self._heap, (due, key))
 
     def _due_us(self, event: Event, time_us: int) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ketal.errors import LostError, SettingError
+from ketal.errors import LostError, SettingError, refused_as_setting
 from ketal.streaming.job.file import Job
 
 if TYPE_CHECKING:
@@ -92,13 +92,12 @@ def _pop_certificates(given: dict[str, Any]) -> dict[str, str]:
 
 
 def _pem_text(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except OSError as fault:
-        reason = fault.strerror or fault
-    except ValueError:
-        reason = "it is not PEM text"
-    raise SettingError(f"[kafka.properties] cannot read {path}: {reason}")
+    refusal = f"[kafka.properties] cannot read {path}"
+    with refused_as_setting(refusal):
+        try:
+            return Path(path).read_text("utf-8")
+        except ValueError:
+            raise SettingError(f"{refusal}: it is not PEM text") from None
 
 
 def _jaas_string(text: Any) -> str:

@@ -605,8 +605,9 @@ def conc(order: str = CAUSAL) -> Program:
     )
 
 
-def test_order_free_pattern_waits_for_whole_clocks_only() -> None:
-    m = Monitor(conc())
+@pytest.mark.parametrize("order", [CAUSAL, "CausalOrder(total)"])
+def test_order_free_pattern_waits_for_whole_clocks_only(order: str) -> None:
+    m = Monitor(conc(order))
     (match,) = m.feed_many([e("n1@1", "a"), e("n3@2", "b", "n2:1")])
     assert str(match) == "match P: A=n1@1, Second=n3@2", "whatever is missing, clocks are whole"
     assert m.leave("n1") == []

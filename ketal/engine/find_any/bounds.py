@@ -79,13 +79,7 @@ def _push_before(kept: KeptEvents, role: StepRole, pushing: Ranges, value: float
         followed = [some for some in pushing if _may_follow(kept, columns.role, some[0])]
         raised: Ranges = []
         for node, column in columns.nodes.sorted if followed else ():
-            low, high = len(column.seens), 0
-            for first, last in followed:
-                start, end = _following_range(column, node, columns.role, first, last)
-                if start < end:
-                    low, high = min(low, start), max(high, end)
-                    if high - low == len(column.seens):
-                        break
+            low, high = _spanned(column, node, columns.role, followed, ahead=True)
             assert column.before is not None
             if low < high and column.before.raise_range(low, high, value):
                 raised.append((column.seens[low], column.seens[high - 1]))
@@ -99,18 +93,29 @@ def _push_after(kept: KeptEvents, role: StepRole, pushing: Ranges, value: float)
     for columns in kept.into.get(role.edge.source, ()):
         raised: Ranges = []
         for node, column in columns.nodes.known_to(known):
-            low, high = len(column.seens), 0
-            for first, last in pushing:
-                start, end = _preceding_range(column, node, role, first, last)
-                if start < end:
-                    low, high = min(low, start), max(high, end)
-                    if high - low == len(column.seens):
-                        break
+            low, high = _spanned(column, node, role, pushing, ahead=False)
             assert column.after is not None
             if low < high and column.after.raise_range(low, high, value):
                 raised.append((column.seens[low], column.seens[high - 1]))
         if raised:
             _push_after(kept, columns.role, raised, value)
+
+
+def _spanned(
+    column: Column, node: str, role: StepRole, pushing: Ranges, *, ahead: bool
+) -> tuple[int, int]:
+    """Return the least range of a column that spans those just after, or before, each range."""
+    low, high = len(column.seens), 0
+    for first, last in pushing:
+        if ahead:
+            start, end = _following_range(column, node, role, first, last)
+        else:
+            start, end = _preceding_range(column, node, role, first, last)
+        if start < end:
+            low, high = min(low, start), max(high, end)
+            if high - low == len(column.seens):
+                break
+    return low, high
 
 
 def _may_follow(kept: KeptEvents, role: StepRole, seen: Seen) -> bool:
