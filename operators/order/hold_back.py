@@ -319,6 +319,5 @@ class HoldBackQueue:
         self._waits.load(state["waits"])
         self._policy.ended = state["ended"]
         self._policy.load(state["policy"], events)
-        self._policy.invalidate()
         if state["options"] != self.options.written():
             self._waits.restart()

@@ -78,7 +78,10 @@ class ReleasePolicy:
         raise NotImplementedError
 
     def invalidate(self) -> None:
-        """Drop the values computed from the live nodes and the first event's clock."""
+        """Drop the values computed from the first event's clock."""
+
+    def await_node(self, node: str) -> None:
+        """Take into account that a node is live that was not."""
 
     def least_sum(self, node: str, before: int) -> int | None:
         """Return a lower bound of the clock sum of the event before a hole.

@@ -40,9 +40,11 @@ class Total(ReleasePolicy):
         self._heap: list[CanonicalKey] = []
         self._skipped: list[CanonicalKey] = []  # skipped at the end, until put back into the heap
         self._last: CanonicalKey | None = None
-        # A lower bound of the places of unseen events; None: to be computed.
-        self._bound: CanonicalKey | None = None
-        self._known_first: CanonicalKey | None = None  # the heap's first, if its place is known
+        # A heap of lower bounds of the place of each live node's next unseen event, each at least
+        # once; None: to be computed.
+        self._unseen: list[CanonicalKey] | None = None
+        # The heap's first and how many nodes had left, once its place is known.
+        self._known_first: tuple[CanonicalKey, int] | None = None
         self._parked: set[tuple[str, int]] = set()
 
     def _sum_clock(self, event: Event) -> int:
@@ -67,14 +69,12 @@ class Total(ReleasePolicy):
         before = progress.summed, progress.clock_sum
         store.hold(store.new_arrival(event))
         key = self._key(event)
-        if progress.summed != before[0] and self._bound and self._bound[1] == event.node:
-            self._bound = None
         full = store.count > self.options.held_back_max and not self.options.gives_up
         # A full queue still takes an event that lets one be released, or it would stay full.
         if full and not self._is_releasable(min([key, *self._heap[:1]])):
             store.remove(event)
             progress.summed, progress.clock_sum = before
-            self._bound = None
+            self.await_node(event.node)
             return False
         heapq.heappush(self._heap, key)
         return True
@@ -90,11 +90,16 @@ class Total(ReleasePolicy):
             return
         self._parked.remove(held.event.dot)
         heapq.heappush(self._heap, self._key(held.event))
-        self._bound = None
+        self.await_node(held.event.node)
+
+    def await_node(self, node: str) -> None:
+        """Bound the order by the next event of a live node, whatever it was known to be."""
+        if self._unseen is not None:
+            heapq.heappush(self._unseen, (1, node, 1))
 
     def invalidate(self) -> None:
-        """Drop the values computed from the live nodes and the first event's clock."""
-        self._bound = self._known_first = None
+        """Drop the value computed from the first event's clock."""
+        self._known_first = None
 
     # --- releasing ---
 
@@ -106,15 +111,29 @@ class Total(ReleasePolicy):
 
     def _precedes_unseen(self, key: CanonicalKey) -> bool:
         """Return whether no live node can still send an event that comes before `key`."""
-        if self._bound is None:
-            self._bound = min(filter(None, map(self._next_key, self.live.active)), default=None)
-        return self._bound is None or key < self._bound
+        unseen = self._unseen
+        if unseen is None or len(unseen) > 2 * len(self.live.active):
+            unseen = self._unseen = list(filter(None, map(self._next_key, self.live.active)))
+            heapq.heapify(unseen)
+        while unseen and unseen[0] <= key:
+            next_key = self._next_key(unseen[0][1])
+            if next_key == unseen[0]:
+                return False
+            # The node has sent more, has left, or its last event is parked.
+            if next_key is None:
+                heapq.heappop(unseen)
+            else:
+                heapq.heapreplace(unseen, next_key)
+        return True
 
     def _next_key(self, node: str) -> CanonicalKey | None:
         """Return a lower bound of the place of a node's next unseen event.
 
-        None if that event comes after a parked one, hence after the first in the queue.
+        None if that event comes after a parked one, hence after the first in the queue, or if the
+        node is not live.
         """
+        if node not in self.live.active:
+            return None
         progress = self.store.nodes.get(node)
         if progress is None:
             return 1, node, 1
@@ -135,7 +154,7 @@ class Total(ReleasePolicy):
             if not self._heap:
                 break
             key = self._heap[0]
-            known = restorer is None or key == self._known_first
+            known = restorer is None or self._knows_first(restorer)
             if known and (self._is_ready(key) if self.ended else self._is_releasable(key)):
                 return self._take_first()
             if not self.ended:
@@ -144,6 +163,10 @@ class Total(ReleasePolicy):
         while self._skipped:
             heapq.heappush(self._heap, self._skipped.pop())
         return None
+
+    def _knows_first(self, restorer: Restorer) -> bool:
+        """Return whether the heap's first is at the place of its restored clock."""
+        return self._known_first == (self._heap[0], len(restorer.departed))
 
     def _take_first(self) -> Held:
         self._last = heapq.heappop(self._heap)
@@ -178,7 +201,7 @@ class Total(ReleasePolicy):
 
         Return an event whose place has passed, removed from the order; None if there is none.
         """
-        while self._heap and self._heap[0] != self._known_first:
+        while self._heap and not self._knows_first(restorer):
             key = self._heap[0]
             held = self._held(key)
             event = held.event
@@ -191,21 +214,20 @@ class Total(ReleasePolicy):
             restored = canonical_key(restorer.restore(event))
             progress = self.store.node(event.node)
             if progress.summed == key[2] and restored[0] > progress.clock_sum:
-                progress.clock_sum, self._bound = restored[0], None
+                progress.clock_sum = restored[0]
             if restored > key:
                 heapq.heapreplace(self._heap, restored)
             elif self._last is not None and restored < self._last:
                 heapq.heappop(self._heap)
                 return held
             else:
-                self._known_first = key
+                self._known_first = key, len(restorer.departed)
         return None
 
     def _park(self, held: Held) -> None:
         """Have an event that is out of the heap wait for a dot in its past to be settled."""
         self._parked.add(held.event.dot)
         self.store.await_settled(held)
-        self._bound = None
 
     # --- state ---
 
@@ -218,7 +240,8 @@ class Total(ReleasePolicy):
             if self.store.restorer is not None and key[0] != self._sum_clock(self._held(key).event)
         ]
         order = {"last": self._last, "raised": sorted(raised), "parked": sorted(self._parked)}
-        return {**super().save(number), **order}
+        # A clock that was restored may have been evicted since, so it is not restored again.
+        return {**super().save(number), **order, "known_first": self._known_first}
 
     def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
         """Load what `save` returned, and hold its events."""
@@ -233,3 +256,6 @@ class Total(ReleasePolicy):
         heapq.heapify(self._heap)
         for dot in sorted(parked):
             self._park(self._held((0, *dot)))
+        if (known := state.get("known_first")) is not None:  # earlier versions did not save it
+            key, departed = known
+            self._known_first = tuple(key), departed

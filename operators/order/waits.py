@@ -48,7 +48,7 @@ class Waits(Stateful):
     def activate(self, node: str) -> NodeProgress:
         """Mark a node as active; return the progress of its events."""
         if self._live.activate(node):
-            self._policy.invalidate()
+            self._policy.await_node(node)
         return self._store.node(node)
 
     def leave(self, node: str, step: ReleaseStep, *, returns: bool) -> None:
@@ -57,7 +57,6 @@ class Waits(Stateful):
         `returns` is whether the node is live again once it is active.
         """
         self._live.leave(node, returns=returns)
-        self._policy.invalidate()
         self.record_held()
         progress = self._store.nodes.get(node)
         if progress is not None and progress.received < progress.needed:

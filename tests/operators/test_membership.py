@@ -423,6 +423,17 @@ def test_frontier_uses_a_leave_shown_by_a_later_clock() -> None:
     assert released == ["n3@1", "n3@2", "n0@1", "n1@1", "n2@1"]
 
 
+def test_place_of_the_first_event_rises_with_a_node_that_is_found_to_have_left() -> None:
+    """n1@2 shows that z left, whose entry n2@1 lacks: n2@1 has the clock sum 3, not 2."""
+    stage = Stage(policy="total", nodes=("n1", "n15", "n2"))
+    early = stage.through(
+        [e("z@1", "a"), e("n15@1", "a"), e("n1@1", "a", "z:1"), e("n2@1", "a", "n1:1")]
+    )
+    assert [str(event.dot) for event in early] == ["n15@1", "z@1", "n1@1"]
+    late = stage.through([e("n1@2", "a"), e("n15@2", "a", "n1:2")]) + stage.end()
+    assert [str(event.dot) for event in late] == ["n1@2", "n2@1", "n15@2"]
+
+
 def test_event_is_late_once_its_place_is_known_to_have_passed() -> None:
     """n2 dropped the entry of n1, which left; its place is unknown until its causes arrive."""
     stage = MembershipStage()

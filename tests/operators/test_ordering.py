@@ -23,6 +23,7 @@ from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import Policy, ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
+from ketal.operators.order.total import Total
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.operators.topology.domains import nodes_of
 from ketal.semantics import released as obviously_released
@@ -612,6 +613,26 @@ def test_full_queue_declares_the_oldest_hole_lost() -> None:
         ["a@1", "a@2", "z@1"], ["b@1|a@1|a@2|z@1"], 2,
     )  # fmt: skip
     assert queue.high_water == 2
+
+
+def test_event_under_total_does_not_cost_a_visit_of_every_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    visits = []
+    next_key = Total._next_key
+
+    def counted(policy: Total, node: str) -> Any:
+        visits.append(node)
+        return next_key(policy, node)
+
+    monkeypatch.setattr(Total, "_next_key", counted)
+    names = [f"n{number:04}" for number in range(400)]
+    queue = HoldBackQueue(ReleaseOptions(policy="total", nodes=tuple(names)))
+    events = [e(f"{name}@{counter}", "x") for counter in (1, 2) for name in names]
+    steps = list(queue.take(events))
+    assert len(visits) < 4 * len(events)
+    released = [str(event.dot) for step in steps for event in step.released]
+    assert released == [f"{name}@1" for name in names] + [f"{name}@2" for name in names]
 
 
 def test_full_total_order_gives_up_the_waits_of_its_first_event() -> None:

@@ -266,3 +266,20 @@ def test_search_that_received_unordered_events_resumes_unchanged() -> None:
         assert step(other, item) == step(plain, item)
         other = Driven.restored(program, other.snapshot())
         assert state(other) == state(plain)
+
+
+def test_clock_of_the_first_event_is_not_restored_again_after_its_eviction() -> None:
+    """n2@1 waits for n1; restored again, its clock would take the room of a later one."""
+    program = ketal.compile(
+        'event A = true; pattern P { order CausalOrder(total, nodes = ["n1", "n2"]); check A*; }'
+    )
+    limits = Limits(dots_max=2)
+    plain = Driven(program, limits=limits)
+    for item in (Event("n3", "a", {"n3": 1}), Control("leave", node="n3")):
+        step(plain, item)
+    for counter in range(1, 5):
+        step(plain, Event("n2", "a", {"n2": counter}))
+    other = Driven.restored(program, plain.snapshot(), limits=limits)
+    for monitor in (plain, other):
+        step(monitor, Event("n2", "a", {"n2": 5}))
+    assert state(other) == state(plain)
