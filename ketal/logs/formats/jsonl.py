@@ -180,7 +180,7 @@ def write_jsonl(
         with write_errors(name):
             buffer = tempfile.NamedTemporaryFile()  # noqa: SIM115
         try:
-            event_count = write_jsonl(events, buffer)  # type: ignore[arg-type]
+            event_count = write_jsonl(events, buffer)
             with write_errors(buffer.name):
                 buffer.seek(0)
             with write_errors(name), open(name, "wb") as target:
