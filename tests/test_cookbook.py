@@ -197,6 +197,10 @@ ADAPTED = {
             'event Revoke = type == "revoke"; Out = Causal(Revoke, all); check Issue Known* Out?;',
     },
     "snapshot": {"order CausalOrder;": "order CausalOrder; partition by database;"},
+    "skipped_entry": {
+        "index != Before.index + 1": "index > Before.index + 1",
+        "partition by node": "partition by node, log",
+    },
 }  # fmt: skip
 """Per pattern the replacements that its section advises, all applied together."""
 
@@ -287,3 +291,9 @@ def test_log_of_a_lock_does_not_show_who_releases_it() -> None:
     assert "`check (Acquire Release)*`" in SECTIONS["foreign_unlock"]
     verdicts = ketal.run(ketal.compile(alternating), log("foreign_unlock", "bad"))
     assert verdicts.violations == ()
+
+
+def test_check_cannot_refer_to_the_previous_event_of_its_own_step() -> None:
+    pattern, _ = text("skipped_entry").replace("!= Before", "== Next").split("    find")
+    found = ketal.lint(pattern + "check Before Next*; }")
+    assert [one.code for one in found] == ["K201"]

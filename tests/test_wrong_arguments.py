@@ -147,8 +147,10 @@ def test_file_that_cannot_be_written_is_a_setting_error(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="cannot write a file without a name: Is a directory"):
         Tracer("n", "")
     if Path("/dev/full").exists():
-        with pytest.raises(SettingError, match="cannot write /dev/full: No space left on device"):
-            ketal.write_jsonl([event], "/dev/full")
+        with open("/dev/full", "wb", buffering=0) as full:
+            for file in (full, "/dev/full"):
+                with pytest.raises(SettingError, match="cannot write /dev/full: No space left on"):
+                    ketal.write_jsonl([event], file)
 
 
 def test_negative_first_and_unknown_pattern_names_are_refused() -> None:

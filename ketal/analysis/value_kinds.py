@@ -85,10 +85,13 @@ def guard_findings(
 def node_name_findings(glob: object, span: Span | None) -> Iterator[Finding]:
     """Yield a finding if a glob of nodes names an incarnation, and so matches none."""
     if isinstance(glob, str) and (base := base_node(glob)) != glob:
-        exact = "" if {*"*?"} & {*glob} else f'; in a guard, `node == "{glob}"` for one'
+        exact = f'`node == "{glob}"`'
+        if {*"*?"} & {*glob}:
+            exact = f"add `&& node matches /{glob.removeprefix(base)}$/`"
         yield (
             "K136", "warning", f"no node matches `{glob}`: nodes are matched without the number of "
-            "their incarnation", span, f"write `{base}` for all incarnations{exact}",
+            "their incarnation", span,
+            f"write `{base}` for all incarnations; in a guard, {exact} for one",
         )  # fmt: skip
 
 

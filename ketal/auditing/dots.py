@@ -84,8 +84,8 @@ def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft)
     event.unknown |= frozenset(wrong) - {node}
     if not isinstance(draft.clock, dict):
         event.unknown = Everything()
-        found = "" if draft.clock is None else f": {repr(draft.clock)[:40]} is not one"
-        execution.report("A002", event, f"the event of {node} has no vector clock{found}")
+        reason = "" if draft.clock is None else f": {event.reason}"
+        execution.report("A002", event, f"the event of {node} has no vector clock{reason}")
     elif node in wrong:
         shown = repr(raw.get(node))[:40]
         message = f"{node}'s own entry is {shown}, which is not a counter"

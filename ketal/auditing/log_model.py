@@ -58,6 +58,8 @@ class AuditedEvent:
     lost: frozenset[str] = NONE
     """The unknown nodes whose entry may name a lost event: all events of such a node that the log
     has are in the event's past."""
+    reason: str = ""
+    """Why a draft is not an event, as the reader of the log says; empty for an event."""
 
     @property
     def dot(self) -> Dot:

@@ -61,8 +61,10 @@ class ExaminedExecution:
         event = item.draft if isinstance(item, Rejected) else item
         assert event is not None
         clock = event.clock if isinstance(event, Event) else {}
+        reason = item.reason if isinstance(item, Rejected) else ""
         counter = clock.get(event.node, 0)
-        self.events.append(AuditedEvent(event, file, line, position, event.node, counter, clock))
+        place = file, line, position
+        self.events.append(AuditedEvent(event, *place, event.node, counter, clock, reason=reason))
         return True
 
     def examine(self) -> None:

@@ -93,16 +93,19 @@ class GuardEvidence(Guards):
         evidence = {str(one): one for one in self._decisive(guard, at, True)}
         return self.truth(guard, at) is True, tuple(evidence.values())
 
-    def conditions(self, guard: syntax.Guard) -> Iterator[syntax.Guard]:
-        """Yield the guards whose conjunction a guard is, in the order of the text."""
+    def conditions(self, guard: syntax.Guard) -> list[syntax.Guard]:
+        """Return the guards whose conjunction a guard is, each once, in the order of the text."""
+        return list({self.text(one): one for one in self._conjuncts(guard)}.values())
+
+    def _conjuncts(self, guard: syntax.Guard) -> Iterator[syntax.Guard]:
         match guard:
             case syntax.Name(name):
-                yield from self.conditions(self.guards[name])
+                yield from self._conjuncts(self.guards[name])
             case syntax.And(operands):
                 for operand in operands:
-                    yield from self.conditions(operand)
+                    yield from self._conjuncts(operand)
             case syntax.Causal(inner, anchor) | syntax.Conc(inner, anchor):
-                yield from self.conditions(inner)
+                yield from self._conjuncts(inner)
                 yield type(guard)(syntax.Truth(True), anchor)
             case _:
                 yield guard

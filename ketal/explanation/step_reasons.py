@@ -92,7 +92,7 @@ class StepReasons:
             reason, others = self._judged(name, live, event)
             if reason.holds:
                 continue
-            conditions = list(self._evidence.conditions(self._guards[name]))
+            conditions = self._evidence.conditions(self._guards[name])
             failed = [
                 n
                 for n, one in enumerate(conditions)

@@ -193,10 +193,13 @@ def _decompress_zstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
                     piece = decompressor.decompress(rest)
                 except zstandard.ZstdError as fault:
                     why = str(fault).rpartition(": ")[2]
-                    raise TornError(
-                        f"the Zstandard data is damaged before byte {end + 1:,} ({why}); "
-                        "the rest is lost"
-                    ) from None
+                    state = f"is damaged before byte {end + 1:,} ({why}); the rest is lost"
+                    if "too much memory" in why:
+                        state = (
+                            "needs a window of more than 128 MiB, as after `zstd --long`; "
+                            "use `zstd -dc --long=31 FILE | ketal ... -`"
+                        )
+                    raise TornError(f"the Zstandard data {state}") from None
                 is_frame_end = False
                 if piece:
                     yield piece

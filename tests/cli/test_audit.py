@@ -294,10 +294,12 @@ def test_unmatched_messages_of_a_rebuild_are_reported(ketal: Ketal, write: Write
     assert both.count("no event fits") == 3
 
 
-def test_clock_that_is_not_one_is_shown(ketal: Ketal, write: Write) -> None:
-    log = '{"node": "c", "type": "w", "clock": "c:1;c:2"}\n{"node": "d", "type": "w"}\n'
+def test_fault_of_a_text_that_is_no_clock_is_named(ketal: Ketal, write: Write) -> None:
+    clock = ";".join(["c:1", *(f"n{n}:1" for n in range(20)), "c:2"])
+    log = f'{{"node": "c", "type": "w", "clock": "{clock}"}}\n{{"node": "d", "type": "w"}}\n'
     shown, absent = [
         line for line in ketal("audit", write("log.jsonl", log)).lines if "A002" in line
     ]
-    assert shown.endswith("the event of c has no vector clock: 'c:1;c:2' is not one")
+    assert "the event of c has no vector clock: the clock 'c:1;" in shown
+    assert shown.endswith("has two entries for 'c'")
     assert absent.endswith("the event of d has no vector clock")

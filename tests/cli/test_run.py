@@ -722,11 +722,14 @@ def test_github_annotates_the_lines_of_the_log(ketal: Ketal, write: Write) -> No
     assert summary == ["3 read = 2 accepted + 1 rejected", "Phases: 1 violation"]
 
 
-def test_github_annotates_the_line_of_a_window_that_timed_out(ketal: Ketal, write: Write) -> None:
+def test_the_line_of_a_window_that_timed_out_is_given(ketal: Ketal, write: Write) -> None:
     text = 'pattern Slow { event A = type == "a"; find next A A; within 1 s; }'
     log = event("n", "b", {"n": 1}, time=1) + event("n", "a", {"n": 2}, time=1)
-    result = ketal("run", "--output", "github", write("p.ketal", text), write("run.jsonl", log))
+    words = (write("p.ketal", text), write("run.jsonl", log))
+    result = ketal("run", "--output", "github", *words)
     assert result.lines[0].startswith("::warning file=run.jsonl,line=2,title=ketal timed_out::")
+    timed_out, _ = ketal("run", "--output", "json", *words).objects
+    assert (timed_out["events"], timed_out["places"]) == (["n@2"], ["run.jsonl:2"])
 
 
 def test_sarif_has_the_places_of_all_events_of_a_match(ketal: Ketal, write: Write) -> None:

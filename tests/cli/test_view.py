@@ -120,11 +120,13 @@ def test_logs_of_two_runs_are_compared(ketal: Ketal, write: Write, tmp_path: Pat
     words = ("--compare", "passed/a.jsonl", "--compare", "passed/b.jsonl")
     result = ketal("view", *words, "failed/a.jsonl", "failed/b.jsonl")
     assert (result.code, result.out, result.err) == (0, "a.jsonl.html\n", "")
-    data = (tmp_path / "a.jsonl.html").read_text().partition('id="data">')[2]
+    page = (tmp_path / "a.jsonl.html").read_text()
+    assert "<title>failed/a.jsonl and 1 more</title>" in page
+    data = page.partition('id="data">')[2]
     runs = json.loads(data.partition("</script>")[0])["executions"]
     assert [(run["name"], run["nodes"]) for run in runs] == [
-        ("failed/a.jsonl", ["a", "b"]),
-        ("passed/a.jsonl", ["a", "b"]),
+        ("failed/a.jsonl and 1 more", ["a", "b"]),
+        ("passed/a.jsonl and 1 more", ["a", "b"]),
     ]
 
 

@@ -10,7 +10,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from tests.cases import REPLICATED_STACK, e, p
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import chances, drawn, examples, sample
+from tests.work import counted_calls
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -728,31 +729,49 @@ def _each(count: int, statement: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "codes"),
+    ("text", "codes", "growth"),
     [
-        (f"{_each(6_000, 'event E{} = x == {};')} check E0*;", {"K210"}),
-        (f"{EVENT * 5_000} check A*;", {"K105"}),
-        (f"{EVENT} partition by {_each(30_000, 'k{},')} k; check A*;", set()),
-        (f"event A = x in [{_each(15_000, '{},')} 0]; check A*;", set()),
-        (f"{EVENT} find any A {'A? ' * 600};", {"K220"}),
-        (f"{EVENT} B = A && y == S.y; S = A; find next S (A{{90}}){{60}} B;", {"K220"}),
+        (lambda n: f"{_each(n, 'event E{} = x == {};')} check E0*;", {"K210"}, 5),
+        (lambda n: f"{EVENT * n} check A*;", {"K105"}, 5),
+        (lambda n: f"{EVENT} partition by {_each(n, 'k{},')} k; check A*;", set(), 5),
+        (lambda n: f"event A = x in [{_each(n, '{},')} 0]; check A*;", set(), 5),
+        # Each step may be the next after each before it.
+        (lambda n: f"{EVENT} find any A {'A? ' * (n // 4)};", {"K220"}, 16),
         (
-            f"{EVENT} check automaton {{ initial q0; {_each(20_000, 'q{} -> q{} on A;')} }}",
-            {"K212"},
+            lambda n: f"{EVENT} B = A && y == S.y; S = A; find next S (A{{90}}){{{n // 30}}} B;",
+            {"K220"},
+            5,
+        ),
+        (
+            lambda n: f"{EVENT} check automaton {{ initial q0; {_each(n, 'q{} -> q{} on A;')} }}",
+            set(),
+            5,
         ),
     ],
     ids=["declarations", "findings", "keys", "list", "choices", "registers", "edges"],
 )
-def test_long_pattern_is_compiled_in_linear_time(text: str, codes: set[str]) -> None:
-    with within_cpu_seconds():
-        found = ketal.lint(f"pattern P {{ {text} }}")
-    assert {diagnostic.code for diagnostic in found} == codes
+def test_work_grows_with_the_length_of_a_pattern(
+    text: Callable[[int], str], codes: set[str], growth: int
+) -> None:
+    def work(length: int) -> int:
+        found, calls = counted_calls(lambda: ketal.lint(f"pattern P {{ {text(length)} }}"))
+        assert {diagnostic.code for diagnostic in found} == codes
+        return calls
+
+    work(300)  # what is computed only once
+    assert work(1_200) < growth * work(300)
 
 
-def test_many_comments_are_formatted_in_time() -> None:
-    text = "pattern P {\n" + "    event A = x == 1;  // a comment\n" * 8_000 + "    check A*;\n}\n"
-    with within_cpu_seconds():
-        assert format_text(text).count("// a comment") == 8_000
+def test_work_of_formatting_grows_with_the_number_of_comments() -> None:
+    def work(lines: int) -> int:
+        statements = "    event A = x == 1;  // a comment\n" * lines
+        text = f"pattern P {{\n{statements}    check A*;\n}}\n"
+        formatted, calls = counted_calls(lambda: format_text(text))
+        assert formatted.count("// a comment") == lines
+        return calls
+
+    work(300)
+    assert work(1_200) < 5 * work(300)
 
 
 # --- hostile attributes ---------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -32,6 +31,7 @@ from ketal.programs.program import Program
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import drawn
+from tests.work import counted_calls
 
 LIMITS = Limits(explained_runs_max=10_000)
 Dots = tuple[tuple[str, Dot], ...]
@@ -652,17 +652,8 @@ def test_steps_of_a_long_run_are_computed_on_demand() -> None:
 
 def _calls(judged: JudgedLog) -> int:
     """Return the number of function calls to explain all verdicts of a log."""
-    verdicts, calls = len(judged.explainable), 0
-
-    def called(frame: object, event: str, arg: object) -> None:
-        nonlocal calls
-        calls += 1
-
-    sys.setprofile(called)
-    try:
-        explained = explanations(judged, first=verdicts)
-    finally:
-        sys.setprofile(None)
+    verdicts = len(judged.explainable)
+    explained, calls = counted_calls(lambda: explanations(judged, first=verdicts))
     assert len(explained) == verdicts
     return calls
 

@@ -166,6 +166,18 @@ def test_events_before_a_candidate_are_searched_once_for_a_not(
     assert len(explanation.near) == 3
 
 
+def test_condition_that_a_guard_has_twice_counts_once() -> None:
+    program = ketal.compile("""
+        pattern P { event Y = y == 1; event A = type == "a"; event B = type == "b";
+                    Last = B && Y && z == 1 && w == 1 && Y; find next A Last; }
+    """)
+    first = Event("n", "a", {"n": 1})
+    two_fail = Event("n", "b", {"n": 2}, data={"y": 1, "z": 0, "w": 0})
+    one_fails = Event("n", "b", {"n": 3}, data={"y": 0, "z": 1, "w": 1})
+    (explanation,) = ketal.explain(program, [first, two_fail, one_fails])
+    assert [str(one.event.dot) for one in explanation.near] == ["n@3", "n@2"]
+
+
 def test_near_miss_without_following_events_is_reported() -> None:
     log = [Event(node="s", type="expire", clock={"s": 1}, data={"worker": "ann"})]
     (explanation,) = ketal.explain(ketal.compile(LATE), log)

@@ -6,6 +6,8 @@ import gzip
 import io
 import json
 import re
+import resource
+import tempfile
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -555,6 +557,25 @@ def test_a_file_is_unchanged_if_writing_fails(tmp_path: Path) -> None:
     path.write_text("here")
     with pytest.raises(OSError, match="cut"):
         write_jsonl(cut(), path)
+    assert path.read_text() == "here"
+
+
+@pytest.mark.parametrize("event_count", [1, 2_000])
+def test_full_temporary_folder_is_named_and_the_file_is_unchanged(
+    tmp_path: Path, event_count: int
+) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("here")
+    events = [Event("n", "a", {"n": n + 1}) for n in range(event_count)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(SettingError) as raised:
+            write_jsonl(events, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    folder = re.escape(tempfile.gettempdir())
+    assert re.fullmatch(rf"cannot write {folder}/\S+: File too large", str(raised.value))
     assert path.read_text() == "here"
 
 

@@ -121,6 +121,17 @@ def test_damaged_or_truncated_zstandard_data_is_rejected(tmp_path: Path) -> None
         assert lost.reason.startswith(f"the Zstandard data {reason}")
 
 
+def test_zstandard_data_with_a_long_window_is_refused_with_a_hint(tmp_path: Path) -> None:
+    long = zstandard.ZstdCompressionParameters(window_log=28)
+    packer = zstandard.ZstdCompressor(compression_params=long).compressobj()
+    path = tmp_path / "run.jsonl.zst"
+    path.write_bytes(packer.compress(RAW) + packer.flush())
+    counters, (lost,) = read(path)
+    assert counters == []
+    assert lost.reason.startswith("the Zstandard data needs a window of more than 128 MiB")
+    assert lost.reason.endswith("use `zstd -dc --long=31 FILE | ketal ... -`")
+
+
 def test_a_truncated_row_is_dropped(tmp_path: Path) -> None:
     # The truncated clock `a:12` would be a valid but different clock.
     table = io.StringIO()

@@ -1167,6 +1167,7 @@ def test_full_queue_with_overflow_lost_declares_the_oldest_hole_lost() -> None:
     assert "1 times" in overflow.given_up
     assert [str(dot) for _, dot in m.held_back()] == ["m@1"]
     assert m.summary["gaps"] == 1
+    assert m.summary["patterns"]["P"]["overflows"] == 1
     assert adds_up(m.summary)
 
 

@@ -268,6 +268,7 @@ def test_beyond_the_limit_an_open_topology_keeps_all_causal_order_and_reports_it
     assert isinstance(overflow, Overflow)
     assert overflow.limit == "topology_nodes_max"
     assert "each event waits for its whole past" in str(overflow)
+    assert m.summary["patterns"]["P"]["overflows"] == 1
     m = Monitor.restore(m.program, m.snapshot(), limits=limits)
     assert m.feed(e("n3@1", "c")) == []
     m.feed(e("mailer@1", "b", "shop:1"))

@@ -462,6 +462,11 @@ def test_an_unreadable_log_is_logged_once(
     assert logged.startswith(f"cannot send {tmp_path}: ")
 
 
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"cannot send .*a\x00b: .* cannot contain U\+0000"):
+        LogSender(tmp_path / "a\0b", "127.0.0.1", free_port())
+
+
 @pytest.mark.parametrize("port", [0, 70_000, "7007"])
 def test_an_invalid_port_is_refused(port: Any, tmp_path: Path) -> None:
     for made in (lambda: LogSender(tmp_path / "n", "h", port), lambda: SocketSink("h", port)):

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from ketal.errors import EventError, SettingError, write_errors, wrong_type
+from ketal.errors import EventError, SettingError, write_error, write_errors, wrong_type
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import rejected_item
 from ketal.logs.record_terms import RecordTerms
@@ -177,11 +177,17 @@ def write_jsonl(
             raise SettingError(
                 f"{name}: the output is not compressed; pass a binary file that compresses it"
             )
-        with tempfile.TemporaryFile() as buffer:
+        with write_errors(name):
+            buffer = tempfile.NamedTemporaryFile()  # noqa: SIM115
+        try:
             event_count = write_jsonl(events, buffer)
-            buffer.seek(0)
+            with write_errors(buffer.name):
+                buffer.seek(0)
             with write_errors(name), open(name, "wb") as target:
                 shutil.copyfileobj(buffer, target)
+        finally:
+            with write_errors(buffer.name):  # `close` writes what a full disk did not take
+                buffer.close()
         return event_count
     if not hasattr(file, "write") or isinstance(file, io.TextIOBase):
         raise wrong_type("file", "a path or a binary file", file)
@@ -191,7 +197,11 @@ def write_jsonl(
     if hasattr(events, "records"):
         items = (item for _, item, _, _ in events.records() if not isinstance(item, Rejected))
     for event in items:
-        file.write(encode(object_of(event)) + b"\n")
+        line = encode(object_of(event)) + b"\n"
+        try:
+            file.write(line)
+        except OSError as fault:
+            raise write_error(str(getattr(file, "name", "")), fault) from None
         event_count += 1
     return event_count
 

@@ -27,6 +27,10 @@ class _Bound(IdentifiedVerdict, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         return self.steps
 
+    def _steps_json(self, places_of: PlacesOf | None) -> dict[str, Any]:
+        dots = bound_dots(self.steps)
+        return steps_json(self.steps, () if places_of is None else places_of(self.execution, dots))
+
 
 class Match(_Bound, frozen=True, kw_only=True):
     """A `find` pattern matched.
@@ -81,8 +85,7 @@ class Match(_Bound, frozen=True, kw_only=True):
         return bound_dots(self.steps)
 
     def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
-        places = () if places_of is None else places_of(self.execution, self.events)
-        body = steps_json(self.steps, places)
+        body = self._steps_json(places_of)
         if self.returns is not None:
             body["return"] = self.returns
         return body
@@ -128,7 +131,10 @@ class TimedOut(_Bound, frozen=True, kw_only=True):
     nouns: ClassVar[tuple[str, str]] = ("timed out", "timed out")
 
     def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
-        return {"bindings": steps_json(self.steps)["bindings"]}
+        body = self._steps_json(places_of)
+        if "places" not in body:
+            del body["events"]  # which `places` is parallel to
+        return body
 
     def __str__(self) -> str:
         return self._line(steps_text(self.steps))

@@ -161,7 +161,7 @@ class IdentifiedVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         ----------
         places_of : callable or None
             Given an execution's name and dots, returns the place of each event in the log; known
-            places are added to the events of a match, a violation and an overflow.
+            places are added to the events of the verdict; to one that timed out with its `events`.
 
         Examples
         --------

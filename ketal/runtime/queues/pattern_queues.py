@@ -128,6 +128,8 @@ class PatternQueue:
                 if len(self.refused) > self._limits.dots_max:
                     del self.refused[next(iter(self.refused))]
                 out += reports.refused_verdicts(event)
+        for run in self.runs:
+            run.counts.overflows += step.given_up + bool(step.limit)
         if step.given_up:
             out.append(reports.given_up_verdict(step.given_up))
         return [*numbered, (0, out)]

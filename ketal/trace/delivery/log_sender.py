@@ -33,6 +33,7 @@ from pathlib import Path
 
 import msgspec
 
+from ketal.errors import SettingError
 from ketal.trace.delivery.sending import (
     RETRY_S,
     SenderThread,
@@ -71,7 +72,8 @@ class LogSender:
     Raises
     ------
     SettingError
-        If the host is not a name, or the port is not an integer from 1 to 65,535.
+        If the host is not a name, the port is not an integer from 1 to 65,535, or no file can have
+        the name of the log.
     TypeError
         If the host is not a str.
 
@@ -98,6 +100,8 @@ class LogSender:
 
     def __init__(self, path: str | os.PathLike[str], host: str, port: int) -> None:
         self._path = Path(path).absolute()
+        if "\0" in str(path):
+            raise SettingError(f"cannot send {path}: the name of a file cannot contain U+0000")
         self._address = checked_address(host, port)
         self._warned: set[str] = set()
         self._finishing = threading.Event()
