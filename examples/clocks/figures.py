@@ -10,11 +10,10 @@ The one rule: no stamp is written by hand.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from examples.clocks import runs
-from examples.clocks.itc_figures import tree_join_svg, trees_svg
 from examples.clocks.runs import NODES, SERVERS, VECTORS, stamps_of, store
 from ketal.clocks.dotted import DottedClocks
 from ketal.clocks.inexact.lamport import LamportClocks
@@ -23,59 +22,13 @@ from ketal.clocks.interval_tree import SEED, IntervalTreeClock, event, fork, joi
 from ketal.clocks.scheme import Clock
 from ketal.clocks.vector import VectorClocks
 from ketal.clocks.vector import join as joined
-from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica
-from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars, bars_svg
-from ketal.pictures.clocks.clock_figures import BarsScale, Knowledge, KnownEvents
-from ketal.pictures.clocks.clock_pairs import CONCURRENT, pair_svg
+from ketal.pictures.clocks.clock_bars import BarsRow, bars_svg
+from ketal.pictures.clocks.clock_figures import BarsScale, KnownEvents, clock_svg
+from ketal.pictures.clocks.clock_pairs import pair_svg, versions_svg
+from ketal.pictures.clocks.itc_picture import tree_join_svg, trees_svg
 
 Shown = tuple[Clock | str, Sequence[str] | None]
 """A clock with the columns of its identity, or an operator."""
-
-
-def clock_svg(
-    knowledge: Knowledge,
-    *,
-    nodes: Sequence[str] | None = None,
-    own: Collection[str] | None = None,
-) -> str:
-    """Draw one clock, history, dotted clock or version.
-
-    `nodes` are the columns in their order; others that are known follow, sorted. `own` are the
-    columns of the node's identity; if absent, no identity is drawn.
-    """
-    known = KnownEvents.of(knowledge)
-    scale = BarsScale.of([known], nodes)
-    return bars_svg("", [("", [scale.bars(known, own=own)])])
-
-
-def versions_svg(
-    replicas: Sequence[StoreReplica | ObjectReplica],
-    *,
-    nodes: Sequence[str] | None = None,
-    title: str = "the versions that each replica keeps",
-) -> str:
-    """Draw the versions that servers or replicas store: a row for each, siblings side by side.
-
-    All are drawn to one scale; the column of a replica is marked as its identity. `nodes` are the
-    columns in their order; others follow, sorted.
-    """
-    rows = [
-        (one.server, list(map(KnownEvents.of, one.siblings)))
-        if isinstance(one, StoreReplica)
-        else (one.name, list(map(KnownEvents.of, one.versions)))
-        for one in replicas
-    ]
-    every = [one for _, known in rows for one in known]
-    names = {name for name, _ in rows}.union(*(one.nodes for one in every))
-    scale = BarsScale.of(every, [*(nodes or ()), *sorted(names)])
-    drawn: list[BarsRow] = []
-    for name, known in rows:
-        parts: list[ClockBars | str] = []
-        for one in known or [KnownEvents.of({})]:
-            parts += [CONCURRENT] * bool(parts) + [scale.bars(one, own=[name])]
-        count = {0: "no version", 1: "a version"}.get(len(known), f"{len(known)} siblings")
-        drawn.append((f"{name}: {count}", parts))
-    return bars_svg(title, drawn)
 
 
 def _row(parts: Sequence[Shown], nodes: Sequence[str]) -> BarsRow:

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.clocks.figures import clock_svg, versions_svg
 from ketal.clocks.causal_history import CausalHistories
 from ketal.clocks.dotted import DottedClocks, DottedVector
 from ketal.clocks.vector import VectorClocks
 from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica, Version
 from ketal.errors import SettingError
 from ketal.pictures.clocks.clock_bars import COLUMNS_MAX, LEVELS_MAX
-from ketal.pictures.clocks.clock_figures import Knowledge, KnownEvents, history_text
-from ketal.pictures.clocks.clock_pairs import pair_svg
+from ketal.pictures.clocks.clock_figures import Knowledge, KnownEvents, clock_svg, history_text
+from ketal.pictures.clocks.clock_pairs import pair_svg, versions_svg
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.pictures.svg_boxes import (
     SVG,

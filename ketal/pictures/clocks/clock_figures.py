@@ -26,6 +26,7 @@ from ketal.pictures.clocks.clock_bars import (
     LEVELS_MAX,
     ClockBars,
     EventSquare,
+    bars_svg,
     check_size,
 )
 
@@ -124,6 +125,9 @@ def dot_text(node: str, counter: int) -> str:
     return f"{node}@{counter}" if node[-1:].isdigit() else f"{node}{counter}"
 
 
+# --- one clock ------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class BarsScale:
     """The common scale of the pictures of a row."""
@@ -158,8 +162,7 @@ class BarsScale:
     ) -> ClockBars:
         """Return the columns of a set of events: one that the scale was made for, or a join.
 
-        `marked` are the events that the other set lacks; `own` are the columns of the node's
-        identity; if absent, no identity is drawn.
+        `marked` are the events that the other set lacks; `own` as for `clock_svg`.
         """
         dots = known.above(self.floors)
         squares = []
@@ -185,3 +188,19 @@ class BarsScale:
 def _level(floors: Clock, node: str, counter: int) -> int:
     floor = floors.get(node, 0)
     return counter - floor + 1 if floor else counter
+
+
+def clock_svg(
+    knowledge: Knowledge,
+    *,
+    nodes: Sequence[str] | None = None,
+    own: Collection[str] | None = None,
+) -> str:
+    """Draw one clock, history, dotted clock or version.
+
+    `nodes` are the columns in their order; others that are known follow, sorted. `own` are the
+    columns of the node's identity; if absent, no identity is drawn.
+    """
+    known = KnownEvents.of(knowledge)
+    scale = BarsScale.of([known], nodes)
+    return bars_svg("", [("", [scale.bars(known, own=own)])])

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ketal.pictures.clocks.clock_bars import ClockBars, bars_svg
+from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica
+from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars, bars_svg
 from ketal.pictures.clocks.clock_figures import BarsScale, Knowledge, KnownEvents
 
 MARKS = "Hatched: events unknown to the other clock."
@@ -65,3 +66,33 @@ def pair_svg(
     }
     note = _NOTES[sign] if list(rows) == ["compared"] else MARKS
     return bars_svg(title, [("", drawn[row]) for row in rows], note)
+
+
+def versions_svg(
+    replicas: Sequence[StoreReplica | ObjectReplica],
+    *,
+    nodes: Sequence[str] | None = None,
+    title: str = "the versions that each replica keeps",
+) -> str:
+    """Draw the versions that servers or replicas store: a row for each, siblings side by side.
+
+    All are drawn to one scale; the column of a replica is marked as its identity. `nodes` are the
+    columns in their order; others follow, sorted.
+    """
+    rows = [
+        (one.server, list(map(KnownEvents.of, one.siblings)))
+        if isinstance(one, StoreReplica)
+        else (one.name, list(map(KnownEvents.of, one.versions)))
+        for one in replicas
+    ]
+    every = [one for _, known in rows for one in known]
+    names = {name for name, _ in rows}.union(*(one.nodes for one in every))
+    scale = BarsScale.of(every, [*(nodes or ()), *sorted(names)])
+    drawn: list[BarsRow] = []
+    for name, known in rows:
+        parts: list[ClockBars | str] = []
+        for one in known or [KnownEvents.of({})]:
+            parts += [CONCURRENT] * bool(parts) + [scale.bars(one, own=[name])]
+        count = {0: "no version", 1: "a version"}.get(len(known), f"{len(known)} siblings")
+        drawn.append((f"{name}: {count}", parts))
+    return bars_svg(title, drawn)
