@@ -112,6 +112,23 @@ def test_page_has_the_verdicts_of_a_run() -> None:
     assert shown > 20
 
 
+def test_a_violation_marks_its_event_and_not_the_one_by_which_a_copy_learned_of_it() -> None:
+    program = ketal.compile(
+        'pattern P { at every node; event On = type == "on" && localhost; '
+        'event Push = type == "push"; check On Push*; }'
+    )
+    log = [
+        Event(node="a", type="on", clock={"a": 1}),
+        Event(node="a", type="push", clock={"a": 2}),
+        Event(node="b", type="deliver", clock={"a": 2, "b": 1}),
+    ]
+    (one,) = _page_data(ketal.view(log, program).html)["executions"]
+    (violation,) = one["verdicts"]
+    assert violation["text"] == "violation P (node=b): a@2 push: expected On"
+    assert violation["marks"] == {"1": "violation"}
+    assert violation["events"] == [1, 2]
+
+
 def test_moves_of_a_check_equal_its_transitions() -> None:
     moved = copies = 0
 

@@ -134,7 +134,8 @@ class SpaceTime:
             own_events = marked_events(explanation)
             events = [self.number[event.dot] for _, event in own_events]
             # Of a violation only the event is marked, not the steps taken before.
-            marked = events[-1:] if explanation.event is not None else events
+            event = explanation.event
+            marked = events if event is None else [self.number[event.dot]]
             mark = verdict.kind if isinstance(verdict, Match | Violation) else "other"
             self.verdicts.append(
                 {
