@@ -123,8 +123,8 @@ def test_logs_of_two_runs_are_compared(ketal: Ketal, write: Write, tmp_path: Pat
     data = (tmp_path / "a.jsonl.html").read_text().partition('id="data">')[2]
     runs = json.loads(data.partition("</script>")[0])["executions"]
     assert [(run["name"], run["nodes"]) for run in runs] == [
-        ("failed/a.jsonl", ["a", "b"]),
-        ("passed/a.jsonl", ["a", "b"]),
+        ("failed/a.jsonl and 1 more", ["a", "b"]),
+        ("passed/a.jsonl and 1 more", ["a", "b"]),
     ]
 
 

@@ -188,6 +188,10 @@ class SpaceTime:
         compiled = run.compiled
         return {
             "name": compiled.name,
+            # What the page says while no scope has a run.
+            "idle": "judged over every order of the events; each of its verdicts shows one"
+            if compiled.pattern.mode
+            else "no event was offered to it",
             # Empty if the automaton is too large to be drawn.
             "picture": Picture.of(compiled)._repr_svg_() or "",
             "states": list(compiled.automaton.names),

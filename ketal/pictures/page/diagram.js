@@ -24,6 +24,7 @@ class Diagram {
 
   show(execution) {
     this.execution = execution;
+    this.end = commonEnd(execution.nodes);
     this.folded = new Set();
     this.dimmed = null;
     this.relations = null;
@@ -46,7 +47,7 @@ class Diagram {
   /* Set the columns' width by the number of nodes shown. */
   fit() {
     const columns = Math.max(1, this.shown().length);
-    this.columnWidth = Math.max(54, Math.min(240, (this.canvas.clientWidth || 600) / columns));
+    this.columnWidth = Math.max(60, Math.min(240, (this.canvas.clientWidth || 600) / columns));
     this.drawHeads();
   }
 
@@ -165,6 +166,7 @@ class Diagram {
       const style = { left: `${Math.max(2, this.x(column) - 14)}px`, maxWidth: `${width}px` };
       const button = head(this.fittedName(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
       button.title = `${name}: fold this node`;
+      button.setAttribute("aria-label", name);
       button.setAttribute("aria-pressed", "true");
       return button;
     });
@@ -174,12 +176,14 @@ class Diagram {
     this.heads.replaceChildren(...buttons);
   }
 
-  /* A name that fits its column; the middle of a longer one is cut, as similar names differ at the end. */
+  /* A name that fits its column. Of a longer one, the end that all names share is cut, and then the
+     middle, as similar names differ at the end. */
   fittedName(name, width) {
     this.context.font = getComputedStyle(this.heads).font;
     const wide = (text) => this.context.measureText(text).width;
-    const letters = [...name], per = wide(name) / letters.length;
-    let text = name;
+    if (wide(name) <= width) return name;
+    const letters = [...name.slice(0, name.length - this.end.length)], per = wide(letters.join("")) / letters.length;
+    let text = `${letters.join("")}${this.end && "…"}`;
     for (let fit = Math.ceil(width / per); fit >= 2 && wide(text) > width; fit--) {
       const head = (fit - 1) >> 1;
       text = `${letters.slice(0, head).join("")}…${letters.slice(head - fit).join("")}`;
@@ -328,6 +332,13 @@ class Diagram {
     }
     context.globalAlpha = 1;
   }
+}
+
+/* The end that all names share, from a sign that is no letter or digit; empty if there is none. */
+function commonEnd(names) {
+  let end = names.length > 1 ? names[0].slice(1) : "";
+  while (!names.every((name) => name.length > end.length && name.endsWith(end))) end = end.slice(1);
+  return end.slice((end.match(/^[\p{L}\p{N}]*/u) || [""])[0].length);
 }
 
 /* The types beside the visible events: an element each, reused as the picture moves. */

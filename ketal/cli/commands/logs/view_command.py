@@ -73,10 +73,10 @@ def execute(args: argparse.Namespace) -> int:
         executions = log.executions.values()
         require_events(logs, sum(map(len, executions)), *rejected_of(executions))
         viewed_logs.append(log)
-    title = name = _title(args.logs)
+    title, name = _title(args.logs), _name(args.logs[0])
     other = _title(compared_logs) if compared_logs else ""
     if title == other:
-        title, other = args.logs[0], compared_logs[0]
+        title, other = _title(args.logs, whole=True), _title(compared_logs, whole=True)
     compared = viewed_logs[1] if compared_logs else None
     with interruption_named(_UNFINISHED):
         shown = view_logs(
@@ -95,5 +95,11 @@ def execute(args: argparse.Namespace) -> int:
     return FINE
 
 
-def _title(paths: list[str]) -> str:
-    return "standard input" if paths[0] == options.STDIN else os.path.basename(paths[0])
+def _title(paths: list[str], *, whole: bool = False) -> str:
+    """Return a title for logs: the first one's name, or its `whole` path, and how many more."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0] if whole else _name(paths[0])}{more}"
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == options.STDIN else os.path.basename(path)
