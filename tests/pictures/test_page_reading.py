@@ -126,6 +126,15 @@ def test_keys_step_from_the_last_event_of_the_selected_verdict(
         assert browser.execute_script(chosen) == dot
 
 
+def test_buttons_step_as_the_arrow_keys_do(browser: Any, tmp_path: Path) -> None:
+    log = [Event(node="a", type="x", clock={"a": count}) for count in (1, 2, 3)]
+    _opened(browser, tmp_path, log)
+    for name, dot in (("forward", "a@1"), ("forward", "a@2"), ("back", "a@1")):
+        browser.find_element("id", name).click()
+        chosen = "return ketal.diagram.execution.dot(ketal.diagram.chosen)"
+        assert browser.execute_script(chosen) == dot
+
+
 def test_a_violation_shows_the_state_in_which_it_happened(browser: Any, tmp_path: Path) -> None:
     _opened(browser, tmp_path, _locks("lock", "lock"), CHECK.format(mode=""))
     assert _states(browser) == {"live": "", "left": ""}

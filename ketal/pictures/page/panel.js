@@ -23,6 +23,9 @@ class Panel {
     $("theme").addEventListener("click", () => this.toggleTheme());
     $("keys").addEventListener("click", () => $("help").showModal());
     document.addEventListener("keydown", (event) => this.key(event));
+    for (const [name, key] of [["back", "ArrowUp"], ["forward", "ArrowDown"]]) {
+      $(name).addEventListener("click", () => this.key(new KeyboardEvent("keydown", { key })));
+    }
     addEventListener("hashchange", () => this.follow());
     this.open(this.first, 0);
     this.follow();
