@@ -36,9 +36,7 @@ class Execution {
     for (let r = 0; r < this.rows; r++) this.rowStart[r + 1] += this.rowStart[r];
     this.indexMessages();
     this.marks = new Uint8Array(this.count); // 1 match, 2 violation, 3 other
-    for (const verdict of this.verdicts) {
-      for (const [e, mark] of Object.entries(verdict.marks)) this.marks[e] = { match: 1, violation: 2 }[mark] || 3;
-    }
+    for (const [e, mark] of Object.entries(data.marks)) this.marks[e] = { match: 1, violation: 2, other: 3 }[mark];
     this.related = new Map();
     this.names = new Map();
     for (let e = 0; e < this.count; e++) this.names.set(this.dot(e), e);
