@@ -421,7 +421,9 @@ def test_witness_order_of_a_verdict_is_played(browser: Any, tmp_path: Path) -> N
 def test_event_types_are_selectable_text(opened_page: Any) -> None:
     from selenium.webdriver.common.by import By
 
-    frame = "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"  # after a painted one
+    frame = (
+        "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"  # after a painted one
+    )
     opened_page.execute_async_script(frame)
     labels = opened_page.find_elements(By.CSS_SELECTOR, "#first .labels span")
     assert sorted(one.text for one in labels if one.is_displayed()) == [
