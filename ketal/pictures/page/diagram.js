@@ -71,10 +71,11 @@ class Diagram {
   y(row) { return row * this.rowHeight - this.top; }
 
   move(dx, dy) {
+    const before = this.left;
     const width = this.shown().length * this.columnWidth, height = this.execution.rows * this.rowHeight;
     this.left = Math.max(0, Math.min(this.left + dx, Math.max(0, width - this.canvas.clientWidth)));
     this.top = Math.max(-24, Math.min(this.top + dy, Math.max(-24, height - this.canvas.clientHeight + 24)));
-    if (dx) this.drawHeads();
+    if (this.left !== before) this.drawHeads();
     this.draw();
   }
 
@@ -87,11 +88,10 @@ class Diagram {
 
   goTo(e) {
     const y = this.y(this.execution.row[e]), height = this.canvas.clientHeight;
-    if (y < 30 || y > height - 30) this.top += y - height / 2;
     const column = this.shown().indexOf(this.execution.node[e]);
     const x = this.x(column), width = this.canvas.clientWidth;
-    if (column >= 0 && (x < 20 || x > width - 20)) { this.left += x - width / 2; this.drawHeads(); }
-    this.move(0, 0);
+    const dx = column >= 0 && (x < 20 || x > width - 20) ? x - width / 2 : 0;
+    this.move(dx, y < 30 || y > height - 30 ? y - height / 2 : 0);
   }
 
   /* The position of the pointer on the canvas. */
@@ -154,14 +154,17 @@ class Diagram {
     return this.execution.byRow.slice(this.execution.rowStart[first], this.execution.rowStart[last + 1]);
   }
 
+  /* Draw the heads of the visible columns: others could have the focus without being seen. */
   drawHeads() {
     const head = (text, style, act) => {
       const button = makeElement("button", { type: "button", onclick: () => { act(); this.refit(); } }, text);
       Object.assign(button.style, style);
       return button;
     };
-    const buttons = this.shown().map((node, column) => {
-      const name = this.execution.nodes[node];
+    const from = Math.floor(this.left / this.columnWidth);
+    const to = Math.ceil((this.left + (this.canvas.clientWidth || 600)) / this.columnWidth);
+    const buttons = this.shown().slice(from, to).map((node, number) => {
+      const name = this.execution.nodes[node], column = from + number;
       const width = Math.min(180, this.columnWidth - 4);
       const style = { left: `${Math.max(2, this.x(column) - 14)}px`, maxWidth: `${width}px` };
       const button = head(this.fittedName(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
