@@ -124,12 +124,30 @@ def test_heads_are_above_their_columns_and_each_is_visible(browser: Any, tmp_pat
         }).length;
         const out = [];
         for (const e of [39, 0, 20, 38, 1, 39]) { ketal.chooseEvent(e); out.push(displaced()); }
-        for (let n = 0; n < 20; n++) { d.folded.add(n); }
+        for (let n = 0; n < 30; n++) { d.folded.add(n); }
         d.refit();
-        out.push(displaced());
-        d.move(0, 10);
-        return [...out, displaced()];"""
-    assert browser.execute_script(script) == [0] * 8
+        return [...out, displaced(), d.heads.querySelectorAll("[title]").length];"""
+    assert browser.execute_script(script) == [0] * 7 + [10]
+
+
+def test_a_path_skips_the_events_of_folded_nodes(browser: Any, tmp_path: Path) -> None:
+    clocks = [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1}]
+    log = [
+        Event(node=node, type=node, clock=clock) for node, clock in zip("abc", clocks, strict=True)
+    ]
+    pattern = """
+        pattern P { order CausalOrder; event A = type == "a"; event C = type == "c";
+          Last = Causal(C); find any A Last; }"""
+    _opened(browser, tmp_path, log, pattern)
+    script = """
+        const d = ketal.diagram, at = [];
+        if (arguments[0].includes(-1)) { d.folded.add(1); d.refit(); }
+        ketal.chooseVerdict(0);
+        const pen = { beginPath() {}, stroke() {}, moveTo(x) { at.push(x); }, lineTo(x) { at.push(x); } };
+        d.paintPaths(pen, d.colours(), arguments[0]);  // the columns of the nodes
+        return at.map((x) => (x - d.x(0)) / d.columnWidth);"""
+    assert browser.execute_script(script, [0, 1, 2]) == [0, 1, 2]
+    assert browser.execute_script(script, [0, -1, 1]) == [0, 1]
 
 
 def test_keys_step_from_the_last_event_of_the_selected_verdict(

@@ -48,6 +48,7 @@ class Diagram {
   fit() {
     const columns = Math.max(1, this.shown().length);
     this.columnWidth = Math.max(60, Math.min(240, (this.canvas.clientWidth || 600) / columns));
+    this.left = Math.max(0, Math.min(this.left, columns * this.columnWidth - this.canvas.clientWidth));
     this.drawHeads();
   }
 
@@ -278,7 +279,7 @@ class Diagram {
     context.lineWidth = 3;
     context.beginPath();
     for (const path of this.paths) {
-      path.forEach((e, at) => {
+      path.filter((e) => column[this.execution.node[e]] >= 0).forEach((e, at) => {
         const x = this.x(column[this.execution.node[e]]), y = this.y(this.execution.row[e]);
         if (at) context.lineTo(x, y); else context.moveTo(x, y);
       });
