@@ -143,7 +143,8 @@ def test_a_path_skips_the_events_of_folded_nodes(browser: Any, tmp_path: Path) -
         const d = ketal.diagram, at = [];
         if (arguments[0].includes(-1)) { d.folded.add(1); d.refit(); }
         ketal.chooseVerdict(0);
-        const pen = { beginPath() {}, stroke() {}, moveTo(x) { at.push(x); }, lineTo(x) { at.push(x); } };
+        const note = (x) => at.push(x);
+        const pen = { beginPath() {}, stroke() {}, moveTo: note, lineTo: note };
         d.paintPaths(pen, d.colours(), arguments[0]);  // the columns of the nodes
         return at.map((x) => (x - d.x(0)) / d.columnWidth);"""
     assert browser.execute_script(script, [0, 1, 2]) == [0, 1, 2]
