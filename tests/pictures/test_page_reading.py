@@ -226,6 +226,25 @@ def test_many_verdicts_and_long_names_leave_room_for_the_explanation(
     assert browser.execute_script(script) == [True, True, True]
 
 
+def test_on_paper_all_verdicts_are_listed_after_the_selected_one(
+    browser: Any, tmp_path: Path
+) -> None:
+    log = [Event(node="n", type="x", clock={"n": count}) for count in range(1, 60)]
+    _opened(browser, tmp_path, log, 'pattern P { event X = type == "x"; find any X; }')
+    _press(browser, "n")
+    media = "Emulation.setEmulatedMedia"
+    browser.execute_cdp_cmd(media, {"media": "print"})
+    try:
+        script = """
+            const list = document.getElementById("verdicts");
+            const [chosen, all] = [document.getElementById("chosen"), list]
+              .map((one) => one.getBoundingClientRect());
+            return [chosen.bottom <= all.top, list.scrollHeight <= list.clientHeight];"""
+        assert browser.execute_script(script) == [True, True]
+    finally:
+        browser.execute_cdp_cmd(media, {"media": ""})
+
+
 def test_page_without_javascript_says_what_is_missing(browser: Any, tmp_path: Path) -> None:
     switch = "Emulation.setScriptExecutionDisabled"
     browser.execute_cdp_cmd(switch, {"value": True})
