@@ -39,6 +39,10 @@ def _areas(folder: Path) -> str:
     return target.read_text(encoding="utf-8")
 
 
+def test_pictures_show_every_stamp_in_full() -> None:
+    assert [path.name for path in PICTURES.glob("*.svg") if "…" in path.read_text("utf-8")] == []
+
+
 def _rows() -> dict[str, tuple[str, str, str]]:
     """Return for each scheme on the page its current row of the table."""
     (execution,) = executions_of(ketal.read_log(RUN), ketal.Limits()).values()

@@ -268,8 +268,9 @@ class Explanation:
     scope : mapping or None
         The scope in which the event was offered.
     learned_by : PlacedEvent or None
-        For another node's event, under `at every node`, the first event of the copy's node that
-        knows it; with `receiving`, the event that received its message.
+        For another node's event, under `at every node`, the event of the copy's node with which it
+        was offered: the first that knows it; with `receiving`, the one that received its message;
+        with `all`, the node's first event.
     execution : str
         The execution's name if the log has several, else empty.
     statements : tuple of str
@@ -362,11 +363,8 @@ class Explanation:
     def _details(self) -> Iterator[str]:
         if self.verdict is not None and self.event is not None and self.event.place:
             yield f"at {self.event.place}"
-        if self.learned_by is not None:
-            learner = self.learned_by
-            received = self.event is not None and self.event.dot in learner.event.receives
-            how = "received its message" if received else "learned of it"
-            yield f"{learner.event.node} {how} at {learner}"
+        if self.learned_by is not None and self.event is not None:
+            yield f"{_learning(self.event.event, self.learned_by.event)} at {self.learned_by}"
         yield from self.statements
         if self.extension:
             yield "in this order of the events:"
@@ -392,3 +390,12 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
+
+
+def _learning(event: Event, learner: Event) -> str:
+    """Return how a copy came to be offered another node's event with an event of its own node."""
+    if event.dot in learner.receives:
+        return f"{learner.node} received its message"
+    if happened_before(event, learner):
+        return f"{learner.node} learned of it"
+    return f"the copy of {learner.node} begins"

@@ -63,10 +63,12 @@ def marked_events(explanation: Explanation) -> list[Marked]:
         taken = explanation.runs[0].taken[-TAKEN_MAX:]
         marked += [(step, event.event) for step, event in taken]
     if explanation.event is not None:
-        name = "" if explanation.verdict is None else explanation.verdict.kind
-        marked.append((name, explanation.event.event))
-    if explanation.learned_by is not None:
-        marked.append(("learned", explanation.learned_by.event))
+        event = explanation.event.event
+        marked.append(("" if explanation.verdict is None else explanation.verdict.kind, event))
+        if explanation.learned_by is not None:
+            learner = explanation.learned_by.event
+            known = happened_before(event, learner)
+            marked.append(("learned" if known else "begins", learner))
     return marked
 
 

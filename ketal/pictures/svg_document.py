@@ -68,6 +68,9 @@ text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",m
 fill:#24292f;white-space:pre}
 .ground{fill:#fff}
 """
+_LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+_RIGHT_TO_LEFT = re.compile(f"{_LETTER}+(?:[ …]+{_LETTER}+)*(?!$|[ …]*{_LETTER})")
+"""Words that are written from right to left, before other text."""
 _HALO = "text{stroke:#fff;stroke-width:3;stroke-linejoin:round;paint-order:stroke}\n"
 
 
@@ -153,8 +156,12 @@ def point_text(point: Point) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text escaped for XML, on one line."""
-    return escape(xml_text(text))
+    """Return a text escaped for XML, on one line.
+
+    A left-to-right mark follows words that are written from right to left: without it, the numbers
+    and signs after such a name would be shown before it.
+    """
+    return escape(_RIGHT_TO_LEFT.sub("\\g<0>\u200e", xml_text(text)))
 
 
 def px(value: float) -> str:

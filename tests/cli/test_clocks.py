@@ -212,6 +212,16 @@ def test_stamps_are_in_one_column_beside_types_with_control_characters(
     ]
 
 
+def test_long_types_and_names_leave_the_counter_of_the_event(ketal: Ketal, write: Write) -> None:
+    log = write("long.jsonl", event("payments-eu", "ReplicatedStack.push", {"payments-eu": 12}))
+    more = event("n" * 30, "ReplicatedStack.push", {"n" * 30: 7})
+    assert [line.split()[1:3] for line in ketal("clocks", "show", "vector", log).lines[1:]] == [
+        ["payments-eu@12", "Replic…ack.push"]
+    ]
+    line = ketal("clocks", "show", "vector", write("more.jsonl", more)).lines[1]
+    assert line.split()[1:3] == ["nnnnnnnnn…nnnnnnnn@7", "Rep….push"]
+
+
 def test_show_draws_events_with_their_stamps(ketal: Ketal, write: Write) -> None:
     assert ketal("clocks", "show", "lamport", write("run.jsonl", RUN)).lines == [
         "a    b",

@@ -112,6 +112,38 @@ def test_page_has_the_verdicts_of_a_run() -> None:
     assert shown > 20
 
 
+def test_a_violation_marks_its_event_and_not_the_one_by_which_a_copy_learned_of_it() -> None:
+    program = ketal.compile(
+        'pattern P { at every node; event On = type == "on" && localhost; '
+        'event Push = type == "push"; check On Push*; }'
+    )
+    log = [
+        Event(node="a", type="on", clock={"a": 1}),
+        Event(node="a", type="push", clock={"a": 2}),
+        Event(node="b", type="deliver", clock={"a": 2, "b": 1}),
+    ]
+    (one,) = _page_data(ketal.view(log, program).html)["executions"]
+    (violation,) = one["verdicts"]
+    assert violation["text"] == "violation P (node=b): a@2 push: expected On"
+    assert violation["events"] == [1, 2]
+    assert one["marks"] == {"1": "violation"}
+
+
+def test_a_violation_is_marked_as_one_whatever_other_verdicts_have_its_event() -> None:
+    program = ketal.compile(
+        'event A = type == "a"; event B = type == "b";'
+        "pattern P { check A; on violation skip; } pattern Q { check A A B; }"
+        "pattern R { find any A; }"
+    )
+    log = [Event(node="n", type="a", clock={"n": count}) for count in (1, 2)]
+    view = ketal.view(log, program)
+    (one,) = _page_data(view.html)["executions"]
+    kinds = ["incomplete", "match", "match", "violation"]
+    assert sorted(v["kind"] for v in one["verdicts"]) == kinds
+    assert one["marks"] == {"0": "match", "1": "violation"}
+    assert view.to_svg().count('class="violation"') == view.to_svg().count('class="match"') == 1
+
+
 def test_moves_of_a_check_equal_its_transitions() -> None:
     moved = copies = 0
 

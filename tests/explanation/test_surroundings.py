@@ -73,3 +73,20 @@ def test_long_run_shows_its_last_events() -> None:
     lines = diagram(judged, one)
     assert lines[-2:] == ["◆    n@100 b  B", "◆    n@101 b  violation"]
     assert len(lines) == 8
+
+
+def test_a_copy_that_is_offered_an_event_its_node_does_not_know_has_not_learned_of_it() -> None:
+    program = ketal.compile(
+        'pattern P { order CausalOrder; at every node all; event Push = type == "push"; '
+        'event On = type == "on" && localhost; check On Push*; }'
+    )
+    push = ketal.Event(node="a", type="push", clock={"a": 1})
+    for known, text, label in (
+        ({}, "the copy of b begins", "begins"),
+        ({"a": 1}, "b learned of it", "learned"),
+    ):
+        log = [push, ketal.Event(node="b", type="x", clock={**known, "b": 1})]
+        judged = JudgedLog(program, log)
+        _, of_b = explanations(judged, first=2)
+        assert f"  {text} at b@1 x" in of_b.lines()
+        assert f"b@1 x  {label}" in diagram(judged, of_b)[-1]

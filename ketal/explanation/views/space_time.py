@@ -37,6 +37,7 @@ from ketal.programs.program import Program
 from ketal.runtime.admission.execution_events import ExecutionEvents, executions_of
 from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
 
+_PRECEDENCE = ("violation", "match", "other")
 EXACT_MAX = 2**53
 """JavaScript rounds larger integers."""
 
@@ -102,6 +103,8 @@ class SpaceTime:
         """The row of each event."""
         self.verdicts: list[dict[str, Any]] = []
         """The verdicts that are shown, as plain data; events are indices."""
+        self.marks: dict[int, str] = {}
+        """How events of verdicts are marked; a violation has precedence, then a match."""
         self.more_verdicts = 0
         """How many verdicts are not shown."""
         self.automata: list[dict[str, Any]] = []
@@ -134,8 +137,11 @@ class SpaceTime:
             own_events = marked_events(explanation)
             events = [self.number[event.dot] for _, event in own_events]
             # Of a violation only the event is marked, not the steps taken before.
-            marked = events[-1:] if explanation.event is not None else events
+            event = explanation.event
+            marked = events if event is None else [self.number[event.dot]]
             mark = verdict.kind if isinstance(verdict, Match | Violation) else "other"
+            for one in marked:
+                self.marks[one] = min(mark, self.marks.get(one, mark), key=_PRECEDENCE.index)
             self.verdicts.append(
                 {
                     "steps": [step for step, _ in own_events],
@@ -146,7 +152,6 @@ class SpaceTime:
                     "text": str(verdict),
                     "lines": list(explanation.lines()),
                     "events": events,
-                    "marks": dict.fromkeys(marked, mark),
                     "paths": [
                         [self.number[link.source.dot] for link in pair.path]
                         + [self.number[pair.path[-1].target.dot]]
@@ -187,6 +192,10 @@ class SpaceTime:
         compiled = run.compiled
         return {
             "name": compiled.name,
+            # What the page says while no scope has a run.
+            "idle": "judged over every order of the events; each of its verdicts shows one"
+            if compiled.pattern.mode
+            else "no event was offered to it",
             # Empty if the automaton is too large to be drawn.
             "picture": Picture.of(compiled)._repr_svg_() or "",
             "states": list(compiled.automaton.names),
@@ -232,6 +241,7 @@ class SpaceTime:
             "changes": changes,
             "messages": [number for pair in self.messages for number in pair],
             "verdicts": self.verdicts,
+            "marks": self.marks,
             "automata": self.automata,
             "more": self.more_verdicts,
             "rejected": self.read.rejected,

@@ -57,9 +57,8 @@ def space_time_svg(title: str, drawn: SpaceTime) -> str:
         out.append(elements.text_at(_x(column) - RADIUS, 24, name, "name"))
         out.append(elements.line("line", min(own), max(own)))
     out += [_message(points[source], points[target]) for source, target in drawn.messages]
-    marks = {number: mark for one in drawn.verdicts for number, mark in one["marks"].items()}
     for number, (event, at) in enumerate(zip(drawn.events, points, strict=True)):
-        shape = _shape(marks.get(number, ""), *at)
+        shape = _shape(drawn.marks.get(number, ""), *at)
         label = short_label(event.type, LABEL_COLUMNS)
         written = elements.text_at(at[0] + 11, at[1] + elements.LABEL_PX * 0.35, label)
         out.append(elements.with_tooltip(f"{event} {drawn.place(event)}", shape + written))

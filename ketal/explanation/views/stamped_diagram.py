@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from ketal.errors import columns
 from ketal.logs.restamping import StampedExecution
+from ketal.model.events.event import Event
 from ketal.model.wording import counted, padded
 from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
 from ketal.pictures.labels import short_label
 from ketal.pictures.text_diagram import DiagramRow, text_diagram
 
-NAME_COLUMNS_MAX = 30
-"""How many columns of an event's name and type the text shows."""
+DOT_COLUMNS_MAX, NAME_COLUMNS_MAX = 20, 30
+"""How many columns of an event's dot, and of its dot and type, the text shows."""
 
 
 def text(execution: StampedExecution) -> list[str]:
     """Return a space-time diagram in text, with a stamp in each row."""
-    names = [short_label(str(event), NAME_COLUMNS_MAX) for event in execution.events]
+    names = [_name(event) for event in execution.events]
     width = max(map(columns, names), default=0)
     last: dict[str, int] = {}
     rows = []
@@ -32,6 +33,11 @@ def text(execution: StampedExecution) -> list[str]:
         rows.append(DiagramRow(event.node, label, senders, follows=follows))
         last[event.node] = event.counter
     return text_diagram(rows)
+
+
+def _name(event: Event) -> str:
+    dot = short_label(str(event.dot), DOT_COLUMNS_MAX)
+    return f"{dot} {short_label(event.type, NAME_COLUMNS_MAX - 1 - columns(dot))}"
 
 
 def svg(execution: StampedExecution) -> str:

@@ -18,7 +18,7 @@ from ketal.pictures import svg_document as elements
 from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
 from ketal.pictures.labels import short_label
 
-STAMP_COLUMNS_MAX = 48
+STAMP_COLUMNS_MAX = 60
 """How many columns of a stamp are drawn; the tooltip of the event has the whole stamp."""
 RADIUS, HEAD_PX = 5.0, 8.0
 NODE_COLUMNS_MAX = 20

@@ -23,7 +23,7 @@ class Automaton {
 
   /* Show the state of each run after an event was offered, the runs that it moved first. */
   play(e) {
-    const position = this.position[e], live = new Set();
+    const position = this.position[e], live = new Set(), left = new Set();
     const rows = [];
     this.ofScope.forEach((moves, scope) => {
       let low = 0, high = moves.length;
@@ -32,12 +32,15 @@ class Automaton {
         if (moves[middle][0] <= position) low = middle + 1; else high = middle;
       }
       const last = low ? moves[low - 1] : null, states = last ? last[4] : [0];
+      const moved = last && last[0] === position ? last : null;
       states.forEach((state) => live.add(state));
-      rows.push([scope, states, last && last[0] === position ? last : null]);
+      if (moved) moved[3].forEach((state) => left.add(state));
+      rows.push([scope, states, moved]);
     });
-    if (!rows.length) live.add(0);
     for (const drawn of this.drawing.querySelectorAll("[data-state]")) {
-      drawn.classList.toggle("live", live.has(Number(drawn.dataset.state)));
+      const state = Number(drawn.dataset.state);
+      drawn.classList.toggle("live", live.has(state));
+      drawn.classList.toggle("left", left.has(state) && !live.has(state));
     }
     rows.sort((a, b) => (b[2] ? 1 : 0) - (a[2] ? 1 : 0) || a[0] - b[0]);
     const items = rows.slice(0, SCOPES_SHOWN).map(([scope, states, moved]) => {
@@ -45,9 +48,10 @@ class Automaton {
       const by = moved ? `${named(moved[3])} → ${named(states)} by ${this.execution.dot(moved[2])}` : named(states);
       return makeElement("li", { className: moved ? "moved" : "" }, `${this.scopes[scope] || this.name}: ${by}`);
     });
-    const left = rows.length - items.length;
-    if (left > 0 || this.more) {
-      items.push(makeElement("li", {}, [left > 0 ? `… and ${counted(left, "more run")}` : "",
+    if (!rows.length) items.push(makeElement("li", {}, this.data.idle));
+    const others = rows.length - items.length;
+    if (others > 0 || this.more) {
+      items.push(makeElement("li", {}, [others > 0 ? `… and ${counted(others, "more run")}` : "",
         this.more ? `the last ${numberText(this.more)} moves are not shown (limit viewed_moves_max)` : ""].filter(Boolean).join("; ")));
     }
     this.list.replaceChildren(...items);

@@ -24,6 +24,7 @@ class Diagram {
 
   show(execution) {
     this.execution = execution;
+    this.end = commonEnd(execution.nodes);
     this.folded = new Set();
     this.dimmed = null;
     this.relations = null;
@@ -46,7 +47,8 @@ class Diagram {
   /* Set the columns' width by the number of nodes shown. */
   fit() {
     const columns = Math.max(1, this.shown().length);
-    this.columnWidth = Math.max(54, Math.min(240, (this.canvas.clientWidth || 600) / columns));
+    this.columnWidth = Math.max(60, Math.min(240, (this.canvas.clientWidth || 600) / columns));
+    this.left = Math.max(0, Math.min(this.left, columns * this.columnWidth - this.canvas.clientWidth));
     this.drawHeads();
   }
 
@@ -70,10 +72,11 @@ class Diagram {
   y(row) { return row * this.rowHeight - this.top; }
 
   move(dx, dy) {
+    const before = this.left;
     const width = this.shown().length * this.columnWidth, height = this.execution.rows * this.rowHeight;
     this.left = Math.max(0, Math.min(this.left + dx, Math.max(0, width - this.canvas.clientWidth)));
     this.top = Math.max(-24, Math.min(this.top + dy, Math.max(-24, height - this.canvas.clientHeight + 24)));
-    if (dx) this.drawHeads();
+    if (this.left !== before) this.drawHeads();
     this.draw();
   }
 
@@ -86,11 +89,10 @@ class Diagram {
 
   goTo(e) {
     const y = this.y(this.execution.row[e]), height = this.canvas.clientHeight;
-    if (y < 30 || y > height - 30) this.top += y - height / 2;
     const column = this.shown().indexOf(this.execution.node[e]);
     const x = this.x(column), width = this.canvas.clientWidth;
-    if (column >= 0 && (x < 20 || x > width - 20)) { this.left += x - width / 2; this.drawHeads(); }
-    this.move(0, 0);
+    const dx = column >= 0 && (x < 20 || x > width - 20) ? x - width / 2 : 0;
+    this.move(dx, y < 30 || y > height - 30 ? y - height / 2 : 0);
   }
 
   /* The position of the pointer on the canvas. */
@@ -153,18 +155,22 @@ class Diagram {
     return this.execution.byRow.slice(this.execution.rowStart[first], this.execution.rowStart[last + 1]);
   }
 
+  /* Draw the heads of the visible columns: others could have the focus without being seen. */
   drawHeads() {
     const head = (text, style, act) => {
       const button = makeElement("button", { type: "button", onclick: () => { act(); this.refit(); } }, text);
       Object.assign(button.style, style);
       return button;
     };
-    const buttons = this.shown().map((node, column) => {
-      const name = this.execution.nodes[node];
+    const from = Math.floor(this.left / this.columnWidth);
+    const to = Math.ceil((this.left + (this.canvas.clientWidth || 600)) / this.columnWidth);
+    const buttons = this.shown().slice(from, to).map((node, number) => {
+      const name = this.execution.nodes[node], column = from + number;
       const width = Math.min(180, this.columnWidth - 4);
       const style = { left: `${Math.max(2, this.x(column) - 14)}px`, maxWidth: `${width}px` };
       const button = head(this.fittedName(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
       button.title = `${name}: fold this node`;
+      button.setAttribute("aria-label", name);
       button.setAttribute("aria-pressed", "true");
       return button;
     });
@@ -174,12 +180,14 @@ class Diagram {
     this.heads.replaceChildren(...buttons);
   }
 
-  /* A name that fits its column; the middle of a longer one is cut, as similar names differ at the end. */
+  /* A name that fits its column. Of a longer one, the end that all names share is cut, and then the
+     middle, as similar names differ at the end. */
   fittedName(name, width) {
     this.context.font = getComputedStyle(this.heads).font;
     const wide = (text) => this.context.measureText(text).width;
-    const letters = [...name], per = wide(name) / letters.length;
-    let text = name;
+    if (wide(name) <= width) return name;
+    const letters = [...name.slice(0, name.length - this.end.length)], per = wide(letters.join("")) / letters.length;
+    let text = `${letters.join("")}${this.end && "…"}`;
     for (let fit = Math.ceil(width / per); fit >= 2 && wide(text) > width; fit--) {
       const head = (fit - 1) >> 1;
       text = `${letters.slice(0, head).join("")}…${letters.slice(head - fit).join("")}`;
@@ -271,7 +279,7 @@ class Diagram {
     context.lineWidth = 3;
     context.beginPath();
     for (const path of this.paths) {
-      path.forEach((e, at) => {
+      path.filter((e) => column[this.execution.node[e]] >= 0).forEach((e, at) => {
         const x = this.x(column[this.execution.node[e]]), y = this.y(this.execution.row[e]);
         if (at) context.lineTo(x, y); else context.moveTo(x, y);
       });
@@ -328,6 +336,13 @@ class Diagram {
     }
     context.globalAlpha = 1;
   }
+}
+
+/* The end that all names share, from a sign that is no letter or digit; empty if there is none. */
+function commonEnd(names) {
+  let end = names.length > 1 ? names[0].slice(1) : "";
+  while (!names.every((name) => name.length > end.length && name.endsWith(end))) end = end.slice(1);
+  return end.slice((end.match(/^[\p{L}\p{N}]*/u) || [""])[0].length);
 }
 
 /* The types beside the visible events: an element each, reused as the picture moves. */

@@ -5,9 +5,16 @@ const RELATIONS_KEPT_MAX = 16;
 /* A new element of the page, with properties and children. */
 function makeElement(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
+  element.append(...children.map((child) => (typeof child === "string" ? inOrder(child) : child)));
   return element;
 }
+
+/* A text with a left-to-right mark after words that are written from right to left: without it, the
+   numbers and signs after such a name would be shown before it. */
+function inOrder(text) { return text.replace(RIGHT_TO_LEFT, "$&\u200e"); }
+
+const LETTER = "[\\u0590-\\u08ff\\ufb1d-\\ufdff\\ufe70-\\ufefc\\u{10800}-\\u{10fff}\\u{1e800}-\\u{1efff}]";
+const RIGHT_TO_LEFT = new RegExp(`${LETTER}+(?:[ …]+${LETTER}+)*(?!$|[ …]*${LETTER})`, "gu");
 
 function numberText(number) { return number.toLocaleString("en"); }
 
@@ -29,12 +36,13 @@ class Execution {
     for (let r = 0; r < this.rows; r++) this.rowStart[r + 1] += this.rowStart[r];
     this.indexMessages();
     this.marks = new Uint8Array(this.count); // 1 match, 2 violation, 3 other
-    for (const verdict of this.verdicts) {
-      for (const [e, mark] of Object.entries(verdict.marks)) this.marks[e] = { match: 1, violation: 2 }[mark] || 3;
-    }
+    for (const [e, mark] of Object.entries(data.marks)) this.marks[e] = { match: 1, violation: 2, other: 3 }[mark];
     this.related = new Map();
     this.names = new Map();
     for (let e = 0; e < this.count; e++) this.names.set(this.dot(e), e);
+    // Finds names of events; longer names of nodes first, as one may begin like another.
+    const names = [...this.nodes].sort((a, b) => b.length - a.length).map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+    this.dotPattern = new RegExp(`(?<=^|[\\s(,=+]|\\.\\.)(?:${names.join("|")})@\\d+`, "g");
   }
 
   /* Indexes messages by the blocks of rows that they cross; `long` has those that cross very many. */

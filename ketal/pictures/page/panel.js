@@ -23,6 +23,9 @@ class Panel {
     $("theme").addEventListener("click", () => this.toggleTheme());
     $("keys").addEventListener("click", () => $("help").showModal());
     document.addEventListener("keydown", (event) => this.key(event));
+    for (const [name, key] of [["back", "ArrowUp"], ["forward", "ArrowDown"]]) {
+      $(name).addEventListener("click", () => this.key(new KeyboardEvent("keydown", { key })));
+    }
     addEventListener("hashchange", () => this.follow());
     this.open(this.first, 0);
     this.follow();
@@ -157,6 +160,8 @@ class Panel {
     this.diagram.draw();
     this.markVerdict();
     this.describeVerdict(verdict);
+    const check = this.automata.find((one) => one.name === verdict.pattern);
+    if (check) $("automata").prepend(check.box);
     $("chosen").scrollIntoView({ block: "nearest" });
     this.playVerdict(verdict.play);
     if (verdict.events.length) for (const one of this.automata) one.play(verdict.events[verdict.events.length - 1]);
@@ -237,8 +242,7 @@ class Panel {
   }
 
   describeVerdict(verdict) {
-    const lines = makeElement("pre");
-    for (const line of verdict.lines) lines.append(...this.withEventButtons(line), "\n");
+    const lines = makeElement("pre", {}, ...verdict.lines.flatMap((line) => [...this.withEventButtons(line), "\n"]));
     if (!verdict.play) { this.showDetails([lines]); return; }
     const onclick = () => { this.chooseEvent(verdict.play.order[0], { keep: true }); this.diagram.canvas.focus(); };
     this.showDetails([lines, makeElement("button", { type: "button", onclick }, "Step through this order")]);
@@ -248,7 +252,7 @@ class Panel {
   withEventButtons(line) {
     const parts = [];
     let from = 0;
-    for (const found of line.matchAll(/[^\s(),=]+@\d+/g)) {
+    for (const found of line.matchAll(this.execution.dotPattern)) {
       const e = this.execution.names.get(found[0]);
       if (e === undefined) continue;
       parts.push(line.slice(from, found.index), this.dotButton(e));
@@ -285,8 +289,9 @@ class Panel {
 
   markVerdict() {
     document.querySelectorAll("#verdicts button").forEach((button, number) => {
-      if (number === this.verdict) button.setAttribute("aria-current", "true");
-      else button.removeAttribute("aria-current");
+      if (number !== this.verdict) { button.removeAttribute("aria-current"); return; }
+      button.setAttribute("aria-current", "true");
+      button.scrollIntoView({ block: "nearest" });
     });
   }
 
@@ -387,16 +392,19 @@ class Panel {
     if (event.key === "Escape") { document.activeElement.blur(); this.chooseEvent(-1); return; }
     if (typing) return;
     const { chosen } = this.diagram, last = this.execution.count - 1, height = this.diagram.canvas.clientHeight;
+    // Where no event is selected, one steps from the last event of the selected verdict.
+    const own = chosen < 0 && this.verdict >= 0 ? this.execution.verdicts[this.verdict].events : [chosen];
+    const from = own.length ? own[own.length - 1] : -1;
     const step = (by) => {
       const order = this.played && this.played.order, most = order ? order.length - 1 : last;
-      const at = order ? order.indexOf(chosen) : chosen;
+      const at = order ? order.indexOf(chosen) : from;
       const next = Math.min(most, Math.max(0, at < 0 ? 0 : at + by)); // -1 where there is no event
       this.chooseEvent(order ? order[next] : next, { keep: Boolean(order) });
     };
     const along = (by) => {
-      if (chosen < 0) { step(0); return; }
-      const own = this.execution.ofNode[this.execution.node[chosen]];
-      const next = own[own.indexOf(chosen) + by];
+      if (from < 0) { step(0); return; }
+      const ofNode = this.execution.ofNode[this.execution.node[from]];
+      const next = ofNode[ofNode.indexOf(from) + by];
       if (next !== undefined) this.chooseEvent(next);
     };
     const verdict = (by) => this.chooseVerdict(Math.max(0, Math.min(this.execution.verdicts.length - 1, this.verdict + by)));

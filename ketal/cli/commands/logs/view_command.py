@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 
 from ketal.cli import FINE, complain, interruption_named, options
 from ketal.cli.output.output_lines import open_output
@@ -74,9 +73,10 @@ def execute(args: argparse.Namespace) -> int:
         executions = log.executions.values()
         require_events(logs, sum(map(len, executions)), *rejected_of(executions))
         viewed_logs.append(log)
-    title, other = _title(args.logs, _name), _title(compared_logs, _name)
+    title, name = _title(args.logs), _name(args.logs[0])
+    other = _title(compared_logs) if compared_logs else ""
     if title == other:
-        title, other = _title(args.logs, str), _title(compared_logs, str)
+        title, other = _title(args.logs, whole=True), _title(compared_logs, whole=True)
     compared = viewed_logs[1] if compared_logs else None
     with interruption_named(_UNFINISHED):
         shown = view_logs(
@@ -86,7 +86,7 @@ def execute(args: argparse.Namespace) -> int:
     report_rejected(*shown.rejected)
     if impossible := impossible_events(shown):
         complain(impossible_text(impossible))
-    path = args.write or f"{_name(args.logs[0]).replace(' ', '-')}{FORMS[form]}"
+    path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
     with open_output(path, inputs=[*patterns, *args.logs, *compared_logs]) as sink:
         sink.text(text)
     if args.write is None:
@@ -95,10 +95,10 @@ def execute(args: argparse.Namespace) -> int:
     return FINE
 
 
-def _title(paths: list[str], name: Callable[[str], str]) -> str:
-    """Return the title of the logs of a run: the name of the first, and how many more there are."""
+def _title(paths: list[str], *, whole: bool = False) -> str:
+    """Return a title for logs: the first one's name, or its `whole` path, and how many more."""
     more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-    return "".join(map(name, paths[:1])) + more
+    return f"{paths[0] if whole else _name(paths[0])}{more}"
 
 
 def _name(path: str) -> str:

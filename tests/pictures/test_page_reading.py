@@ -1,0 +1,259 @@
+"""The page of `ketal view` as it is read: names of events, stepping, states of automata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ketal
+from ketal.model.events.event import Event
+from tests.pictures.chromium import WITH_CHROMIUM
+
+pytestmark = WITH_CHROMIUM
+CHECK = """\
+pattern P {{ {mode} order CausalOrder;
+  event Lock = type == "lock"; event Free = type == "free";
+  check (Lock Free)*; }}
+"""
+
+
+def _opened(browser: Any, folder: Path, log: list[Event], pattern: str = "") -> None:
+    path = folder / "run.html"
+    ketal.view(log, ketal.compile(pattern) if pattern else None).write(path)
+    browser.get("about:blank")
+    browser.get(path.as_uri())
+
+
+def _press(browser: Any, keys: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(browser).send_keys(keys).perform()
+
+
+def _texts(browser: Any, selector: str) -> list[str]:
+    script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
+    return list(browser.execute_script(script, selector))
+
+
+def _states(browser: Any) -> dict[str, str]:
+    """Return the state of the automaton that has a class, by the class."""
+    script = """
+        return Object.fromEntries(["live", "left"].map((name) => [name,
+          [...document.querySelectorAll(`[data-state].${name} text`)]
+            .map((one) => one.textContent).join()]))"""
+    return dict(browser.execute_script(script))
+
+
+def _locks(*types: str) -> list[Event]:
+    return [
+        Event(node=kind[0] + str(n), type=kind, clock={kind[0] + str(n): 1})
+        for n, kind in enumerate(types)
+    ]
+
+
+def test_events_of_nodes_with_any_name_are_linked_and_to_no_other_event(
+    browser: Any, tmp_path: Path
+) -> None:
+    nodes = ["server", "my server", "a (b)=c, d", "n", "n@1", "שרת"]
+    log = [Event(node=node, type="x", clock={node: 1}) for node in nodes]
+    _opened(
+        browser,
+        tmp_path,
+        log,
+        'pattern P { order CausalOrder; event X = type == "x"; find any X{6}; }',
+    )
+    _press(browser, "n")
+    linked = _texts(browser, "#chosen button.dot")
+    assert {text.replace("\u200e", "") for text in linked} == {f"{node}@1" for node in nodes}
+    script = """
+        return [...document.querySelectorAll("#chosen button.dot")].map((one) => {
+          one.click();
+          const dot = ketal.diagram.execution.dot(ketal.diagram.chosen);
+          ketal.chooseVerdict(0);
+          return dot;
+        })"""
+    assert browser.execute_script(script) == [text.replace("\u200e", "") for text in linked]
+
+
+def test_numbers_after_a_name_from_right_to_left_stay_after_it(
+    browser: Any, tmp_path: Path
+) -> None:
+    log = [Event(node=node, type="x", clock={"a": 1, node: 1}) for node in ("a", "שרת א", "خادم")]
+    log.append(Event(node="a", type="x", clock={"a": 2, "שרת א": 1, "خادم": 1}))
+    _opened(browser, tmp_path, log)
+    script = """
+        ketal.chooseEvent(ketal.execution.names.get("a@2"));
+        const [text] = [...document.querySelectorAll("#chosen dd")].map((one) => one.firstChild)
+          .filter((one) => one.textContent.startsWith("a:2"));
+        const range = document.createRange();
+        return [...text.textContent].map((letter, at) => {
+          range.setStart(text, at);
+          range.setEnd(text, at + 1);
+          return [letter, range.getBoundingClientRect().left];
+        })"""
+    shown = [(left, letter) for letter, left in browser.execute_script(script)]
+    assert "".join(letter for _, letter in sorted(shown) if letter in "a:123, ") == "a:2,  :1, :1"
+    svg = ketal.view(log).to_svg()
+    assert ">שרת א<" in svg
+    assert "<title>שרת א\u200e@1 x </title>" in svg
+
+
+def test_node_names_with_a_common_end_have_distinct_heads(browser: Any, tmp_path: Path) -> None:
+    nodes = [f"worker-{number:03}.eu-central-1.example" for number in range(40)]
+    _opened(browser, tmp_path, [Event(node=node, type="x", clock={node: 1}) for node in nodes])
+    heads = _texts(browser, "#first .heads button")
+    assert len(heads) > 10
+    assert [head[-3:] for head in heads] == [node[7:10] for node in nodes[: len(heads)]]
+    first = browser.find_element("css selector", "#first .heads button")
+    assert first.get_attribute("aria-label") == nodes[0]
+    _opened(browser, tmp_path, [Event(node=node, type="x", clock={node: 1}) for node in nodes[:3]])
+    heads = _texts(browser, "#first .heads button")
+    assert heads == ["worker-000…", "worker-001…", "worker-002…"]
+
+
+def test_heads_are_above_their_columns_and_each_is_visible(browser: Any, tmp_path: Path) -> None:
+    nodes = [f"n{number:02}" for number in range(40)]
+    _opened(browser, tmp_path, [Event(node=node, type="x", clock={node: 1}) for node in nodes])
+    script = """
+        const d = ketal.diagram;
+        const displaced = () => [...d.heads.querySelectorAll("[title]")].filter((head) => {
+          const column = d.shown().indexOf(d.execution.nodes.indexOf(head.textContent));
+          head.focus();
+          const off = head.getBoundingClientRect().left - d.heads.getBoundingClientRect().left;
+          return Math.abs(off - Math.max(2, d.x(column) - 14)) > 1 || off > d.canvas.clientWidth;
+        }).length;
+        const out = [];
+        for (const e of [39, 0, 20, 38, 1, 39]) { ketal.chooseEvent(e); out.push(displaced()); }
+        for (let n = 0; n < 30; n++) { d.folded.add(n); }
+        d.refit();
+        return [...out, displaced(), d.heads.querySelectorAll("[title]").length];"""
+    assert browser.execute_script(script) == [0] * 7 + [10]
+
+
+def test_a_path_skips_the_events_of_folded_nodes(browser: Any, tmp_path: Path) -> None:
+    clocks = [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1}]
+    log = [
+        Event(node=node, type=node, clock=clock) for node, clock in zip("abc", clocks, strict=True)
+    ]
+    pattern = """
+        pattern P { order CausalOrder; event A = type == "a"; event C = type == "c";
+          Last = Causal(C); find any A Last; }"""
+    _opened(browser, tmp_path, log, pattern)
+    script = """
+        const d = ketal.diagram, at = [];
+        if (arguments[0].includes(-1)) { d.folded.add(1); d.refit(); }
+        ketal.chooseVerdict(0);
+        const note = (x) => at.push(x);
+        const pen = { beginPath() {}, stroke() {}, moveTo: note, lineTo: note };
+        d.paintPaths(pen, d.colours(), arguments[0]);  // the columns of the nodes
+        return at.map((x) => (x - d.x(0)) / d.columnWidth);"""
+    assert browser.execute_script(script, [0, 1, 2]) == [0, 1, 2]
+    assert browser.execute_script(script, [0, -1, 1]) == [0, 1]
+
+
+def test_keys_step_from_the_last_event_of_the_selected_verdict(
+    browser: Any, tmp_path: Path
+) -> None:
+    log = [
+        Event(node="a", type=kind, clock={"a": n})
+        for n, kind in enumerate(("lock", "free", "free", "lock"), 1)
+    ]
+    _opened(browser, tmp_path, log, CHECK.format(mode=""))
+    chosen = "return ketal.diagram.execution.dot(ketal.diagram.chosen)"
+    for key, dot in (("j", "a@4"), ("k", "a@2"), ("l", "a@4"), ("h", "a@2")):
+        browser.execute_script("ketal.chooseVerdict(0)")
+        _press(browser, key)
+        assert browser.execute_script(chosen) == dot
+
+
+def test_buttons_step_as_the_arrow_keys_do(browser: Any, tmp_path: Path) -> None:
+    log = [Event(node="a", type="x", clock={"a": count}) for count in (1, 2, 3)]
+    _opened(browser, tmp_path, log)
+    for name, dot in (("forward", "a@1"), ("forward", "a@2"), ("back", "a@1")):
+        browser.find_element("id", name).click()
+        chosen = "return ketal.diagram.execution.dot(ketal.diagram.chosen)"
+        assert browser.execute_script(chosen) == dot
+
+
+def test_a_violation_shows_the_state_in_which_it_happened(browser: Any, tmp_path: Path) -> None:
+    _opened(browser, tmp_path, _locks("lock", "lock"), CHECK.format(mode=""))
+    assert _states(browser) == {"live": "", "left": ""}
+    _press(browser, "j")
+    assert _states(browser) == {"live": "q1", "left": "q0"}
+    _press(browser, "n")
+    assert _states(browser) == {"live": "", "left": "q1"}
+
+
+def test_a_check_with_a_mode_has_no_state_until_its_verdict_is_selected(
+    browser: Any, tmp_path: Path
+) -> None:
+    _opened(browser, tmp_path, _locks("lock", "free", "lock"), CHECK.format(mode="mode possibly;"))
+    for _ in range(3):
+        _press(browser, "j")
+        assert _states(browser) == {"live": "", "left": ""}
+        (idle,) = _texts(browser, "#automata li")
+        assert idle == "judged over every order of the events; each of its verdicts shows one"
+    _press(browser, "n")
+    assert _states(browser)["left"]
+
+
+def test_the_automaton_of_the_selected_verdict_comes_first(browser: Any, tmp_path: Path) -> None:
+    other = 'pattern Other { event Lock = type == "lock"; check Lock*; }\n'
+    _opened(browser, tmp_path, _locks("lock", "lock"), other + CHECK.format(mode=""))
+    assert _texts(browser, "#automata summary") == ["Other", "P"]
+    _press(browser, "n")
+    assert _texts(browser, "#automata summary") == ["P", "Other"]
+
+
+def test_many_verdicts_and_long_names_leave_room_for_the_explanation(
+    browser: Any, tmp_path: Path
+) -> None:
+    log = [Event(node="n" * 200, type="x", clock={"n" * 200: count}) for count in range(1, 60)]
+    patterns = """
+        event X = type == "x";
+        pattern P { find any X; }
+        pattern Q { partition by node; check X*; }"""
+    _opened(browser, tmp_path, log, patterns)
+    _press(browser, "n" * 40)
+    script = """
+        const panel = document.querySelector("aside"), box = panel.getBoundingClientRect();
+        const shown = (selector) => {
+          const own = document.querySelector(selector).getBoundingClientRect();
+          return own.top >= box.top && own.bottom <= box.bottom;
+        };
+        return [shown("#chosen"), shown("#verdicts [aria-current]"),
+          panel.scrollWidth <= panel.clientWidth];"""
+    assert browser.execute_script(script) == [True, True, True]
+
+
+def test_on_paper_all_verdicts_are_listed_after_the_selected_one(
+    browser: Any, tmp_path: Path
+) -> None:
+    log = [Event(node="n", type="x", clock={"n": count}) for count in range(1, 60)]
+    _opened(browser, tmp_path, log, 'pattern P { event X = type == "x"; find any X; }')
+    _press(browser, "n")
+    media = "Emulation.setEmulatedMedia"
+    browser.execute_cdp_cmd(media, {"media": "print"})
+    try:
+        script = """
+            const list = document.getElementById("verdicts");
+            const [chosen, all] = [document.getElementById("chosen"), list]
+              .map((one) => one.getBoundingClientRect());
+            return [chosen.bottom <= all.top, list.scrollHeight <= list.clientHeight];"""
+        assert browser.execute_script(script) == [True, True]
+    finally:
+        browser.execute_cdp_cmd(media, {"media": ""})
+
+
+def test_page_without_javascript_says_what_is_missing(browser: Any, tmp_path: Path) -> None:
+    switch = "Emulation.setScriptExecutionDisabled"
+    browser.execute_cdp_cmd(switch, {"value": True})
+    try:
+        _opened(browser, tmp_path, _locks("lock"))
+        shown = browser.find_element("tag name", "body").text
+    finally:
+        browser.execute_cdp_cmd(switch, {"value": False})
+    assert shown == (
+        "ketal\nJavaScript, which draws this page, is off. "
+        "ketal view --to svg makes a picture that does not need it."
+    )
