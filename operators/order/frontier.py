@@ -270,5 +270,5 @@ class Frontier(ReleasePolicy):
                 heapq.heappush(self._unpassed, (time_us, node))
         self._timed = state["timed"]
         for index, time_us, due, total in state["held"]:
-            event = events[index]
-            self._hold(self.store.new_arrival(event, time_us), due, (total, *event.dot))
+            held = self.store.hold(self.store.new_arrival(events[index], time_us))
+            heapq.heappush(self._heap, (due, (total, *held.event.dot)))

@@ -283,3 +283,18 @@ def test_clock_of_the_first_event_is_not_restored_again_after_its_eviction() -> 
     for monitor in (plain, other):
         step(monitor, Event("n2", "a", {"n2": 5}))
     assert state(other) == state(plain)
+
+
+def test_evicted_time_of_a_held_event_is_not_restored() -> None:
+    """n2@1 waits for n1@1, which has a later time; the frontier has passed its own time."""
+    program = ketal.compile(
+        "event A = true; pattern P { order CausalOrder(frontier = 3 s); check A*; }"
+    )
+    plain = Driven(program)
+    for item in (
+        Event("n1", "a", {"n1": 1}, time=9.0),
+        Event("n2", "a", {"n1": 1, "n2": 1}, time=1.0),
+        Event("n3", "a", {"n3": 1}, time=2.0),
+    ):
+        step(plain, item)
+    assert state(Driven.restored(program, plain.snapshot())) == state(plain)
