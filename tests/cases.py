@@ -747,6 +747,13 @@ WINDOWS = [
         timed_out=("A=n@3",),
     ),
     Case(
+        "strict: a run timed out at an event after its window",
+        "TimedOut",
+        p("find strict A B", "within 1 s"),
+        line("a c a"),
+        timed_out=("A=n@1", "A=n@3"),
+    ),
+    Case(
         "any: a first-step event that is in no match timed out",
         "TimedOut",
         p("find any A B", "within 2 s"),

@@ -55,14 +55,14 @@ def test_page_names_every_class_of_cost() -> None:
 @pytest.mark.parametrize(
     ("order", "body", "is_silent"),
     [
-        ("arrival", "strict A B", True),
-        ("CausalOrder", "strict A B", True),
+        ("arrival", "strict A B", False),
+        ("CausalOrder", "strict A B", False),
         ("arrival", "next A not N B", True),
         ("CausalOrder", "next A not N B", False),
         ("arrival", "next A B", False),
     ],
 )
-def test_event_after_a_window_may_end_its_run_unless_a_watermark_ended_it(
+def test_event_after_a_window_ends_a_run_without_a_verdict_only_by_a_not_under_arrival(
     order: str, body: str, is_silent: bool
 ) -> None:
     declared = "".join(f'event {name} = type == "{name}"; ' for name in "ABN")
