@@ -405,6 +405,12 @@ RULES: tuple[Rule, ...] = (
         code="K010",
     ),
     Rule(
+        lambda s: s.found == "*" and s.statement[-2:] in (["Call", "("], ["CALL", "("]),
+        "unknown guard `Call`",
+        "did you mean `call`?",
+        code="K011",
+    ),
+    Rule(
         lambda s: s.expects == {"GLOB"} and s.found == "(",
         "`call` requires the return type before `Type.method`",
         "write `call(* Type.method(..))`; `*` matches any type",
@@ -446,7 +452,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: s.before.type in _REPETITION and s.in_body and s.found in ("*", "+", "?"),
         "a repetition cannot be repeated",
-        "use parentheses: `(A*)?`",
+        "use parentheses: `(A*)?`; there are no reluctant or possessive repetitions",
     ),
     Rule(
         lambda s: (

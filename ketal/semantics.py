@@ -906,6 +906,8 @@ class _Scope:
                     after += taken or ([here] if stays else [])
                 if after:
                     going.append((after, matched))
+                elif self._is_past_window(run, event):
+                    timed_out += self._time_out(run, matched, self.place[event.dot])
             runs = going
         for run, matched in runs:
             timed_out += self._time_out(run, matched, len(self.offered))
@@ -917,6 +919,16 @@ class _Scope:
         if length is None or run == [self.start]:
             return False
         return self.place[event.dot] - self.place[run[0].bound[0][1].dot] >= length
+
+    def _is_past_window(self, run: list[Configuration], event: Event) -> bool:
+        """Return whether a window of time that began with a run's first event ended by an event."""
+        length = self.judge.window_us
+        if length is None or run == [self.start]:
+            return False
+        began_us = run[0].bound[0][1].time_us
+        assert event.time_us is not None
+        assert began_us is not None
+        return event.time_us - began_us >= length
 
     def _time_out(self, run: list[Configuration], matched: bool, end: int) -> list[History]:
         alive = [here.bound for here in run if not self._barred_for_good(here, end)]

@@ -491,6 +491,16 @@ BODIES = [
         matches=("A=n@1 B=n@2 B=n@3 C=n@4",),
     ),
     Case(
+        "an edge from which no final state can be reached is not taken",
+        "Bodies",
+        p(
+            "find next automaton { initial q0; final q1; q0 -> q1 on A; q1 -> q1 on B;"
+            " q1 -> q2 on C; }"
+        ),
+        line("a b c b"),
+        matches=("A=n@1", "A=n@1 B=n@2", "A=n@1 B=n@2 B=n@4"),
+    ),
+    Case(
         "in a check all states are final where final is left out",
         "Bodies",
         p("check automaton { initial q0; q0 -> q1 on A; q1 -> q0 on B; }"),
@@ -735,6 +745,13 @@ WINDOWS = [
         p("find strict A B", "within 5 s"),
         line("a c a"),
         timed_out=("A=n@3",),
+    ),
+    Case(
+        "strict: a run timed out at an event after its window",
+        "TimedOut",
+        p("find strict A B", "within 1 s"),
+        line("a c a"),
+        timed_out=("A=n@1", "A=n@3"),
     ),
     Case(
         "any: a first-step event that is in no match timed out",

@@ -52,6 +52,28 @@ def test_page_names_every_class_of_cost() -> None:
     assert [name for name in classes if name.lower() not in text.lower()] == []
 
 
+@pytest.mark.parametrize(
+    ("order", "body", "is_silent"),
+    [
+        ("arrival", "strict A B", False),
+        ("CausalOrder", "strict A B", False),
+        ("arrival", "next A not N B", True),
+        ("CausalOrder", "next A not N B", False),
+        ("arrival", "next A B", False),
+    ],
+)
+def test_event_after_a_window_ends_a_run_without_a_verdict_only_by_a_not_under_arrival(
+    order: str, body: str, is_silent: bool
+) -> None:
+    declared = "".join(f'event {name} = type == "{name}"; ' for name in "ABN")
+    program = ketal.compile(f"pattern P {{ order {order}; {declared} find {body}; within 5 s; }}")
+    start, end = (ketal.Event("n", t, {"n": i}, time=9 * i) for i, t in enumerate("AN", 1))
+    assert len(list(ketal.run(program, [start, end]))) == (not is_silent)
+    watermark = ketal.Control("watermark", time=18.0)
+    monitor = ketal.Monitor(program)
+    assert len([*monitor.feed_many([start, watermark, end]), *monitor.close()]) == 1
+
+
 def test_mirror_images_of_the_page() -> None:
     # Two concurrent writes are one conflict, in either order.
     program = ketal.compile(PATTERNS[0])

@@ -224,5 +224,5 @@ def _state_findings(body: ast.AutomatonBody) -> Iterator[Finding]:
         elif state not in useful:
             yield (
                 "K153", "warning", f"no final state can be reached from the state `{state}`",
-                span, "a run that reaches it can never be complete",
+                span, "the edges to it have no effect, since no run takes them; remove them",
             )  # fmt: skip

@@ -90,6 +90,10 @@ def test_unknown_comparisons_of_a_guard(
          [("x == A.x", "absent", 1, 3), ("x == A.x", "string with number", 1, 2)]),
         ([event(1, "a"), event(2, "b", x=1), event(3, "b")],
          [("x == A.x", "absent", 1, 1), ("x == A.x", "absent", 1, 2)]),
+        # As many events lack it on one side as on the other.
+        ([event(1, "a"), event(2, "b")], [("x == A.x", "absent", 1, 1)]),
+        ([event(1, "a"), event(2, "a", x=1), event(3, "b"), event(4, "b")],
+         [("x == A.x", "absent", 1, 2), ("x == A.x", "absent", 2, 2)]),
     ],
 )  # fmt: skip
 def test_comparisons_with_an_event_of_a_run(

@@ -23,7 +23,7 @@ def ends_windows_early(compiled: CompiledPattern) -> bool:
     """Return whether a run whose window has passed may be timed out before the end of a log.
 
     It may not where a later event can still end the run without a time-out: a `not` that is
-    broken ends a run of `find next`, and any event ends a run of `find strict`.
+    broken ends a run of `find next`, and an event in the window ends a run of `find strict`.
     """
     strategy = compiled.strategy
     waits = strategy == "strict" or (strategy == "next" and compiled.automaton.nots)

@@ -104,6 +104,9 @@ class RunsFind:
             if waiting.count and (plan := plans[state, seen.mask]) is not None:
                 self._extend(state, plan, waiting, seen, born, findings)
         if self._strict:
+            if self.window.us is not None:
+                assert seen.time_us is not None
+                self._expire(seen.time_us - self.window.us, findings)
             self._waiting.drop_all()
         elif self.machine.arrival and self.machine.automaton.nots:
             self._waiting.pass_over(seen)

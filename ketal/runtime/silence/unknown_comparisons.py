@@ -44,20 +44,19 @@ def unknown_entries(compiled: CompiledPattern, counts: KindCounts) -> list[Entry
     out: list[Entry] = []
     for number, parts in of_comparison.items():
         comparison = comparisons[number]
-        for (kind, other_kinds, total), events in sorted(_faults(comparison, parts).items()):
+        for kind, other_kinds, total, events in sorted(_faults(comparison, parts)):
             shown = kind if kind == ABSENT else f"{kind} with {other_kinds}"
             out.append(_entry(compiled, comparison, shown, events, total))
     return out
 
 
-def _faults(comparison: ComparisonSite, parts: _Parts) -> Counter[tuple[str, str, int]]:
-    """Return how many events made a comparison unknown.
+def _faults(comparison: ComparisonSite, parts: _Parts) -> set[tuple[str, str, int, int]]:
+    """Return the two kinds that were compared, the events read, and how many made it unknown.
 
-    They are counted by the two kinds that were compared and by the number of events read. A
-    mismatch of kinds is counted for one side only: the other side would give it once more. An
+    A mismatch of kinds is counted for one side only: the other side would give it once more. An
     absent value is a fault of its own side.
     """
-    out: Counter[tuple[str, str, int]] = Counter()
+    out: set[tuple[str, str, int, int]] = set()
     mismatched = False
     for reading, counter in parts:
         faults: Counter[tuple[str, str]] = Counter()
@@ -67,7 +66,7 @@ def _faults(comparison: ComparisonSite, parts: _Parts) -> Counter[tuple[str, str
                 faults[sides] += events
         for (kind, other_kinds), events in faults.items():
             if kind == ABSENT or not mismatched:
-                out[kind, other_kinds, counter.total()] += events
+                out.add((kind, other_kinds, counter.total(), events))
         mismatched = mismatched or any(kind != ABSENT for kind, _ in faults)
     return out
 
