@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 import ketal
+from ketal.engine import scopes
 from ketal.errors import PatternError
 from ketal.model import syntax
 from ketal.model.events.control import Control
@@ -57,6 +58,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, span in (("SEEN_SPAN", 3), ("CLOCKS_SPAN", 2)):
         monkeypatch.setattr(recorder, name, span)
     monkeypatch.setattr(counters, "SPAN", 8)
+    monkeypatch.setattr(scopes, "QUEUE_MIN", 2)
     monkeypatch.setattr(contents, "WHOLE_CLOCK_ENTRIES", 2)
 
 
