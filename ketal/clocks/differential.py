@@ -76,15 +76,13 @@ class DeltaClocks(Scheme[DeltaStamp]):
     name = "delta"
     decides = True
 
-    def stamped(self, events: Sequence[Happening]) -> list[DeltaStamp]:
-        """Return the differences between the vector clocks of each node."""
-        out = []
+    def stamps(self, events: Sequence[Happening]) -> Iterator[DeltaStamp]:
+        """Yield the differences between the vector clocks of each node."""
         last: dict[str, Clock] = {}
-        for stamp in VectorClocks().stamped(events):
+        for stamp in VectorClocks().stamps(events):
             _, changed = deltas((last.get(stamp.node, {}), stamp.clock))
-            out.append(DeltaStamp(stamp.node, changed))
+            yield DeltaStamp(stamp.node, changed)
             last[stamp.node] = stamp.clock
-        return out
 
     def order(self, stamps: Iterable[DeltaStamp]) -> Callable[[DeltaStamp, DeltaStamp], bool]:
         """Return the order of the events, by the vector clocks computed from all of their stamps.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -82,12 +82,20 @@ class Scheme(ABC, Generic[S]):
         """Return an estimate of the number of entries in the stamp of an event with `clock`."""
         return len(clock)
 
+    def entries_of(self, stamp: S) -> int:
+        """Return how many entries a stamp has, if `entries` cannot estimate that; otherwise 0."""
+        return 0
+
     @abstractmethod
+    def stamps(self, events: Sequence[Happening]) -> Iterator[S]:
+        """Yield the stamps that `stamped` returns, each as soon as it is known."""
+
     def stamped(self, events: Sequence[Happening]) -> list[S]:
         """Return the stamps of an execution, whose events are given in a linear extension.
 
         Raises a ValueError if an event receives from itself or a later event, or lists one twice.
         """
+        return list(self.stamps(events))
 
     @abstractmethod
     def order(self, stamps: Iterable[S]) -> Callable[[S, S], bool]:
@@ -191,8 +199,8 @@ class ReplicaScheme(Scheme[S]):
         """Return the relation of the event of `a` to the event of `b`, a different event."""
         return self.relation(self.precedes, a, b)
 
-    def stamped(self, events: Sequence[Happening]) -> list[S]:
-        """Return the stamps of an execution, in which each message has a header of its own."""
+    def stamps(self, events: Sequence[Happening]) -> Iterator[S]:
+        """Yield the stamps of an execution, in which each message has a header of its own."""
         check_receives(events)
         receivers: dict[int, list[int]] = {}
         for number, event in enumerate(events):
@@ -200,7 +208,6 @@ class ReplicaScheme(Scheme[S]):
                 receivers.setdefault(send, []).append(number)
         replicas = self.replicas(tuple(dict.fromkeys(event.node for event in events)))
         headers: dict[tuple[int, int], S] = {}
-        stamps: list[S] = []
         for number, event in enumerate(events):
             received = [headers.pop((send, number)) for send in event.receives]
             replica, stamp = self.event(replicas[event.node], received, time_us=event.time_us)
@@ -208,8 +215,7 @@ class ReplicaScheme(Scheme[S]):
                 to = events[receiver].node
                 replica, headers[number, receiver] = self.header(replica, stamp, to)
             replicas[event.node] = replica
-            stamps.append(stamp)
-        return stamps
+            yield stamp
 
 
 class ForkingScheme(ReplicaScheme[S]):

@@ -112,6 +112,10 @@ class Scope:
         return (self.key, self.number, self.offered, past, reported, timer, run, seens.save())
 
 
+QUEUE_MIN = 1_024
+"""Entries of the queue of timers below which stale ones are not removed from it."""
+
+
 class ScopeTimers:
     """The timers of scopes, in a queue.
 
@@ -120,6 +124,7 @@ class ScopeTimers:
 
     def __init__(self) -> None:
         self._queue: list[tuple[int, int, int, Scope]] = []
+        self._queue_max = QUEUE_MIN  # above it, stale entries are removed
         self._ticks = 0
         self._suspended: dict[str, dict[int, Scope]] = {}  # by node and number
 
@@ -146,6 +151,10 @@ class ScopeTimers:
         scope.timer_us = None
         if scope.suspended:
             del self._suspended[scope.key[-1][1]][scope.number]
+        if len(self._queue) > self._queue_max:
+            self._queue = [entry for entry in self._queue if entry[0] == entry[3].timer_us]
+            heapq.heapify(self._queue)
+            self._queue_max = max(QUEUE_MIN, 2 * len(self._queue))
 
     def first_us(self) -> float:
         """Return a lower bound of all timers; infinity if there is none."""

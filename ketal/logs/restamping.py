@@ -68,7 +68,7 @@ def restamped(
 ) -> StampedExecution:
     """Stamp distinct events, all or some, of one execution with a scheme.
 
-    Raises a SettingError if the stamps would have more than `stamped_entries_max` entries.
+    Raises a SettingError if the stamps have more than `stamped_entries_max` entries, or would have.
     """
     ordered = tuple(sorted(events, key=canonical_key))
     entries = sum(scheme.entries(event.clock) for event in ordered)
@@ -87,4 +87,14 @@ def restamped(
         )
         for event, sends in zip(ordered, causes, strict=True)
     )
-    return StampedExecution(scheme, ordered, happenings, tuple(scheme.stamped(happenings)))
+    stamps: list[Any] = []
+    entries = 0
+    for stamp in scheme.stamps(happenings):
+        entries += scheme.entries_of(stamp)
+        if entries > limits.stamped_entries_max:
+            raise SettingError(
+                f"the stamps of the scheme {scheme.name} have more than "
+                f"{limits.stamped_entries_max:,} entries (limit stamped_entries_max)"
+            )
+        stamps.append(stamp)
+    return StampedExecution(scheme, ordered, happenings, tuple(stamps))

@@ -64,6 +64,9 @@ class Limits:
     )
     clock_entries_max: int = _limit(10_000, "entries", "entries of one clock")
     incarnations_max: int = _limit(10_000, "incarnations", "incarnations of nodes that restarted")
+    nodes_max: int = _limit(
+        1_000_000, "nodes", "nodes of one stream, which are remembered as long as it runs"
+    )
     dots_max: int = _limit(
         65_536,
         "events",

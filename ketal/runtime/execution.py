@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
@@ -32,7 +32,7 @@ from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.programs.program import Program
-from ketal.runtime.admission.deduplication import DUPLICATE, NEW, PRESUMED
+from ketal.runtime.admission.deduplication import BEYOND, DUPLICATE, NEW, PRESUMED
 from ketal.runtime.admission.identification import Admission, keeping_all
 from ketal.runtime.queues.reports import BEHIND_WATERMARK, is_late, late_verdict, overflow_verdict
 from ketal.runtime.release import Release
@@ -44,6 +44,7 @@ from ketal.runtime.stretches import stretch_of
 
 BATCH_EVENTS = 1_024
 """The most events that a driver passes to `Execution.process` at once."""
+BEYOND_NODES: Final = "which names a node beyond those that are remembered"
 
 
 class Execution:
@@ -111,6 +112,7 @@ class Execution:
         self._accepted_max = run_limits.events_max if release.holds_all else sys.maxsize
         admission_limits = keeping_all(run_limits) if release.holds_all else run_limits
         self.admission = Admission(patterns, admission_limits, beside=beside)
+        self._steady = None if release.holds_all else self.admission.steady
         self.release = release(self.runs, self.admission, run_limits, name)
         self.retiring: RetiringRelease | None = None
         if retiring is not None:
@@ -184,7 +186,7 @@ class Execution:
                     index = after
                     continue
             item: Any = batch[index]
-            if room > 0 and self.admission.intake.admit((item,)):
+            if room > 0 and self.admission.intake.admit((item,), steady=self._steady):
                 verdicts = self._take_new(item)
             else:
                 verdicts = self._take(item, "" if place is None else place(index))
@@ -210,8 +212,7 @@ class Execution:
         progress, release = self.progress, self.release
         due = release if self._uses_time else None
         stretch = stretch_of(batch, begin, end, progress.watermark_us, due)
-        steady = None if release.holds_all else self.admission.steady
-        count = self.admission.intake.admit(stretch.events, steady=steady)
+        count = self.admission.intake.admit(stretch.events, steady=self._steady)
         if count:
             progress.counted.accepted += count
             progress.observe(new := stretch.events[:count])
@@ -238,31 +239,31 @@ class Execution:
         """Process one record that is not certainly a new event."""
         if not isinstance(item, Event):
             return self._take_non_event(item)
-        read_at, place = place, place or str(item.dot)  # as it arrived
         if self.progress.ended:
-            return self._reject(place, "the execution has ended (ketal.end)")
+            return self._reject(place or str(item.dot), "the execution has ended (ketal.end)")
         if self.progress.counted.accepted >= self._accepted_max:
             return self._overflow(item, "events_max", "the event")
         admission = self.admission
         excluding = admission.excluding(item) if admission.closed_topologies else ()
-        reason = admission.exclusion_reason(item, excluding)
+        reason = admission.exclusion_reason(item, excluding) if excluding else ""
         if reason and not (self.retiring is not None and self.retiring.takes(item)):
-            return self._reject(place, reason)
+            return self._reject(place or str(item.dot), reason)
         try:
             status, event = admission.take(item)
         except EventError as error:
             # `take` may have begun a membership all the same, which is saved with the state.
             self.release.restore_clocks()
-            return self._reject(place, error.reason)
-        self.release.restore_clocks(event if status is NEW else None)
+            return self._reject(place or str(item.dot), error.reason)
+        if admission.membership is not None:
+            self.release.restore_clocks(event if status is NEW else None)
         if reason:  # only retiring patterns take the event
             assert self.retiring is not None
             own = self.retiring.take_identified(event, event, None, ()) if status is NEW else []
-            return own + self._reject(place, reason)
+            return own + self._reject(place or str(item.dot), reason)
         if status is not NEW:
-            return self._take_seen(event, status)
-        if read_at and self._on_named is not None and admission.membership is not None:
-            self._on_named(self.name, event.dot, read_at)
+            return self._take_other(event, status)
+        if place and self._on_named is not None and admission.membership is not None:
+            self._on_named(self.name, event.dot, place)
         return self._take_new(event, [self.runs[n] for n in excluding if n < len(self.runs)])
 
     def _take_non_event(self, item: Any) -> list[Verdict]:
@@ -282,9 +283,15 @@ class Execution:
         if item.kind == "end":
             ended, self.progress.ended = self.progress.ended, True
             return [] if ended else self.release.end()
-        item = self.admission.control(item)
+        control = self.admission.control(item)
+        if control is None:
+            # Control events are not counted among the records.
+            given_up = (
+                f"ketal.{item.kind} of {', '.join(item.members) or item.node}, {BEYOND_NODES}"
+            )
+            return [overflow_verdict(None, self.name, "nodes_max", given_up)]
         self.release.restore_clocks()
-        return self.release.control(item)
+        return self.release.control(control)
 
     def _take_new(self, event: Event, excluding: Sequence[PatternRun] = ()) -> list[Verdict]:
         """Count a new event and pass it to the release, with its verdict if it is late."""
@@ -297,7 +304,8 @@ class Execution:
             self.progress.counted.accepted += 1
         return self.release.take(event, late, excluding)
 
-    def _take_seen(self, event: Event, status: str) -> list[Verdict]:
+    def _take_other(self, event: Event, status: str) -> list[Verdict]:
+        """Process an event that was seen before, or that a limit leaves no room for."""
         if status in (DUPLICATE, PRESUMED):
             verdicts = self.release.take_redelivered(event)
             if verdicts is None:
@@ -305,6 +313,8 @@ class Execution:
                 return []
             self.progress.counted.accepted += 1
             return verdicts
+        if status is BEYOND:
+            return self._overflow(event, "nodes_max", f"the event, {BEYOND_NODES}")
         given_up = "an event older than the counters that are kept: it may be a duplicate"
         return self._overflow(event, "counters_max", given_up)
 

@@ -60,20 +60,22 @@ class Restorer(Stateful):
 
     Attributes
     ----------
+    highest : dict of str to int
+        The highest counter of each node whose clock was read; 0 for one that was only named.
     in_doubt : int
         Events whose clock may still be too low: an event that they directly know was never
         released (lost, declared lost, or evicted), or there was no room for its entries; and
         events that were offered or released before their clock was raised.
     """
 
-    STATE: ClassVar = "in_doubt", "_last", "_released", "_doubted", "_low", "_incomplete"
+    STATE: ClassVar = "in_doubt", "highest", "_released", "_doubted", "_low", "_incomplete"
 
     def __init__(self, memory: ClockMemory, departed: set[str], entries_max: int) -> None:
         self.memory = memory
         self.departed = departed
         self.entries_max = entries_max
         self.in_doubt = 0
-        self._last: dict[str, int] = {}
+        self.highest: dict[str, int] = {}
         self._released: dict[str, int] = {}
         self._doubted: dict[str, int] = {}
         # Released events that a leave puts in doubt: by node, how many have an entry for it that is
@@ -85,7 +87,12 @@ class Restorer(Stateful):
 
     def begin(self, highest: Mapping[str, int]) -> None:
         """Load the highest counter of each node, before any node left."""
-        self._last = dict(highest)
+        self.highest = dict(highest)
+
+    def add_named(self, nodes: Iterable[str]) -> None:
+        """Add nodes that a clock or a control event names to those that are remembered."""
+        for node in nodes:
+            self.highest.setdefault(node, 0)
 
     def mark_departed(self, names: Iterable[str]) -> None:
         """Restore the entries of nodes that left, from now on.
@@ -158,7 +165,7 @@ class Restorer(Stateful):
         shrunk. One without may lack it as long as its past has not all arrived: events of the node
         that left, and of those that have it in their pasts, may still be in flight.
         """
-        clock, last = event.clock, self._last
+        clock, last = event.clock, self.highest
         others = [n for n in self.departed if n != event.node]
         if any(clock.get(n, 0) < last.get(n, 0) for n in others):
             return True
@@ -180,8 +187,8 @@ class Restorer(Stateful):
         closure, whole, growing = self._closure(node, counter, clock)
         self.in_doubt += fresh and self._truncated
         self.memory.close(node, counter, clock, closure, final=whole and not growing)
-        if counter > self._last.get(node, 0):
-            self._last[node] = counter
+        if counter > self.highest.get(node, 0):
+            self.highest[node] = counter
         return whole
 
     def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, bool, bool]:
@@ -210,6 +217,7 @@ class Restorer(Stateful):
                 cause = memory.find(other, known)
                 if cause is None:
                     whole = False
+                    self.highest.setdefault(other, 0)
                     cause = memory.below(other, known)
                 elif cause.closure is not None and not cause.final:
                     growing = True

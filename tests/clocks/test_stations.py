@@ -19,7 +19,10 @@ from ketal.clocks.mobile_hosts.stations import Label
 from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.stamping import vector_clocks
-from ketal.errors import EventError
+from ketal.errors import EventError, SettingError
+from ketal.logs.restamping import restamped
+from ketal.model.events.event import Event
+from ketal.model.limits import Limits
 from tests.clocks.executions import SampleRun, count_answers, make_run
 from tests.sampling import chances, sample
 
@@ -357,3 +360,15 @@ def test_sizes_of_the_stamps_of_a_long_run() -> None:
 def test_bits_of_hierarchical_stamps_count_towards_the_limit_of_entries() -> None:
     """64 bits as one entry: 1 entry of the clock, and 640 bits."""
     assert scheme_named("hierarchical").entries({"a": 640}) == 11
+
+
+def test_ranges_of_dependency_sequences_count_towards_the_limit_of_entries() -> None:
+    """Each event of a host that takes turns at its station is a range of its own: two bounds."""
+    hosts = [("ab"[number % 2], number // 2 + 1) for number in range(20)]
+    events = [Event(host, "x", {host: n}, data={"station": "s1"}) for host, n in hosts]
+    entries = 2 * sum(n for _, n in hosts)
+    scheme = scheme_named("dependency")
+    assert len(restamped(events, scheme, Limits(stamped_entries_max=entries)).stamps) == 20
+    why = rf"scheme dependency have more than {entries - 1} entries \(limit stamped_entries_max\)"
+    with pytest.raises(SettingError, match=why):
+        restamped(events, scheme, Limits(stamped_entries_max=entries - 1))

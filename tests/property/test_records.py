@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 import ketal
+from ketal.engine import scopes
 from ketal.errors import PatternError
 from ketal.model import syntax
 from ketal.model.events.control import Control
@@ -48,6 +49,7 @@ LIMITS = (
     ROOMY,
     Limits(dots_max=4, counters_max=3, held_back_max=3, lost_max=2, unlearned_max=4),
     Limits(dots_max=7, counters_max=100, candidates_max=3, configurations_max=2),
+    Limits(dots_max=5, nodes_max=3),
 )
 
 
@@ -56,6 +58,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, span in (("SEEN_SPAN", 3), ("CLOCKS_SPAN", 2)):
         monkeypatch.setattr(recorder, name, span)
     monkeypatch.setattr(counters, "SPAN", 8)
+    monkeypatch.setattr(scopes, "QUEUE_MIN", 2)
     monkeypatch.setattr(contents, "WHOLE_CLOCK_ENTRIES", 2)
 
 

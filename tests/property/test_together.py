@@ -33,7 +33,7 @@ PATTERNS = {
     "find": "partition by k; %s find next Open Close;",
     "clocks": "%s S = Causal(Close, Open); check (Open S)*; on violation resume;",
 }
-TIGHT = Limits(dots_max=4, counters_max=3, scopes_max=3, configurations_max=2)
+TIGHT = Limits(nodes_max=3, dots_max=4, counters_max=3, scopes_max=3, configurations_max=2)
 
 keys: Any = st.sampled_from([1, 2, "1", "a", True, 1.0, 1.5, None, [1], {}])
 events = st.builds(

@@ -62,7 +62,8 @@ def test_batches_of_any_size_equal_one_event_at_a_time(
     program = ketal.compile(text_of(PATTERNS[name], ORDERS[order]))
     events = execution(rng, nodes_max=4, events_max=40, types=("a", "b", "c", "d"))
     items = list(with_watermarks(events, rng)) if rng.random() < 0.5 else events
-    limits = rng.choice((DEFAULT, ketal.Limits(unlearned_max=2, runs_max=3, dots_max=5)))
+    tight = ketal.Limits(unlearned_max=2, runs_max=3, dots_max=5)
+    limits = rng.choice((DEFAULT, tight, ketal.Limits(nodes_max=2)))
     singly, batched = (Execution(program, limits=limits) for _ in range(2))
     at = 0
     while at < len(items):

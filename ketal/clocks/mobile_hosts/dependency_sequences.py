@@ -108,6 +108,10 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
         history[station] = _merged([*own, (index, index)])
         return DependencySequences(host, station, history)
 
+    def entries_of(self, stamp: DependencySequences) -> int:
+        """Return how many bounds of ranges the history has."""
+        return sum(map(len, stamp.history.values()))
+
     def header(self, stamp: DependencySequences) -> Mapping[str, Pairs]:
         """Return the sequences of all stations."""
         return stamp.history

@@ -23,7 +23,7 @@ Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ketal.clocks.scheme import Happening, S, Scheme, check_receives, checked_counter
@@ -56,23 +56,21 @@ class StationScheme(Scheme[S], Generic[S, H]):
     def header(self, stamp: S) -> H:
         """Return the header of an event, for its messages and for a handoff after it."""
 
-    def stamped(self, events: Sequence[Happening]) -> list[S]:
-        """Return the stamps of an execution; all messages of an event have the same header."""
+    def stamps(self, events: Sequence[Happening]) -> Iterator[S]:
+        """Yield the stamps of an execution; all messages of an event have the same header."""
         check_receives(events)
         logs: dict[str, list[S]] = {}
         last: dict[str, H] = {}
         headers: list[H] = []
-        stamps: list[S] = []
         for event in events:
             station, host = event.station or event.node, event.node
             log = logs.setdefault(station, [])
             received = [headers[send] for send in event.receives]
             stamp = self.stamp_event(station, log, host, last.get(host), received)
             log.append(stamp)
-            stamps.append(stamp)
+            yield stamp
             headers.append(self.header(stamp))
             last[host] = headers[-1]
-        return stamps
 
 
 def cause_headers(previous: H | None, received: Sequence[H]) -> Sequence[H]:

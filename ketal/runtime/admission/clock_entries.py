@@ -26,22 +26,27 @@ class ClockEntries:
         For each node, the least counter of an event whose clock has an entry, by entry.
     steady : Steady
         The same in the form in which `Intake.admit` checks it.
+    names : set of str
+        The nodes that the clocks name.
     """
 
     def __init__(self) -> None:
         self.first: dict[str, Clock] = {}
         self.steady: Steady = {}
+        self.names: set[str] = set()
 
     def put(self, node: str, first: Clock) -> None:
         """Set the least counters of a node's entries."""
         self.first[node] = first
         # An event with these entries, at no lower counter, leaves `first` as it is.
         self.steady[node] = frozenset(first), max(first.values())
+        self.names.update(first)
 
     def clear(self) -> None:
         """Remove all entries."""
         self.first = {}
         self.steady.clear()
+        self.names.clear()
 
     def add(self, event: Event, intake: Intake) -> set[str]:
         """Add a new event; return the nodes whose entries its node has dropped from its clocks.
@@ -54,8 +59,6 @@ class ClockEntries:
         first = self.first.get(node)
         if first is None:
             self.put(node, dict.fromkeys(clock, counter))
-            return set()
-        if first.keys() == clock.keys() and counter >= max(first.values()):
             return set()
         dropped = {name for name in first.keys() - clock.keys() if first[name] < counter}
         lower = {n: first.get(n) for n in clock if first.get(n, counter + 1) > counter}

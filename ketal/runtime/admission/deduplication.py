@@ -27,8 +27,8 @@ EVICTED_SHARE: Final = 16
 """Beyond `counters_max` counters, one in `EVICTED_SHARE` of those beyond holes is evicted."""
 
 NEW, DUPLICATE, CONTRADICTION = "new", "duplicate", "contradiction"
-PRESUMED, EVICTED = "presumed", "evicted"
-"""The results of `Intake.status`."""
+PRESUMED, EVICTED, BEYOND = "presumed", "evicted", "beyond"
+"""The results of `Admission.take`, and but for `BEYOND` those of `Intake.status`."""
 
 Steady = dict[str, tuple[frozenset[str], int]]
 """For each node the entries that its clocks had so far, and the last counter that added one."""
@@ -65,7 +65,8 @@ class SeenCounters:
 class Intake:
     """Deduplicates events by their dots, and by the contents of the last of them.
 
-    `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes.
+    `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes, and
+    `nodes_max` the nodes.
 
     Attributes
     ----------
@@ -77,6 +78,7 @@ class Intake:
 
     def __init__(self, limits: Limits) -> None:
         self.counters_max = limits.counters_max
+        self._nodes_max = limits.nodes_max
         self.nodes: dict[str, SeenCounters] = {}
         self.tracking = False  # whether chunks of counters are marked dirty
         self._beyond_count = 0
@@ -86,6 +88,8 @@ class Intake:
         self, events: Sequence[Any], *, named: bool = False, steady: Steady | None = None
     ) -> int:
         """Admit events in turn, up to the first that is not certainly new; return how many.
+
+        Admission also stops at an event of a node beyond `nodes_max`.
 
         Unless they are `named`, which are events whose nodes are named by incarnation, admission
         stops at an item that is not an `Event`, or whose data have the attribute `incarnation`. If
@@ -108,6 +112,8 @@ class Intake:
                     break
             seen = nodes.get(node)
             if seen is None:
+                if len(nodes) >= self._nodes_max:
+                    break
                 seen = self._add_node(node)
             if counter == seen.upto + 1:
                 beyond = seen.beyond

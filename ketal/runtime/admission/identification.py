@@ -14,6 +14,7 @@ The one rule: an event is named once, on arrival, and every later stage uses tha
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,7 +33,7 @@ from ketal.operators.membership.incarnation_names import later_run, restarted
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.runtime.admission.clock_entries import ClockEntries
-from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake, Steady
+from ketal.runtime.admission.deduplication import BEYOND, CONTRADICTION, NEW, Intake, Steady
 from ketal.runtime.admission.seen_digests import ContentRow
 
 
@@ -50,8 +51,8 @@ def reads_clocks(compiled: CompiledPattern) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def keeping_all(limits: Limits) -> Limits:
-    """Return limits under which contents and clocks are kept of all events that are in memory."""
-    return replace(limits, dots_max=limits.events_max)
+    """Return limits under which the state covers all events that are in memory, and their nodes."""
+    return replace(limits, dots_max=limits.events_max, nodes_max=sys.maxsize)
 
 
 class Admission:
@@ -62,7 +63,7 @@ class Admission:
     patterns : sequence of CompiledPattern
         The program.
     limits : Limits
-        `dots_max` and `counters_max` bound the state.
+        `dots_max`, `counters_max` and `nodes_max` bound the state.
     beside : sequence of CompiledPattern
         The program's other patterns, which another admission serves: an event is
         rejected if all patterns of the program exclude it.
@@ -103,6 +104,8 @@ class Admission:
         self._names = [c.name for c in all_patterns]
         self.entries = ClockEntries()
         self.steady: Steady | None = self.entries.steady if self.reads_clocks else None
+        # The nodes that the clocks that were read name.
+        self._named: Collection[str] = self.entries.names
 
     # --- closed topologies ---
 
@@ -128,8 +131,21 @@ class Admission:
 
     # --- deduplication and names ---
 
+    def has_room(self, names: Collection[str]) -> bool:
+        """Return whether all the nodes that a clock or a control event names may be remembered."""
+        room = self.limits.nodes_max - len(self._named)
+        if len(names) <= room or not self.reads_clocks:
+            return True
+        fresh = [name for name in names if name not in self._named]
+        if fresh and self.membership is not None:
+            restarted = self.membership.incarnations.table.numbers
+            fresh = [name for name in fresh if name not in restarted]
+        return len(fresh) <= max(0, room)
+
     def take(self, event: Event) -> tuple[str, Event]:
         """Return the status of an event (new, duplicate, …), and the event named by incarnation.
+
+        A new event is `BEYOND` if it is of a node beyond `nodes_max`, or its clock names one.
 
         Raises
         ------
@@ -137,6 +153,9 @@ class Admission:
             If it is ambiguous to which incarnation of a node the event, or an entry of its
             clock, belongs; or if its dot was seen with other content.
         """
+        clock = event.clock
+        if len(clock) > self.limits.nodes_max - len(self._named) and not self.has_room(clock):
+            return BEYOND, event
         restarts = self.membership is not None or INCARNATION in event.data
         if not restarts:
             status = self._admit(event)
@@ -150,7 +169,10 @@ class Admission:
         return status, event
 
     def _admit(self, event: Event) -> str:
-        return NEW if self.intake.admit((event,), named=True) else self.intake.status(event)
+        if self.intake.admit((event,), named=True):
+            return NEW
+        status = self.intake.status(event)
+        return BEYOND if status is NEW else status
 
     def arrived(self, event: Event) -> tuple[str, ...]:
         """Record a new event's clock; return the incarnations that it shows to have ended."""
@@ -171,6 +193,8 @@ class Admission:
                 firsts=intake.contents.first_digests(),
                 highest=highest,
             )
+            self.membership.restorer.add_named(sorted(self.entries.names))
+            self._named = self.membership.restorer.highest
             self.entries.clear()
         return self.membership
 
@@ -185,19 +209,32 @@ class Admission:
 
         Called only while there is no membership: a membership detects departures itself.
         """
-        if event.node not in self.entries.first and later_run(event.node) is not None:
-            self.ensure_membership(event)
-            return True
+        node, clock = event.node, event.clock
+        known = self.entries.steady.get(node)
+        if known is None:
+            if later_run(node) is not None:
+                self.ensure_membership(event)
+                return True
+        elif len(clock) == len(known[0]) and clock[node] >= known[1] and known[0].issuperset(clock):
+            return False
         dropped = self.entries.add(event, self.intake)
         if dropped:
             self.ensure_membership().restorer.mark_departed(dropped)
         return bool(dropped)
 
-    def control(self, control: Control) -> Control:
-        """Apply a control event; return it with its nodes named by incarnation."""
+    def control(self, control: Control) -> Control | None:
+        """Apply a control event; return it with its nodes named by incarnation.
+
+        None if `nodes_max` leaves no room for its nodes: it is not applied.
+        """
         if not self.reads_clocks or control.kind not in ("join", "leave", "view"):
             return control
-        return self.ensure_membership().control(control)
+        nodes = dict.fromkeys((control.node or "",) if control.kind != "view" else control.members)
+        if not self.has_room(nodes):
+            return None
+        membership = self.ensure_membership()
+        membership.restorer.add_named(nodes)
+        return membership.control(control)
 
     def record_clock_entries(self) -> None:
         """Record the entries of the kept clocks, which the previous program did not read."""
@@ -240,6 +277,7 @@ class Admission:
             for rows in clocks:
                 self.membership.memory.load(rows)
             self.membership.load(state["membership"])
+            self._named = self.membership.restorer.highest
         self.intake.load(state["intake"], beyond, contents)
         for node, clock in first.items():
             self.entries.put(node, clock)

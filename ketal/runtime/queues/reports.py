@@ -25,10 +25,11 @@ def is_late(event: Event, watermark_us: int | None) -> bool:
     return time_us is not None and watermark_us is not None and time_us < watermark_us
 
 
-def overflow_verdict(event: Event, execution: str, limit: str, given_up: str) -> Overflow:
-    """Return the verdict that an execution, not a pattern, reached a limit at an event."""
+def overflow_verdict(event: Event | None, execution: str, limit: str, given_up: str) -> Overflow:
+    """Return the verdict that an execution, not a pattern, reached a limit, at an event if any."""
+    dot = None if event is None else event.dot
     return Overflow(
-        **_execution_fields(execution, event), limit=limit, given_up=given_up, event=event.dot
+        **_execution_fields(execution, event), limit=limit, given_up=given_up, event=dot
     )
 
 
@@ -92,8 +93,7 @@ class Reports(Stateful):
     def given_up_verdict(self, times: int) -> Overflow:
         """Return the verdict that a full queue gave up waits, a number of times."""
         given_up = f"what the oldest held-back events waited for, {times} times"
-        common = _execution_fields(self.execution)
-        return Overflow(**common, limit="held_back_max", given_up=given_up)
+        return overflow_verdict(None, self.execution, "held_back_max", given_up)
 
     def domains_verdict(self, event: Event, limit: str) -> Overflow:
         """Return the verdict that the domains of an open topology exceeded a limit at an event."""
