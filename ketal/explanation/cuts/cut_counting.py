@@ -87,7 +87,7 @@ def _combine(kind: PartKind, parts: list[CutCount]) -> CutCount:
 
 
 @dataclass(slots=True)
-class _Line:
+class _LineField:
     """A line of a prime part, as the bit field of its events in a cut."""
 
     bit: int
@@ -99,7 +99,7 @@ class _Line:
     needs: list[int]
     """For each of its events, the encoded past that the event needs, followed by a value that no
     cut reaches."""
-    awaiting: list[list[_Line]]
+    awaiting: list[list[_LineField]]
     """For each number of its events in a cut, the lines with an event that needs as many, while the
     event before that one needs fewer."""
 
@@ -110,12 +110,12 @@ def _count_prime(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) 
     events = sum(stop - start for start, stop in pieces.values())
     # For each cut the paths to it; in the same order, the lines that were ready before its last
     # event, and the line of that. All lines wait for the empty cut, as if it had a last event.
-    level, ready_before, last_lines = {0: 1}, [0], [_Line(0, 0, 0, 0, [], [lines])]
+    level, ready_before, last_lines = {0: 1}, [0], [_LineField(0, 0, 0, 0, [], [lines])]
     cuts = 1
     for _ in range(events):
         below: dict[int, int] = {}
         ready_now: list[int] = []
-        lines_taken: list[_Line] = []
+        lines_taken: list[_LineField] = []
         room = cuts_max - cuts
         for (cut, paths), ready, last in zip(level.items(), ready_before, last_lines, strict=True):
             ready &= ~last.bit
@@ -145,13 +145,13 @@ def _count_prime(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) 
     return CutCount(events, cuts, extensions)
 
 
-def _bit_fields(order: EventOrder, pieces: Mapping[int, Piece]) -> tuple[list[_Line], int]:
+def _bit_fields(order: EventOrder, pieces: Mapping[int, Piece]) -> tuple[list[_LineField], int]:
     """Return the lines of a part as bit fields, and the mask of their uppermost bits."""
-    lines: dict[int, _Line] = {}
+    lines: dict[int, _LineField] = {}
     guards = width = 0
     for number, (start, stop) in pieces.items():
         bits = (stop - start + 1).bit_length()
-        line = _Line(1 << len(lines), 1 << width, width, (1 << bits) - 1, [], [])
+        line = _LineField(1 << len(lines), 1 << width, width, (1 << bits) - 1, [], [])
         line.awaiting += ([line] for _ in range(stop - start + 1))
         lines[number] = line
         width += bits + 1
