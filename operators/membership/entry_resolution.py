@@ -7,11 +7,16 @@ Among the possible incarnations, one is taken whose event c has arrived and has 
 B's; where that is not exactly one, the event is rejected. An incarnation whose event c has B's
 event in its past is not possible: a cause does not have its effect in its past.
 
+An entry is compared with the incarnations from the first possible one on, and each clock that is
+read costs at most its own length; so an entry that has not changed costs the same however many
+incarnations there are.
+
 The one rule: an entry that fits two incarnations is rejected with a reason, not guessed at.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import ClassVar
 
 from ketal.errors import EventError
@@ -54,12 +59,10 @@ class EntryResolver(Stateful):
         EventError
             If an entry fits several incarnations, or none.
         """
-        clock, names = event.clock, self.table.names
-        return {
-            base: self._resolve_entry(base, event, own)
-            for base in sorted(clock.keys() & self.table.numbers.keys())
-            if base != event.node and not any(n in clock for n in names(base) if n != base)
-        }
+        bases = (event.clock.keys() & self.table.numbers.keys()) - {event.node}
+        if bases:
+            bases.difference_update([self.table.run_of(n) for n in event.clock if "#" in n])
+        return {base: self._resolve_entry(base, event, own) for base in sorted(bases)}
 
     def arrived(self, event: Event) -> None:
         """Record the entries of a new event; count it if an entry that refers to it was misread."""
@@ -76,8 +79,8 @@ class EntryResolver(Stateful):
         if (node, counter) in self._absent:
             self._absent.remove((node, counter))
             return True
-        names = self.table.names(self.table.bases[node])
-        later = names[names.index(node) + 1 :]
+        places = self.table.places(self.table.bases[node])
+        later = islice(reversed(places), len(places) - 1 - places[node])
         return any(self._resolved.get(name, 0) >= counter for name in later)
 
     def fits(self, event: Event) -> bool:
@@ -98,36 +101,39 @@ class EntryResolver(Stateful):
 
     def _resolve_entry(self, base: str, event: Event, own: str) -> str:
         """Return the incarnation to which the clock's entry for another node refers."""
-        counter, names = event.clock[base], self.table.names(base)
+        counter, places = event.clock[base], self.table.places(base)
         stored = self.memory.find(own, event.counter)
         if stored is not None:
             # The entries of a duplicate are resolved as those of the first copy were.
-            return next((name for name in names if name in stored.clock), base)
+            named = stored.clock.keys() & places.keys()
+            return min(named, key=places.__getitem__, default=base)
         before = self.memory.below(own, event.counter)
         low = 0
         if before is not None:
             # The closure shows which incarnations B's last event knows. Whether the entry changed,
             # and which way, shows in the clock as it arrived: the closure's can be newer.
-            for at, name in enumerate(names):
-                if before.clock.get(name) == counter:
-                    return name
-                if name in before.past:
-                    low = at + (counter < before.clock.get(name, 0))
-            if low == len(names):
-                return names[-1]  # Backwards, without a restart: not a matter of this stage.
-        low = max(low, self._first_by_causes(names, event, counter))
-        return self._only_possible(base, names[low:], event, own)
+            clock, past = before.clock, before.past
+            same = [n for n in clock.keys() & places.keys() if clock[n] == counter]
+            if same:
+                return min(same, key=places.__getitem__)
+            last = next((name for name in reversed(places) if name in past), None)
+            if last is not None:
+                low = places[last] + (counter < clock.get(last, 0))
+            if last is not None and low == len(places):
+                return last  # Backwards, without a restart: not a matter of this stage.
+        low = max(low, self._first_by_causes(places, event, counter))
+        names = list(islice(reversed(places), len(places) - low))
+        return self._only_possible(base, names[::-1], event, own)
 
-    def _first_by_causes(self, names: list[str], event: Event, counter: int) -> int:
-        """Return the index of the first incarnation that the event's causes leave possible."""
+    def _first_by_causes(self, places: dict[str, int], event: Event, counter: int) -> int:
+        """Return the place of the first incarnation that the event's causes leave possible."""
         low = 0
         for node, known in event.clock.items():
             cause = None if node in self.table.numbers else self.memory.find(node, known)
             if cause is not None and node != event.node:
-                for at, name in enumerate(names):
-                    if name in cause.clock:
-                        low = max(low, at + (counter < cause.clock[name]))
-        return min(low, len(names) - 1)
+                for name in cause.clock.keys() & places.keys():
+                    low = max(low, places[name] + (counter < cause.clock[name]))
+        return min(low, len(places) - 1)
 
     def _only_possible(self, base: str, names: list[str], event: Event, own: str) -> str:
         """Return the only one of some incarnations to which an entry can refer.

@@ -3,6 +3,9 @@
 A node whose counter begins at 1 again is a new incarnation: `A`, `A#2`, …. All later stages
 treat incarnations as nodes.
 
+The names of each node are kept, with their places in the order of incarnations, so that a clock is
+searched for them at a cost of the smaller of the two.
+
 The one rule: each incarnation of a node that has several is in `bases`, with its node.
 """
 
@@ -55,6 +58,7 @@ class IncarnationTable(Stateful):
         self.numbered: set[str] = set()
         self.bases: dict[str, str] = {}
         self._named_runs: dict[str, set[int]] = {}  # of nodes whose programs write `A#2`
+        self._places: dict[str, dict[str, int]] = {}  # what `places` returned, until it changes
 
     def begin(self, highest: Mapping[str, int]) -> None:
         """Load the highest counters of an execution in which no node restarted yet."""
@@ -64,10 +68,23 @@ class IncarnationTable(Stateful):
 
     def names(self, base: str) -> list[str]:
         """Return the incarnations of a node, earliest first; itself where there is one."""
-        numbers = self.numbers.get(base, (1,))
-        if base in self._named_runs:
-            numbers = tuple(sorted({*numbers, *self._named_runs[base]}))
-        return [name_of(base, number) for number in numbers]
+        return list(self.places(base))
+
+    def places(self, base: str) -> dict[str, int]:
+        """Return the incarnations of a node, earliest first, with their places in that order."""
+        if base not in self.numbers and base not in self._named_runs:
+            return {base: 0}
+        places = self._places.get(base)
+        if places is None:
+            numbers = sorted({*self.numbers.get(base, (1,)), *self._named_runs.get(base, ())})
+            places = {name_of(base, number): place for place, number in enumerate(numbers)}
+            self._places[base] = places
+        return places
+
+    def run_of(self, name: str) -> str | None:
+        """Return the node of which a name is an incarnation in `places`; None for a node itself."""
+        base = base_node(name)
+        return base if base != name and name in self.places(base) else None
 
     def base(self, name: str) -> str:
         """Return the node of an incarnation in the table; any other name unchanged."""
@@ -103,15 +120,24 @@ class IncarnationTable(Stateful):
                 place=str(event.dot),
             )
         numbers = self.numbers.get(base, (1,) if with_first else ())
-        self.numbers[base] = tuple(sorted({*numbers, number}))
-        for one in self.numbers[base]:
+        self.numbers[base] = tuple(sorted((*numbers, number)))
+        for one in (number, *numbers[:1]):
             self.bases[name_of(base, one)] = base
+        self._add_place(base, number)
 
     def _add_named(self, name: str) -> None:
         """Add an incarnation that the program named itself; no clock entry is resolved to it."""
         run = None if name in self.bases else later_run(name)
         if run is not None:
             self._named_runs.setdefault(run[0], set()).add(run[1])
+            self._add_place(*run)
+
+    def _add_place(self, base: str, number: int) -> None:
+        """Add an incarnation to the places of its node: as the last, or they are computed anew."""
+        places = self._places.pop(base, None)
+        if places and number > int(next(reversed(places))[len(base) + 1 :] or 1):
+            places[name_of(base, number)] = len(places)
+            self._places[base] = places
 
     def _computed_bases(self) -> dict[str, str]:
         """Return `bases`, computed from `numbers`."""
@@ -126,3 +152,8 @@ class IncarnationTable(Stateful):
     def validate_state(self) -> None:
         """Assert the rule of this module."""
         assert self.bases == self._computed_bases()
+        for base, places in self._places.items():
+            numbers = {*self.numbers.get(base, (1,)), *self._named_runs.get(base, ())}
+            assert list(places.items()) == [
+                (name_of(base, number), place) for place, number in enumerate(sorted(numbers))
+            ]

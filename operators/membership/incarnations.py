@@ -5,13 +5,19 @@ events, and the entries of other nodes' clocks that refer to it
 (`ketal.operators.membership.entry_resolution`), are given that name before anything compares
 them; all later stages treat incarnations as nodes.
 
+An event is compared only with the incarnations that lack its counter or may have it with the same
+content; so its cost does not grow with the number of incarnations, but with that of those. All are
+looked up, at a fraction of the cost of a comparison, if its counter is not the next one or its
+clock has an entry of another restarted node.
+
 The one rule: an event that fits two incarnations is rejected with a reason, not guessed at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -25,8 +31,19 @@ from ketal.operators.membership.entry_resolution import EntryResolver
 from ketal.operators.membership.incarnation_names import IncarnationTable, later_run
 from ketal.operators.stateful import Stateful
 
-Status = Callable[[Event], str]
-"""Returns the status of an event, without admitting it: `new`, `duplicate`, or another."""
+
+class SeenEvents(Protocol):
+    """What is known of the events that were admitted, under the names of their incarnations."""
+
+    def status(self, event: Event) -> str:
+        """Return the status of an event, without admitting it: `new`, `duplicate`, or another."""
+
+    def possible_runs(self, event: Event) -> Collection[str]:
+        """Return later incarnations of an event's node, with all to which it may belong.
+
+        These lack a counter below their highest one, or may have an event with the counter and the
+        content of this one.
+        """
 
 
 class Incarnations(Stateful):
@@ -74,10 +91,10 @@ class Incarnations(Stateful):
         """How many events arrived after an entry that may have referred to them was misread."""
         return self._resolver.doubtful
 
-    def rename(self, event: Event, status: Status) -> Event:
+    def rename(self, event: Event, seen: SeenEvents) -> Event:
         """Return an event, possibly a duplicate, under the name of its incarnation.
 
-        Its node and its clock are renamed. `status` is called with the event under possible names.
+        Its node and its clock are renamed.
 
         Raises
         ------
@@ -92,7 +109,7 @@ class Incarnations(Stateful):
             return self._rename_first(event, numbers or (1,))
         if numbers is None:
             return self._renamed(event, 1) if self.table.numbers else event
-        return self._rename_later(event, numbers, status)
+        return self._rename_later(event, numbers, seen)
 
     def arrived(self, event: Event) -> None:
         """Record a new event, under the name that `rename` gave it."""
@@ -150,25 +167,18 @@ class Incarnations(Stateful):
         self._firsts[name_of(node, number)] = content_digest
         return self._renamed(event, number)
 
-    def _rename_later(self, event: Event, numbers: tuple[int, ...], status: Status) -> Event:
+    def _rename_later(self, event: Event, numbers: tuple[int, ...], seen: SeenEvents) -> Event:
         """Return an event of a node that restarted, renamed."""
-        node, counter = event.node, event.clock[event.node]
-        reached = self.table.highest.get(name_of(node, numbers[-1]), 0)
+        node = event.node
         possible: list[Event] = []
         unresolved: EventError | None = None
-        for number in reversed(numbers):
-            ended = self.table.highest.get(name_of(node, number), 0)
-            over = number != numbers[-1] and counter > ended
-            if over and (reached >= ended or counter <= reached + 1):
-                # Assume that an earlier run ended at its highest counter, unless the
-                # latest run would have to skip counters to reach this one.
-                continue
+        for number in self._possible_numbers(event, numbers, seen):
             try:
                 named = self._renamed(event, number)
             except EventError as error:
                 unresolved = error
                 continue
-            standing = status(named)
+            standing = seen.status(named)
             if standing == "duplicate":
                 return named
             if standing == "new" and self._resolver.fits(named):
@@ -183,6 +193,29 @@ class Incarnations(Stateful):
                 place=str(event.dot),
             )
         return possible[0] if possible else self._renamed(event, numbers[-1])
+
+    def _possible_numbers(
+        self, event: Event, numbers: tuple[int, ...], seen: SeenEvents
+    ) -> list[int]:
+        """Return the incarnations to which an event may belong by its counter, latest first."""
+        node, counter = event.node, event.clock[event.node]
+        highest, latest = self.table.highest, numbers[-1]
+        reached = highest.get(name_of(node, latest), 0)
+        names = [n for n in (node, *seen.possible_runs(event)) if highest.get(n, 0) >= counter]
+        if counter > reached + 1:
+            # An earlier run ended at its highest counter, unless the latest run would have to skip
+            # counters to reach this one.
+            own = self.table.names(node)
+            names += [name for name in own if reached < highest.get(name, 0) < counter]
+        if not (event.clock.keys() & self.table.numbers.keys()) <= {node}:
+            # Where an event of an earlier run was evicted, an entry may be impossible to resolve.
+            find, own = self._resolver.memory.find, self.table.names(node)
+            reaching = [name for name in own if highest.get(name, 0) >= counter]
+            names += [name for name in reaching if find(name, counter) is None]
+        possible = {latest, *(int(name[len(node) + 1 :] or 1) for name in names)}
+        # Names that the program gave are no incarnations that were inferred.
+        inferred = [n for n in possible if numbers[bisect_right(numbers, n) - 1] == n]
+        return sorted(inferred, reverse=True)
 
     def _renamed(self, event: Event, number: int) -> Event:
         """Return an event under the names of its incarnation and of those in its clock."""

@@ -150,3 +150,20 @@ def test_long_executions_are_counted_in_seconds(nodes: int, count: int, kind: st
     assert time.process_time() - before < 30
     assert number.exact
     assert number.cuts > nodes * count
+
+
+def test_the_parts_of_thousands_of_nodes_are_found_in_seconds() -> None:
+    fork = [e("n@1", "x"), *(e(f"n{number}@1", "x", "n:1") for number in range(6_000))]
+    graph = CausalGraph(fork)
+    before = time.process_time()
+    assert count_cuts(graph, 1) == CutCount(6_001, 2**6_000 + 1, factorial(6_000))
+    assert time.process_time() - before < 2
+
+
+def test_a_cut_costs_the_cuts_after_it_not_the_lines() -> None:
+    nodes = [f"n{number}" for number in range(1_000)]
+    events = [e(f"{node}@{count}", "x") for node in nodes for count in (1, 2)]
+    graph = CausalGraph([*events, e("hub@1", "x", " ".join(f"{node}:1" for node in nodes))])
+    before = time.process_time()
+    assert not count_cuts(graph, 400_000).exact
+    assert time.process_time() - before < 8

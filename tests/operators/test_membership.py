@@ -36,16 +36,22 @@ from tests.sampling import drawn, examples
 
 
 class Seen:
-    """An Intake that never evicts content."""
+    """An Intake that evicts no content but those before the last `most`."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 1_000) -> None:
         self.contents: dict[Any, bytes] = {}
+        self.most = most
 
     def status(self, event: Event) -> str:
-        known = self.contents.get(event.dot)
-        if known is None:
+        if event.dot not in self.contents:
             return "new"
-        return "duplicate" if known == content(event) else "contradiction"
+        if event.dot not in list(self.contents)[-self.most :]:
+            return "presumed"
+        return "duplicate" if self.contents[event.dot] == content(event) else "contradiction"
+
+    def possible_runs(self, event: Event) -> set[str]:
+        """Return all incarnations of an event's node, possible or not."""
+        return {dot.node for dot in self.contents if base(dot.node) == event.node}
 
 
 def rows(stage: MembershipStage) -> list[Any]:
@@ -67,7 +73,7 @@ class Stage:
         self.queue.restore_clocks(self.stage.restorer)
 
     def take(self, event: Event) -> tuple[str, list[Event]]:
-        event = self.stage.rename(event, self.seen.status)
+        event = self.stage.rename(event, self.seen)
         status = self.seen.status(event)
         if status != "new":
             return status, []
@@ -550,8 +556,8 @@ def test_restarted_counter_with_other_content_is_a_new_incarnation() -> None:
     stage = restarted()
     assert stage.stage.live == {"A#2"}
     assert stage.stage.incarnations.names("A") == ["A", "A#2"]
-    assert str(stage.stage.rename(e("A@2", "new2"), stage.seen.status)) == "A#2@2 new2"
-    assert str(stage.stage.rename(e("A@2", "old2", "B:1"), stage.seen.status)) == "A@2 old2"
+    assert str(stage.stage.rename(e("A@2", "new2"), stage.seen)) == "A#2@2 new2"
+    assert str(stage.stage.rename(e("A@2", "old2", "B:1"), stage.seen)) == "A@2 old2"
 
 
 def test_event_with_the_same_content_is_a_duplicate() -> None:
@@ -565,9 +571,9 @@ def test_event_with_the_same_content_is_a_duplicate() -> None:
 def test_event_fills_a_hole_of_the_earlier_incarnation_if_it_fits_only_there() -> None:
     more = [e(f"A@{c}", f"new{c}", "C:2") for c in (2, 3, 4)]
     stage = restarted(*more)
-    named = stage.stage.rename(e("A@5", "late", "B:1"), stage.seen.status)
+    named = stage.stage.rename(e("A@5", "late", "B:1"), stage.seen)
     assert str(named) == "A@5 late", "after A#2@4, which knows C, it would have forgotten C"
-    named = stage.stage.rename(e("A@5", "new5", "C:2"), stage.seen.status)
+    named = stage.stage.rename(e("A@5", "new5", "C:2"), stage.seen)
     assert str(named) == "A#2@5 new5", "A@4 knew B"
 
 
@@ -582,7 +588,7 @@ def test_an_event_that_fits_both_incarnations_is_rejected() -> None:
 def test_late_first_event_is_not_a_restart() -> None:
     stage = Stage()
     stage.take(e("A@2", "second"))
-    assert str(stage.stage.rename(e("A@1", "first"), stage.seen.status)) == "A@1 first"
+    assert str(stage.stage.rename(e("A@1", "first"), stage.seen)) == "A@1 first"
     assert stage.stage.incarnations.names("A") == ["A"]
 
 
@@ -626,7 +632,7 @@ def test_entry_beyond_the_old_incarnations_end_is_of_the_new_one() -> None:
     stage = Stage()
     stage.take(e("A@1", "old1"))
     stage.take(e("A@1", "new1"))
-    assert stage.stage.rename(e("B@1", "b", "A:2"), stage.seen.status).clock == {"A#2": 2, "B": 1}
+    assert stage.stage.rename(e("B@1", "b", "A:2"), stage.seen).clock == {"A#2": 2, "B": 1}
 
 
 def test_entry_is_not_resolved_to_an_incarnation_that_follows_the_event() -> None:
@@ -636,7 +642,7 @@ def test_entry_is_not_resolved_to_an_incarnation_that_follows_the_event() -> Non
     stage.take(e("A@1", "new1", "B:1"))
     with pytest.raises(EventError, match="entry A: 2 refers to no known event"):
         stage.take(e("B@1", "b", "A:2"))
-    second = stage.stage.rename(e("B@2", "c", "A:2"), stage.seen.status)
+    second = stage.stage.rename(e("B@2", "c", "A:2"), stage.seen)
     assert second.clock == {"A#2": 2, "B": 2}
 
 
@@ -691,31 +697,22 @@ def test_name_with_too_many_digits_is_not_an_incarnation() -> None:
 
 def test_restart_is_detected_however_long_ago_the_first_event_was() -> None:
     stage = MembershipStage(Limits(dots_max=8))
-    contents: dict[Any, bytes] = {}
-
-    def status(event: Event) -> str:
-        """Return the status that an Intake with eight kept contents returns."""
-        if event.dot not in contents:
-            return "new"
-        kept = list(contents)[-8:]
-        same = contents[event.dot] == content(event)
-        return ("duplicate" if same else "contradiction") if event.dot in kept else "forgotten"
-
+    seen = Seen(most=8)
     for run in ("old", "new"):
         for counter in range(1, 40):
-            event = stage.rename(e(f"A@{counter}", f"{run}{counter}"), status)
+            event = stage.rename(e(f"A@{counter}", f"{run}{counter}"), seen)
             assert event.node == {"old": "A", "new": "A#2"}[run]
-            assert status(event) == "new"
-            contents[event.dot] = content(event)
+            assert seen.status(event) == "new"
+            seen.contents[event.dot] = content(event)
             stage.arrived(event)
 
 
 def test_number_of_incarnations_is_limited() -> None:
     stage = MembershipStage(Limits(incarnations_max=2))
     for type in "ab":
-        stage.rename(e("A@1", type), lambda _: "new")
+        stage.rename(e("A@1", type), Seen())
     with pytest.raises(EventError, match=r"already 2 incarnations \(limit incarnations_max\)"):
-        stage.rename(e("A@1", "c"), lambda _: "new")
+        stage.rename(e("A@1", "c"), Seen())
 
 
 def test_incarnation_beyond_the_limit_leaves_the_node_unchanged() -> None:

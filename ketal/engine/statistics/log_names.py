@@ -2,7 +2,9 @@
 
 While a name is unmet, the types, nodes or attributes of a sample of the events are counted, so
 that a similar name can be proposed with the number of events that have it. Once all names are met,
-nothing is counted.
+nothing is counted. A name is looked up only when it is added to a counter. So an event costs what
+it adds, at most `NAMES_MAX` names that are sorted again, however many names are unmet; only globs
+and nested attributes are each matched with it.
 
 The one rule: a name is unmet if no sampled event has it.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
@@ -27,6 +29,7 @@ NAMES_MAX = 256
 _TYPE, _NODE, _DATA = attrgetter("type"), attrgetter("node"), attrgetter("data")
 _COUNTED = {"type": "type", "node": "node", "attribute": "attribute", "partition": "attribute"}
 """Kind of name → the names that are counted while one of the kind is unmet."""
+_KINDS = tuple(dict.fromkeys(_COUNTED.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,13 @@ class LogNames:
         self.sampled_count = 0
         self._read = 0
         self._globs = {name.key: name.matcher() for name in self.unmet.values() if name.glob}
+        self._nested = {name.key: name for name in self.unmet.values() if len(name.path) > 1}
+        self._plain: dict[tuple[str, str], list[NameKey]] = {}  # by counter and name there
+        for name in self.unmet.values():
+            if not name.glob:
+                self._plain.setdefault((_COUNTED[name.what], name.name), []).append(name.key)
+        # How many unmet names each counter is for.
+        self._left = Counter(_COUNTED[what] for what, _ in self.unmet)
         self.counts: dict[str, Counter[str]] = {}  # as in `NamesMet`
         self._count_unmet()
 
@@ -103,7 +113,7 @@ class LogNames:
             elif len(self.isolated_nodes) < NAMES_MAX:
                 self.isolated_nodes.update(map(_NODE, events))
         self.sampled_count += len(events)
-        before = [len(counter) for counter in self.counts.values()]
+        before = {what: len(counter) for what, counter in self.counts.items()}
         for what, counter in self.counts.items():
             if what == "type":
                 counter.update(map(_TYPE, events))
@@ -111,15 +121,12 @@ class LogNames:
                 counter.update(map(base_node, map(_NODE, events)))
             else:
                 counter.update(chain.from_iterable(map(_DATA, events)))
-        nested = [name for name in self.unmet.values() if len(name.path) > 1]
-        for name in nested:
+        for name in self._nested.values():
             self._count_beside(name, events)
-        met_more = nested or before != [len(counter) for counter in self.counts.values()]
-        if met_more:
-            for key in [key for key, name in self.unmet.items() if self._is_met(name)]:
-                del self.unmet[key]
-        if met_more or not self.is_looking:
-            self._count_unmet()
+        for what, counter in self.counts.items():
+            # The names that were added are the last ones.
+            self._meet(what, list(islice(reversed(counter), len(counter) - before[what])))
+        self._count_unmet()
 
     def _count_beside(self, name: NamedValue, events: Iterable[Event]) -> None:
         """Count the attributes beside a nested one: under the same path but for the last name."""
@@ -129,13 +136,25 @@ class LogNames:
             if isinstance(place, Mapping):
                 counter.update(".".join((*within, str(key))) for key in place)
 
-    def _is_met(self, name: NamedValue) -> bool:
-        counter = self.counts[_COUNTED[name.what]]
-        return any(map(self._globs[name.key], counter)) if name.glob else name.name in counter
+    def _meet(self, what: str, names: Sequence[str]) -> None:
+        """Remove from the unmet names those that names added to a counter meet."""
+        met = [key for name in names for key in self._plain.get((what, name), ())]
+        for key, matches in self._globs.items():
+            if _COUNTED[key[0]] == what and any(map(matches, names)):
+                met.append(key)
+        self._remove(met)
+
+    def _remove(self, keys: Iterable[NameKey]) -> None:
+        """Remove names from the unmet ones."""
+        for key in keys:
+            if self.unmet.pop(key, None) is not None:
+                self._left[_COUNTED[key[0]]] -= 1
+                self._globs.pop(key, None)
+                self._nested.pop(key, None)
 
     def _count_unmet(self) -> None:
         """Keep the counters of the kinds of unmet names only, each within `NAMES_MAX`."""
-        wanted = dict.fromkeys(_COUNTED[what] for what, _ in self.unmet)
+        wanted = [what for what in _KINDS if self._left[what]]
         self.counts = {what: self.counts.get(what, Counter()) for what in wanted}
         for what, counter in self.counts.items():
             if len(counter) > NAMES_MAX:
@@ -165,7 +184,7 @@ class LogNames:
         if every != list(map(list, self._all)):
             return
         left = set(map(tuple, unmet))
-        self.unmet = {key: name for key, name in self.unmet.items() if key in left}
+        self._remove([key for key in self.unmet if key not in left])
         self.sampled_count, self._read = numbers
         self.counts = {what: Counter(counter) for what, counter in counts.items()}
         if self.isolated_nodes is not None:

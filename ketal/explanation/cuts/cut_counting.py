@@ -19,21 +19,29 @@ extensions:
 Two levels are in memory at a time. A cut is one integer, with a bit field for each line that counts
 its events in the cut. The past that an event needs is encoded likewise, so one subtraction compares
 all fields: the uppermost bit of a field, set before, is borrowed if the field is less than needed
-(Lamport, "Multiple byte processing with full-word instructions", 1975).
+(Lamport, "Multiple byte processing with full-word instructions", 1975). Only the next events of
+lines that wait for a cut's last event are compared with it; those of others are ready if they were
+before that event. Above the fields is a sum of the lines' weights: Python hashes an integer by its
+remainder modulo 2**61 - 1, of which powers of two have only 61. So the cost of a cut grows with the
+cuts that follow it, not with the lines.
 
 The one rule: the numbers are exact, or they are lower bounds and `counted_cuts_max` is named.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import comb
+from typing import Final
 
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder, PartKind, Piece
 
 LIMIT = "counted_cuts_max"
+HASH_MODULUS: Final = sys.hash_info.modulus
+WEIGHT: Final = 37
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,54 +86,89 @@ def _combine(kind: PartKind, parts: list[CutCount]) -> CutCount:
     return CutCount(events, cuts, extensions, all(part.exact for part in parts))
 
 
+@dataclass(slots=True)
+class _LineField:
+    """A line of a prime part, as the bit field of its events in a cut."""
+
+    bit: int
+    """The bit of the line in a set of lines."""
+    step: int
+    """What an event of the line adds to a cut: one to its field, and its weight."""
+    shift: int
+    mask: int
+    needs: list[int]
+    """For each of its events, the encoded past that the event needs, followed by a value that no
+    cut reaches."""
+    awaiting: list[list[_LineField]]
+    """For each number of its events in a cut, the lines with an event that needs as many, while the
+    event before that one needs fewer."""
+
+
 def _count_prime(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutCount:
     """Count the cuts and linear extensions of a prime part by enumerating its cuts."""
     lines, guards = _bit_fields(order, pieces)
     events = sum(stop - start for start, stop in pieces.values())
-    level, cuts = {0: 1}, 1
+    # For each cut the paths to it; in the same order, the lines that were ready before its last
+    # event, and the line of that. All lines wait for the empty cut, as if it had a last event.
+    level, ready_before, last_lines = {0: 1}, [0], [_LineField(0, 0, 0, 0, [], [lines])]
+    cuts = 1
     for _ in range(events):
         below: dict[int, int] = {}
+        ready_now: list[int] = []
+        lines_taken: list[_LineField] = []
         room = cuts_max - cuts
-        for cut, paths in level.items():
+        for (cut, paths), ready, last in zip(level.items(), ready_before, last_lines, strict=True):
+            ready &= ~last.bit
             guarded = cut | guards
-            for shift, mask, needs in lines:
-                if (guarded - needs[cut >> shift & mask]) & guards == guards:
-                    reached = cut + (1 << shift)
-                    below[reached] = below.get(reached, 0) + paths
+            for line in last.awaiting[cut >> last.shift & last.mask]:
+                if (guarded - line.needs[cut >> line.shift & line.mask]) & guards == guards:
+                    ready |= line.bit
+            left = ready
+            while left:
+                line = lines[(left & -left).bit_length() - 1]
+                left &= left - 1
+                reached = cut + line.step
+                others = below.get(reached)
+                if others is None:
+                    below[reached] = paths
+                    ready_now.append(ready)
+                    lines_taken.append(line)
+                else:
+                    below[reached] = others + paths
             if len(below) > room:
                 # Each path can be continued to the whole, and each level has at least one cut.
                 least = max(cuts + len(below), events + 1)
                 return CutCount(events, least, sum(level.values()), exact=False)
-        level, cuts = below, cuts + len(below)
+        level, ready_before, last_lines = below, ready_now, lines_taken
+        cuts += len(below)
     (extensions,) = level.values()
     return CutCount(events, cuts, extensions)
 
 
-def _bit_fields(
-    order: EventOrder, pieces: Mapping[int, Piece]
-) -> tuple[list[tuple[int, int, list[int]]], int]:
-    """Return the bit fields of a part's lines, and the mask of their uppermost bits.
-
-    A field is its shift, its mask, and for each event of the line the encoded past that the event
-    needs, followed by a value that no cut reaches.
-    """
-    shifts: dict[int, int] = {}
+def _bit_fields(order: EventOrder, pieces: Mapping[int, Piece]) -> tuple[list[_LineField], int]:
+    """Return the lines of a part as bit fields, and the mask of their uppermost bits."""
+    lines: dict[int, _LineField] = {}
     guards = width = 0
-    for line, (start, stop) in pieces.items():
-        shifts[line] = width
-        width += (stop - start + 1).bit_length() + 1
+    for number, (start, stop) in pieces.items():
+        bits = (stop - start + 1).bit_length()
+        line = _LineField(1 << len(lines), 1 << width, width, (1 << bits) - 1, [], [])
+        line.awaiting += ([line] for _ in range(stop - start + 1))
+        lines[number] = line
+        width += bits + 1
         guards |= 1 << width - 1
-    fields = []
-    for line, (start, stop) in pieces.items():
-        needs = [
-            sum(
-                min(upto, pieces[other][1]) - pieces[other][0] << shifts[other]
-                for other, upto in known.items()
-                if other in pieces and upto > pieces[other][0]
-            )
-            for known in order.known[line][start:stop]
-        ]
-        beyond = stop - start + 1
-        needs.append(beyond << shifts[line])
-        fields.append((shifts[line], (1 << beyond.bit_length()) - 1, needs))
-    return fields, guards
+    for place, line in enumerate(lines.values(), 1):
+        line.step += pow(WEIGHT, place, HASH_MODULUS) << width
+    for number, (start, stop) in pieces.items():
+        line, needed = lines[number], 0
+        before: dict[int, int] = {}
+        for place in range(start, stop):
+            counts = dict(order.known_in(pieces, number, place))
+            for other, count in counts.items():
+                rise = count - before.get(other, 0)
+                if rise:
+                    needed += rise << lines[other].shift
+                    lines[other].awaiting[count].append(line)
+            line.needs.append(needed)
+            before = counts
+        line.needs.append(stop - start + 1 << line.shift)
+    return list(lines.values()), guards

@@ -6,6 +6,7 @@ The one rule: equal contents give equal bytes, whatever the order of entries in 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,10 @@ _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 
 def content(event: Event) -> bytes:
     """Return an event's content as bytes: equal bytes for equal content."""
-    fields = save_event(event)
+    return _encoded(save_event(event))
+
+
+def _encoded(fields: tuple[Any, ...]) -> bytes:
     try:
         return _pack(fields)
     except OverflowError:
@@ -32,6 +36,15 @@ _EMPTY = hashlib.blake2b(digest_size=DIGEST_BYTES)
 
 def digest(event: Event) -> bytes:
     """Return a digest of an event's content, `DIGEST_BYTES` long."""
+    return _digest(content(event))
+
+
+def unnamed_digest(event: Event) -> bytes:
+    """Return a digest of the part of an event's content that has no names of incarnations."""
+    return _digest(_encoded((event.type, event.time, event.data, event.id)))
+
+
+def _digest(encoded: bytes) -> bytes:
     hasher = _EMPTY.copy()
-    hasher.update(content(event))
+    hasher.update(encoded)
     return hasher.digest()

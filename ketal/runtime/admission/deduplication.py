@@ -19,6 +19,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
 from ketal.model.sets.counter_sets import SPAN, Counters
+from ketal.model.values import base_node
 from ketal.operators.membership.clock_memory import SeenDots
 from ketal.runtime.admission.seen_contents import SeenContents
 from ketal.runtime.admission.seen_digests import ContentRow, digest_of
@@ -82,6 +83,8 @@ class Intake:
         self.nodes: dict[str, SeenCounters] = {}
         self.tracking = False  # whether chunks of counters are marked dirty
         self._beyond_count = 0
+        # The later incarnations that have, or had, a hole, by node.
+        self._holed: dict[str, set[str]] = {}
         self.contents = SeenContents(limits.dots_max)
 
     def admit(
@@ -124,6 +127,8 @@ class Intake:
                 break
             else:
                 self._beyond_count += 1
+                if seen.beyond.count == 1:
+                    self._add_holed(node)
                 if self._beyond_count > self.counters_max:
                     self._evict()
             admitted += 1
@@ -156,6 +161,21 @@ class Intake:
         if known is None:
             return EVICTED if counter <= seen.evicted else PRESUMED
         return DUPLICATE if known == digest(event) else CONTRADICTION
+
+    def possible_runs(self, event: Event) -> set[str]:
+        """Return later incarnations of an event's node, with all to which it may belong.
+
+        These have a hole, or may have an event with the counter and the content of this one.
+        """
+        node, nodes = event.node, self.nodes
+        holed = {name for name in self._holed.get(node, ()) if nodes[name].beyond.count}
+        self._holed[node] = holed
+        return holed | self.contents.runs_with(event)
+
+    def _add_holed(self, name: str) -> None:
+        node = base_node(name)
+        if node != name:
+            self._holed.setdefault(node, set()).add(name)
 
     def _evict(self) -> None:
         """Evict counters: close the lowest holes of the nodes with the most counters beyond holes.
@@ -254,6 +274,7 @@ class Intake:
         for node, number, chunk in beyond:
             seen = self.nodes[node]
             seen.beyond.put(number, chunk, seen.upto)
+            self._add_holed(node)
         self._beyond_count = sum(seen.beyond.count for seen in self.nodes.values())
         self.contents.load(state["firsts"], state["evicted"], list(contents))
 

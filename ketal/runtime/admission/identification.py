@@ -162,7 +162,7 @@ class Admission:
             # Counter 1 once more, with other content, is a restart.
             restarts = status is CONTRADICTION and event.clock[event.node] == 1
         if restarts:
-            event = self.ensure_membership().rename(event, self.intake.status)
+            event = self.ensure_membership().rename(event, self.intake)
             status = self._admit(event)
         if status is CONTRADICTION:
             raise EventError(f"{event.dot} was read before with other content; a dot is unique")

@@ -1,8 +1,9 @@
 """The contents of the last events that were admitted, and the digest of each node's first one.
 
 A content is looked up only when an event's dot was seen before, which is rare. So contents are
-stored in the order of arrival, and are added to an index by dot only at a look-up. Evicted contents
-are removed from the list a share at a time.
+stored in the order of arrival, and are added to an index by dot only at a look-up. Those of later
+incarnations are in a second index, by all that an event has in common with a duplicate of it before
+its incarnation is known. Evicted contents are removed from the list a share at a time.
 
 The digest of a node's first event is never evicted: it distinguishes a restart from a duplicate
 (`ketal.operators.membership.incarnations`).
@@ -16,9 +17,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from ketal.model.events.content import unnamed_digest
+from ketal.model.events.event import Event
+from ketal.model.values import base_node
 from ketal.operators.membership.clock_memory import Clock
 from ketal.runtime.admission.seen_digests import Content, ContentRow, digest_of
 
+_NONE: Final[set[str]] = set()
 REMOVED_SHARE: Final = 16
 """Evicted contents are removed when there are more than `most // REMOVED_SHARE` of them."""
 
@@ -42,7 +47,9 @@ class SeenContents:
         self._removable = 0  # how many at the start of `_contents` are evicted
         self._first_numbers: deque[int] = deque()  # of the kept events with counter 1
         self._numbers: dict[tuple[str, int], int] = {}  # the index: by dot
-        self._indexed = 0  # contents with lower numbers are in the index
+        # The names of later incarnations, by node, counter and digest (None: loaded from a state).
+        self._runs: dict[tuple[str, int, bytes | None], set[str]] = {}
+        self._indexed = 0  # contents with lower numbers are in the indices
 
     @property
     def taken(self) -> int:
@@ -80,17 +87,35 @@ class SeenContents:
 
     def content_of(self, node: str, counter: int) -> Content | None:
         """Return the content of a dot; None if it is not kept."""
-        numbers, taken = self._numbers, self.taken
-        if self._indexed < taken:
-            new = self._from_number(self._indexed)
-            for number, one in enumerate(new, taken - len(new)):
-                numbers[one.node, one.counter] = number
-            self._indexed = taken
-            if len(numbers) > 2 * self._most:
-                held = {dot: number for dot, number in numbers.items() if number >= self.evicted}
-                self._numbers = numbers = held
-        number_of_dot = numbers.get((node, counter), -1)
+        self._index_new()
+        number_of_dot = self._numbers.get((node, counter), -1)
         return self._at_number(number_of_dot) if number_of_dot >= self.evicted else None
+
+    def runs_with(self, event: Event) -> set[str]:
+        """Return the later incarnations of a node that may have its event as their own.
+
+        They have an event of its counter whose content is equal but for names, or was loaded.
+        """
+        self._index_new()
+        runs, node, counter = self._runs, event.node, event.clock[event.node]
+        alike = runs.get((node, counter, unnamed_digest(event)), _NONE)
+        return alike | runs.get((node, counter, None), _NONE)
+
+    def _index_new(self) -> None:
+        """Add the contents to the indices that are not in them yet."""
+        taken = self.taken
+        if self._indexed == taken:
+            return
+        new = self._from_number(self._indexed)
+        if len(self._numbers) + len(new) > 2 * self._most:
+            self._numbers, self._runs, new = {}, {}, self.held()
+        for number, one in enumerate(new, taken - len(new)):
+            self._numbers[one.node, one.counter] = number
+            node = base_node(one.node)
+            if node != one.node:
+                known = unnamed_digest(one) if isinstance(one, Event) else None
+                self._runs.setdefault((node, one.counter, known), set()).add(one.node)
+        self._indexed = taken
 
     def held(self) -> list[Content]:
         """Return all kept contents, in order of arrival."""

@@ -271,7 +271,10 @@ class _Lattice:
             by_node.setdefault(event.node, []).append(event)
         # A line has the events of one node, by counter.
         self._lines = [sorted(by_node[n], key=lambda event: event.counter) for n in sorted(by_node)]
-        self._counters = [(own[0].node, [e.counter for e in own]) for own in self._lines]
+        # For each node, its line and the counters there.
+        self._counters = {
+            own[0].node: (line, [e.counter for e in own]) for line, own in enumerate(self._lines)
+        }
         self._needs = [self._requirements(own) for own in self._lines]
         self._keys = StateKeys(self.scope, by_position=compiled.window_events is not None)
         self._states: dict[Any, _State] = {}
@@ -365,13 +368,12 @@ class _Lattice:
         needed: list[tuple[tuple[int, int], ...]] = []
         before: dict[int, int] = {}
         for event in own:
-            needs = {
-                line: bisect_right(counters, event.clock.get(node, 0))
-                for line, (node, counters) in enumerate(self._counters)
-                if node != event.node
-            }
-            needed.append(tuple((k, n) for k, n in needs.items() if n > before.get(k, 0)))
-            before = {k: max(n, before.get(k, 0)) for k, n in needs.items()}
+            others = (event.clock.keys() & self._counters.keys()) - {event.node}
+            lines = ((node, *self._counters[node]) for node in others)
+            needs = {line: bisect_right(own, event.clock[node]) for node, line, own in lines}
+            risen = {k: n for k, n in needs.items() if n > before.get(k, 0)}
+            needed.append(tuple(risen.items()))
+            before |= risen
         return needed
 
     def _step(self, state: _State, line: int, index: int) -> _State | None:
