@@ -338,7 +338,7 @@ def test_schemes_with_too_many_stamp_entries_are_left_out(ketal: Ketal, write: W
     why = "the stamps of the scheme history would have 1,770 entries, more than 100"
     assert f"history omitted: {why} (limit stamped_entries_max)" in ketal(*few).lines
     compared = json.loads(ketal(*few, "--output", "json").out)["comparison"]
-    assert list(compared["left_out"]) == ["history", "plausible"]
+    assert list(compared["left_out"]) == ["history", "dependency", "plausible"]
     assert "history" not in [one["scheme"] for one in compared["schemes"]]
     result = ketal(*few, "--scheme", "history")
     assert (result.code, result.out) == (2, "")
@@ -352,7 +352,7 @@ def test_schemes_whose_stamps_are_larger_than_clocks_are_left_out(
     log = write("run.jsonl", "".join(event(node, "x", clock) for node, clock in turns))
     few = ("clocks", "compare", log, "--limit", "stamped_entries_max=150", "--output", "json")
     left_out = json.loads(ketal(*few).out)["comparison"]["left_out"]
-    assert list(left_out) == ["history", "matrix", "stamps", "plausible"]
+    assert list(left_out) == ["history", "matrix", "stamps", "dependency", "plausible"]
 
 
 @pytest.mark.parametrize(
