@@ -10,7 +10,7 @@ are held.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -185,6 +185,8 @@ class Copies:
             held = max(self._unlearned.values(), key=len)
             evicted = held.pop(next(iter(held)))
             self._count -= 1
+            if self._timed and (time_us := evicted.event.time_us) is not None:
+                self._earliest[evicted.event.node].remove(evicted.event.counter, time_us)
         receivers = []
         if self.receiving:
             dot = event.dot
@@ -238,30 +240,65 @@ class Copies:
 
 
 class EarliestAfter:
-    """Finds the earliest time among a node's events above a given counter.
+    """Finds the earliest time among a node's held events above a given counter.
 
     An event can be the answer only if no later counter has an earlier time. Only such events
-    are held, so their times rise with their counters.
+    are candidates, so the times of candidates rise with their counters.
     """
 
-    __slots__ = ("_counters", "_times")
+    __slots__ = ("_candidates", "_held", "_passed", "_removed")
 
     def __init__(self) -> None:
-        self._counters: list[int] = []
-        self._times: list[int] = []
+        # Counters and times, by counter; the first `_removed` and `_passed` of them are removed.
+        self._held: list[tuple[int, int]] = []
+        self._candidates: list[tuple[int, int]] = []
+        self._removed = self._passed = 0
 
     def add(self, counter: int, time_us: int) -> None:
         """Add an event."""
-        index = bisect_left(self._counters, counter)
-        if index < len(self._times) and self._times[index] <= time_us:
+        insort(self._held, (counter, time_us), self._removed)
+        self._add_candidate((counter, time_us))
+
+    def remove(self, counter: int, time_us: int) -> None:
+        """Remove an event; the cost is low if few lower counters are held."""
+        event, begin, end = (counter, time_us), self._passed, len(self._candidates)
+        place = bisect_left(self._held, event, self._removed)
+        index = bisect_left(self._candidates, event, begin)
+        if index < end and self._candidates[index] == event:
+            before = self._candidates[index - 1] if index > begin else (0, 0)
+            self._passed = _remove_at(self._candidates, begin, index)
+            # Events between the candidate before it and itself may be candidates now.
+            for number in range(place - 1, self._removed - 1, -1):
+                if self._held[number] <= before:
+                    break
+                self._add_candidate(self._held[number])
+        self._removed = _remove_at(self._held, self._removed, place)
+
+    def _add_candidate(self, event: tuple[int, int]) -> None:
+        """Make an event a candidate if no later one has an earlier time."""
+        candidates = self._candidates
+        index = bisect_left(candidates, event, self._passed)
+        if index < len(candidates) and candidates[index][1] <= event[1]:
             return
         first = index
-        while first and self._times[first - 1] >= time_us:
+        while first > self._passed and candidates[first - 1][1] >= event[1]:
             first -= 1
-        self._counters[first:index] = [counter]
-        self._times[first:index] = [time_us]
+        candidates[first:index] = [event]
 
     def after(self, counter: int) -> int | None:
         """Return the earliest time of an event above a counter; None if there is no event."""
-        index = bisect_right(self._counters, counter)
-        return self._times[index] if index < len(self._times) else None
+        index = bisect_right(self._candidates, (counter, NEVER_US), self._passed)
+        return self._candidates[index][1] if index < len(self._candidates) else None
+
+
+def _remove_at(values: list[tuple[int, int]], begin: int, index: int) -> int:
+    """Remove a value from a list whose values before `begin` are removed; return the new `begin`.
+
+    The cost is low near `begin`.
+    """
+    values[begin + 1 : index + 1] = values[begin:index]
+    begin += 1
+    if 2 * begin < len(values):
+        return begin
+    del values[:begin]
+    return 0

@@ -112,7 +112,6 @@ class Execution:
         self._accepted_max = run_limits.events_max if release.holds_all else sys.maxsize
         admission_limits = keeping_all(run_limits) if release.holds_all else run_limits
         self.admission = Admission(patterns, admission_limits, beside=beside)
-        self._steady = None if release.holds_all else self.admission.steady
         self.release = release(self.runs, self.admission, run_limits, name)
         self.retiring: RetiringRelease | None = None
         if retiring is not None:
@@ -186,7 +185,7 @@ class Execution:
                     index = after
                     continue
             item: Any = batch[index]
-            if room > 0 and self.admission.intake.admit((item,), steady=self._steady):
+            if room > 0 and self._admit((item,)):
                 verdicts = self._take_new(item)
             else:
                 verdicts = self._take(item, "" if place is None else place(index))
@@ -202,6 +201,11 @@ class Execution:
             return 0
         return self._accepted_max - self.progress.counted.accepted
 
+    def _admit(self, items: Sequence[Any]) -> int:
+        """Admit events in turn, up to the first that is not certainly new; return how many."""
+        steady = None if self.release.holds_all else self.admission.steady
+        return self.admission.intake.admit(items, steady=steady)
+
     def _process_stretch(
         self, batch: Sequence[LogItem], begin: int, end: int, out: list[Numbered]
     ) -> int:
@@ -212,7 +216,7 @@ class Execution:
         progress, release = self.progress, self.release
         due = release if self._uses_time else None
         stretch = stretch_of(batch, begin, end, progress.watermark_us, due)
-        count = self.admission.intake.admit(stretch.events, steady=self._steady)
+        count = self._admit(stretch.events)
         if count:
             progress.counted.accepted += count
             progress.observe(new := stretch.events[:count])

@@ -234,12 +234,17 @@ def test_mask_cache_is_bounded_over_many_sets_of_states(
 @examples(80, 5_000)
 @given(chances())
 def test_earliest_time_after_a_counter_equals_its_definition(rng: random.Random) -> None:
-    """The fast form equals a scan of all events, added in any order."""
+    """The fast form equals a scan of all events, added and removed in any order."""
     events = [(counter, rng.randrange(9)) for counter in range(1, rng.randrange(2, 9))]
     rng.shuffle(events)
     earliest = EarliestAfter()
-    for number, event in enumerate(events, 1):
-        earliest.add(*event)
+    held: list[tuple[int, int]] = []
+    while events or held:
+        if events and (not held or rng.random() < 0.6):
+            held.append(events.pop())
+            earliest.add(*held[-1])
+        else:
+            earliest.remove(*held.pop(rng.randrange(len(held))))
         for counter in range(10):
-            left = [time for later, time in events[:number] if later > counter]
+            left = [time for later, time in held if later > counter]
             assert earliest.after(counter) == min(left, default=None)

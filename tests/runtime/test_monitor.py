@@ -729,6 +729,15 @@ def test_unlearned_max() -> None:
     assert "n@1 for nodes that have not learned of it" in str(verdicts[0])
 
 
+def test_evicted_event_does_not_keep_windows_open() -> None:
+    limits = Limits(unlearned_max=2)
+    m = monitor("at every node", "find next A B", "within 5 s", order=CAUSAL, limits=limits)
+    m.feed(ketal.Event("n", "a", {"n": 1}, time=3.0))
+    m.feed_many(ketal.Event("m", "b", {"m": i}, time=t) for i, t in enumerate((1, 50, 60), 1))
+    for one in (m, Monitor.restore(m.program, m.snapshot(), limits=limits)):
+        assert texts(one.advance_time(20.0)) == ["timed_out P (node=n): A=n@1"]
+
+
 def test_matches_per_event_max() -> None:
     for order in ("arrival", CAUSAL):
         m = monitor("find any A B", order=order, limits=Limits(matches_per_event_max=2))

@@ -80,8 +80,6 @@ class Admission:
         The patterns with a closed topology, by number (those of `beside` last), and its nodes.
     entries : ClockEntries
         The clock entries so far, to detect departures; empty if there is a membership.
-    steady : Steady or None
-        Those entries for `Intake.admit`; None if no pattern reads clocks.
     """
 
     def __init__(
@@ -103,9 +101,13 @@ class Admission:
         )
         self._names = [c.name for c in all_patterns]
         self.entries = ClockEntries()
-        self.steady: Steady | None = self.entries.steady if self.reads_clocks else None
         # The nodes that the clocks that were read name.
         self._named: Collection[str] = self.entries.names
+
+    @property
+    def steady(self) -> Steady | None:
+        """The entries for `Intake.admit`; None if no pattern, retiring or not, reads clocks."""
+        return self.entries.steady if self.reads_clocks else None
 
     # --- closed topologies ---
 

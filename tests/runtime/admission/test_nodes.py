@@ -180,6 +180,14 @@ def test_given_up_event_is_taken_after_the_limit_was_raised() -> None:
     assert given_up(lowered, [a("n2", 2, n1=1), a("n3", 1)]) == ["n3@1"], "known nodes stay"
 
 
+def test_clocks_that_only_a_retiring_pattern_reads_are_bounded() -> None:
+    limits, new = Limits(nodes_max=2), program("", "check A*;")
+    m = Driven(old := program("order CausalOrder;", "find next A A; within 1 s;"), limits=limits)
+    m.feed(Event("n1", "a", {"n1": 1}, time=0))
+    m = Driven.restored(new, m.snapshot(), changed=True, retiring=old, limits=limits)
+    assert given_up(m, [a("n1", 2, n2=1), a("n1", 3, n2=1, n3=1)]) == ["n1@3"]
+
+
 def test_finite_log_in_memory_is_bounded_by_events_max_alone() -> None:
     causal = program("order CausalOrder;", "check A*;")
     log = [a("n1", 1, n2=1), a("n3", 1, n4=1)]
