@@ -58,7 +58,7 @@ class IncarnationTable(Stateful):
         self.numbered: set[str] = set()
         self.bases: dict[str, str] = {}
         self._named_runs: dict[str, set[int]] = {}  # of nodes whose programs write `A#2`
-        self._places: dict[str, dict[str, int]] = {}  # what `places` returned, until it changes
+        self._places: dict[str, dict[str, int]] = {}  # of `places`, until a name is added
 
     def begin(self, highest: Mapping[str, int]) -> None:
         """Load the highest counters of an execution in which no node restarted yet."""
@@ -123,21 +123,14 @@ class IncarnationTable(Stateful):
         self.numbers[base] = tuple(sorted((*numbers, number)))
         for one in (number, *numbers[:1]):
             self.bases[name_of(base, one)] = base
-        self._add_place(base, number)
+        self._places.pop(base, None)
 
     def _add_named(self, name: str) -> None:
         """Add an incarnation that the program named itself; no clock entry is resolved to it."""
         run = None if name in self.bases else later_run(name)
         if run is not None:
             self._named_runs.setdefault(run[0], set()).add(run[1])
-            self._add_place(*run)
-
-    def _add_place(self, base: str, number: int) -> None:
-        """Add an incarnation to the places of its node: as the last, or they are computed anew."""
-        places = self._places.pop(base, None)
-        if places and number > int(next(reversed(places))[len(base) + 1 :] or 1):
-            places[name_of(base, number)] = len(places)
-            self._places[base] = places
+            self._places.pop(run[0], None)
 
     def _computed_bases(self) -> dict[str, str]:
         """Return `bases`, computed from `numbers`."""

@@ -15,7 +15,6 @@ The one rule: an event that fits two incarnations is rejected with a reason, not
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from typing import ClassVar, Protocol
 
@@ -199,23 +198,23 @@ class Incarnations(Stateful):
     ) -> list[int]:
         """Return the incarnations to which an event may belong by its counter, latest first."""
         node, counter = event.node, event.clock[event.node]
-        highest, latest = self.table.highest, numbers[-1]
-        reached = highest.get(name_of(node, latest), 0)
-        names = [n for n in (node, *seen.possible_runs(event)) if highest.get(n, 0) >= counter]
+        table, highest = self.table, self.table.highest
+        latest = name_of(node, numbers[-1])
+        reached = highest.get(latest, 0)
+        names = {n for n in (node, *seen.possible_runs(event)) if highest.get(n, 0) >= counter}
+        names.add(latest)
         if counter > reached + 1:
             # An earlier run ended at its highest counter, unless the latest run would have to skip
             # counters to reach this one.
-            own = self.table.names(node)
-            names += [name for name in own if reached < highest.get(name, 0) < counter]
-        if not (event.clock.keys() & self.table.numbers.keys()) <= {node}:
+            names.update(n for n in table.places(node) if reached < highest.get(n, 0) < counter)
+        if not (event.clock.keys() & table.numbers.keys()) <= {node}:
             # Where an event of an earlier run was evicted, an entry may be impossible to resolve.
-            find, own = self._resolver.memory.find, self.table.names(node)
-            reaching = [name for name in own if highest.get(name, 0) >= counter]
-            names += [name for name in reaching if find(name, counter) is None]
-        possible = {latest, *(int(name[len(node) + 1 :] or 1) for name in names)}
-        # Names that the program gave are no incarnations that were inferred.
-        inferred = [n for n in possible if numbers[bisect_right(numbers, n) - 1] == n]
-        return sorted(inferred, reverse=True)
+            find = self._resolver.memory.find
+            reaching = [n for n in table.places(node) if highest.get(n, 0) >= counter]
+            names.update(n for n in reaching if find(n, counter) is None)
+        # A name that the program gave, such as `A#02`, is no incarnation that was inferred.
+        inferred = names & table.bases.keys()
+        return sorted((int(name[len(node) + 1 :] or 1) for name in inferred), reverse=True)
 
     def _renamed(self, event: Event, number: int) -> Event:
         """Return an event under the names of its incarnation and of those in its clock."""

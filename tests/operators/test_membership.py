@@ -27,6 +27,7 @@ from ketal.operators.membership.clock_restoration import (
     present_order,
     restored_with_doubts,
 )
+from ketal.operators.membership.incarnation_names import IncarnationTable
 from ketal.operators.membership.members import MembershipStage
 from tests.cases import e
 from tests.operators.marked_queue import MarkedQueue
@@ -705,6 +706,15 @@ def test_restart_is_detected_however_long_ago_the_first_event_was() -> None:
             assert seen.status(event) == "new"
             seen.contents[event.dot] = content(event)
             stage.arrived(event)
+
+
+def test_a_node_that_numbers_its_first_event_has_no_earlier_incarnation() -> None:
+    table = IncarnationTable(9)
+    table.begin({"A#3": 1})
+    assert table.names("A") == ["A", "A#3"]
+    table.add("A", 5, e("A@1", "x"), with_first=False)
+    assert table.names("A") == ["A#3", "A#5"]
+    table.validate_state()
 
 
 def test_number_of_incarnations_is_limited() -> None:

@@ -79,8 +79,9 @@ def test_numbers_after_a_name_from_right_to_left_stay_after_it(
     browser: Any, tmp_path: Path
 ) -> None:
     log = [Event(node=node, type="x", clock={"a": 1, node: 1}) for node in ("a", "שרת א", "خادم")]
-    log.append(Event(node="a", type="x", clock={"a": 2, "שרת א": 1, "خادم": 1}))
+    log.append(Event(node="a", type="כתיבה 1", clock={"a": 2, "שרת א": 1, "خادم": 1}))
     _opened(browser, tmp_path, log)
+    assert "כתיבה\u200e 1" in _texts(browser, "#first .labels span")
     script = """
         ketal.chooseEvent(ketal.execution.names.get("a@2"));
         const [text] = [...document.querySelectorAll("#chosen dd")].map((one) => one.firstChild)
@@ -116,17 +117,20 @@ def test_heads_are_above_their_columns_and_each_is_visible(browser: Any, tmp_pat
     _opened(browser, tmp_path, [Event(node=node, type="x", clock={node: 1}) for node in nodes])
     script = """
         const d = ketal.diagram;
-        const displaced = () => [...d.heads.querySelectorAll("[title]")].filter((head) => {
+        const heads = () => [...d.heads.querySelectorAll("[title]")];
+        const box = (element) => element.getBoundingClientRect();
+        const displaced = () => heads().filter((head, number, all) => {
           const column = d.shown().indexOf(d.execution.nodes.indexOf(head.textContent));
           head.focus();
-          const off = head.getBoundingClientRect().left - d.heads.getBoundingClientRect().left;
-          return Math.abs(off - Math.max(2, d.x(column) - 14)) > 1 || off > d.canvas.clientWidth;
+          const off = box(head).left - box(d.heads).left;
+          const over = number && box(all[number - 1]).right > box(head).left;
+          return over || Math.abs(off - d.x(column) + 14) > 1 || off > d.canvas.clientWidth;
         }).length;
         const out = [];
         for (const e of [39, 0, 20, 38, 1, 39]) { ketal.chooseEvent(e); out.push(displaced()); }
         for (let n = 0; n < 30; n++) { d.folded.add(n); }
         d.refit();
-        return [...out, displaced(), d.heads.querySelectorAll("[title]").length];"""
+        return [...out, displaced(), heads().length];"""
     assert browser.execute_script(script) == [0] * 7 + [10]
 
 

@@ -21,9 +21,11 @@ its events in the cut. The past that an event needs is encoded likewise, so one 
 all fields: the uppermost bit of a field, set before, is borrowed if the field is less than needed
 (Lamport, "Multiple byte processing with full-word instructions", 1975). Only the next events of
 lines that wait for a cut's last event are compared with it; those of others are ready if they were
-before that event. Above the fields is a sum of the lines' weights: Python hashes an integer by its
-remainder modulo 2**61 - 1, of which powers of two have only 61. So the cost of a cut grows with the
-cuts that follow it, not with the lines.
+before that event. So the cost of a cut grows with the cuts that follow it, not with the lines.
+
+Above the fields is the sum, over the events in the cut, of a weight for each line. Without it the
+hashes of many cuts would be equal: Python hashes an integer by its remainder modulo 2**61 - 1, and
+the powers of two, which count the lines, have only 61 different remainders.
 
 The one rule: the numbers are exact, or they are lower bounds and `counted_cuts_max` is named.
 """
@@ -41,7 +43,8 @@ from ketal.explanation.cuts.series_parallel import EventOrder, PartKind, Piece
 
 LIMIT = "counted_cuts_max"
 HASH_MODULUS: Final = sys.hash_info.modulus
-WEIGHT: Final = 37
+WEIGHT_BASE: Final = 37
+"""The weight of the k-th line is the k-th power of this, modulo `HASH_MODULUS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ def _bit_fields(order: EventOrder, pieces: Mapping[int, Piece]) -> tuple[list[_L
         width += bits + 1
         guards |= 1 << width - 1
     for place, line in enumerate(lines.values(), 1):
-        line.step += pow(WEIGHT, place, HASH_MODULUS) << width
+        line.step += pow(WEIGHT_BASE, place, HASH_MODULUS) << width
     for number, (start, stop) in pieces.items():
         line, needed = lines[number], 0
         before: dict[int, int] = {}

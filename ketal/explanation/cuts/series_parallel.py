@@ -12,9 +12,10 @@ Each node's events form a line, so a part consists of pieces of some lines. A co
 the pieces of the part above it, unchanged; a block begins where the block before it ends.
 
 Any linear extension has the events of each block together, so a part's blocks are found in one. The
-first k of its n events are before all others if and only if k(n - k) pairs across are ordered.
-Another event that goes over to the first ones adds the pairs with events after it and removes those
-with events before it; so only the number of either is needed of each event.
+first k of its n events are before all others if and only if all k(n - k) pairs of a first event and
+another one are ordered. From k to k + 1, the ordered pairs of the next event with events after it
+are added, and those with events before it are removed; so only these two numbers are needed of each
+event.
 
 Parts are nested at most twice as deep as there are nodes, and each level costs one look-up per
 event and entry in its past, or line of the part where these are fewer.

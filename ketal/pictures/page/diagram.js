@@ -162,12 +162,12 @@ class Diagram {
       Object.assign(button.style, style);
       return button;
     };
-    const from = Math.floor(this.left / this.columnWidth);
-    const to = Math.ceil((this.left + (this.canvas.clientWidth || 600)) / this.columnWidth);
+    const from = Math.max(0, Math.ceil(-this.x(0) / this.columnWidth));
+    const to = Math.ceil(((this.canvas.clientWidth || 600) + 14 - this.x(0)) / this.columnWidth);
     const buttons = this.shown().slice(from, to).map((node, number) => {
       const name = this.execution.nodes[node], column = from + number;
       const width = Math.min(180, this.columnWidth - 4);
-      const style = { left: `${Math.max(2, this.x(column) - 14)}px`, maxWidth: `${width}px` };
+      const style = { left: `${this.x(column) - 14}px`, maxWidth: `${width}px` };
       const button = head(this.fittedName(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
       button.title = `${name}: fold this node`;
       button.setAttribute("aria-label", name);
@@ -368,7 +368,7 @@ class Labels {
       if (element === undefined) {
         element = this.spare.pop() || this.addElement();
         element.hidden = false;
-        element.textContent = execution.types[execution.type[e]];
+        element.textContent = inOrder(execution.types[execution.type[e]]);
         element.dataset.event = e;
         this.shown.set(e, element);
       }

@@ -147,7 +147,7 @@ class SeenContents:
         self.extend(rows, [index for index, row in enumerate(rows) if row.counter == 1])
 
     def validate_state(self) -> None:
-        """Assert that exactly the last `most` contents are kept, and that the index is right."""
+        """Assert that exactly the last `most` contents are kept, and that the indices are right."""
         held = self.held()
         assert len(held) == self.taken - self.evicted <= self._most
         assert self._removable <= self._most // REMOVED_SHARE
@@ -159,3 +159,8 @@ class SeenContents:
         indexed = {dot: number for dot, number in dots.items() if number < self._indexed}
         assert indexed.items() <= self._numbers.items()
         assert len(self._numbers) <= 2 * self._most
+        assert len(self._runs) <= len(self._numbers)
+        for one in held[: max(0, self._indexed - self.evicted)]:
+            node = base_node(one.node)
+            known = unnamed_digest(one) if isinstance(one, Event) else None
+            assert node == one.node or one.node in self._runs[node, one.counter, known]

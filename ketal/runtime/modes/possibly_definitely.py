@@ -368,10 +368,12 @@ class _Lattice:
         needed: list[tuple[tuple[int, int], ...]] = []
         before: dict[int, int] = {}
         for event in own:
-            others = (event.clock.keys() & self._counters.keys()) - {event.node}
-            lines = ((node, *self._counters[node]) for node in others)
-            needs = {line: bisect_right(own, event.clock[node]) for node, line, own in lines}
-            risen = {k: n for k, n in needs.items() if n > before.get(k, 0)}
+            risen: dict[int, int] = {}
+            for node in (event.clock.keys() & self._counters.keys()) - {event.node}:
+                line, counters = self._counters[node]
+                count = bisect_right(counters, event.clock[node])
+                if count > before.get(line, 0):
+                    risen[line] = count
             needed.append(tuple(risen.items()))
             before |= risen
         return needed

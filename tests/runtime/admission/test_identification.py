@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
+import pytest
 from hypothesis import given
 
 from ketal.errors import EventError
@@ -75,3 +76,13 @@ def test_the_comparisons_of_an_event_do_not_grow_with_the_number_of_incarnations
         assert named.name_of(Event("A", "a", {"A": 3}, data={"run": 5})) == "A#6@3 duplicate"
         counts.append(named.compared)
     assert counts[0] == counts[1] < 10
+
+
+@pytest.mark.parametrize("name", ["A#02", "A#" + "9" * 5_000])
+def test_a_node_that_is_named_like_an_incarnation_is_none(name: str) -> None:
+    named = Named(Limits(), all_runs=False)
+    for type in "abc":
+        for counter in (1, 2):
+            named.name_of(Event("A", type, {"A": counter}))
+    named.name_of(Event(name, "x", {name: 5}))
+    assert named.name_of(Event("A", "c", {"A": 3})) == "A#3@3 new"
