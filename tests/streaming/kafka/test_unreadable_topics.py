@@ -141,7 +141,7 @@ def test_return_of_kafka_is_reported_once_until_the_job_recovers(
 
     monkeypatch.setattr(Session, "run", fail)
     recorder = HookRecorder()
-    job = job_of(broker, [topic()], tmp_path, lost_after_ms=2_000)
+    job = job_of(broker, [topic()], tmp_path, lost_after_ms=6_000)
     with pytest.raises(LostError, match=r"KafkaError: again$"):
         run(job, ketal.compile(FORKS), recorder)
     assert len(sessions) > 2
