@@ -60,6 +60,9 @@ class ClockEntries:
         if first is None:
             self.put(node, dict.fromkeys(clock, counter))
             return set()
+        entries, last_added = self.steady[node]
+        if counter >= last_added and entries == clock.keys():
+            return set()
         dropped = {name for name in first.keys() - clock.keys() if first[name] < counter}
         lower = {n: first.get(n) for n in clock if first.get(n, counter + 1) > counter}
         # Seen events of the node below its first counter with an entry lack that entry.

@@ -155,8 +155,7 @@ class Admission:
             If it is ambiguous to which incarnation of a node the event, or an entry of its
             clock, belongs; or if its dot was seen with other content.
         """
-        clock = event.clock
-        if len(clock) > self.limits.nodes_max - len(self._named) and not self.has_room(clock):
+        if not self.has_room(event.clock):
             return BEYOND, event
         restarts = self.membership is not None or INCARNATION in event.data
         if not restarts:
@@ -211,14 +210,9 @@ class Admission:
 
         Called only while there is no membership: a membership detects departures itself.
         """
-        node, clock = event.node, event.clock
-        known = self.entries.steady.get(node)
-        if known is None:
-            if later_run(node) is not None:
-                self.ensure_membership(event)
-                return True
-        elif len(clock) == len(known[0]) and clock[node] >= known[1] and known[0].issuperset(clock):
-            return False
+        if event.node not in self.entries.first and later_run(event.node) is not None:
+            self.ensure_membership(event)
+            return True
         dropped = self.entries.add(event, self.intake)
         if dropped:
             self.ensure_membership().restorer.mark_departed(dropped)
