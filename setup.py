@@ -13,6 +13,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 PACKAGES = (
+    "ketal/compiler/memo.py",
     "ketal/model/sets",
     "ketal/model/events/event_time.py",
     "ketal/model/events/type_table.py",

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Memo(dict[K, V]):
+class Memo(Generic[K, V]):
     """A cache of a function's results by argument; it is cleared when it is full."""
+
+    __slots__ = ("_function", "_most", "_results")
 
     def __init__(self, function: Callable[[K], V], most: int) -> None:
         self._function = function
         self._most = most
+        self._results: dict[K, V] = {}
 
-    def __missing__(self, argument: K) -> V:
-        if len(self) >= self._most:
-            self.clear()
-        value = self[argument] = self._function(argument)
-        return value
+    def __getitem__(self, argument: K) -> V:
+        try:
+            return self._results[argument]
+        except KeyError:
+            pass
+        result = self._function(argument)
+        if len(self._results) >= self._most:
+            self._results.clear()
+        self._results[argument] = result
+        return result

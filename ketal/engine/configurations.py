@@ -48,7 +48,7 @@ class Seen:
         self.place = place  # its position among the events that the scope was offered, from 0
         self.node = event.node
         self.clock = event.clock
-        self.counter = event.clock[event.node]
+        self.counter = self.clock[self.node]
         self._time_us: int | None = None
         self._dot: Dot | None = None
         self._key: CanonicalKey | None = None

@@ -110,14 +110,21 @@ class Machine:
         self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
         self.can_continue = tuple(map(bool, automaton.table))
         states = len(automaton.table)
-        # By (state, mask): the plan of such an event; None where it leads nowhere.
-        self.plans = Memo(self._plan, PLANS_MAX)
+        self._masks_max = max(1, PLANS_MAX // states)
+        # By state, then mask: the plan of such an event; None where it leads nowhere.
+        self.plans = tuple([Memo(partial(self._plan, s), self._masks_max) for s in range(states)])
         # By state, then mask: the one configuration that such an event leads to, and the `Decided`
         # of its state; None where registers matter, or there is not exactly one configuration.
         self.decided = Memo(self._new_decided, states)
-        # By (states in which runs wait, as bits; mask): whether such an event may start a run,
-        # extend a waiting one or break a `not` of one.
-        self.concerned = Memo(self._concerns, PLANS_MAX)
+        # By mask, as bits: the states in which such an event may lead somewhere, and `any_waiting`
+        # if it may break a `not` of a waiting run.
+        self.concerned = Memo(self._concerned_states, PLANS_MAX)
+        self.any_waiting = 1 << states
+        # By variant: the states in which it is enabled, as bits.
+        self._enabled_in = [0] * len(automaton.formulas)
+        for state, enabled in enumerate(automaton.enabled):
+            for v in enabled:
+                self._enabled_in[v] |= 1 << state
         # By (state, mask): the `not` guards that such an event may break.
         self.not_plans = Memo(self._not_plan, PLANS_MAX)
         # By (number of a `not`, mask): the part of the guard left to evaluate for such an event.
@@ -152,16 +159,15 @@ class Machine:
             if not atom.relational
         }
 
-    def _concerns(self, argument: tuple[int, int]) -> bool:
-        waiting, mask = argument
-        states = [s for s in range(len(self.automaton.table)) if not s or waiting >> s & 1]
-        # Only a waiting run has a `not` that can be broken.
-        return any(self.plans[state, mask] is not None for state in states) or (
-            bool(waiting) and self.may_break_not(mask)
-        )
+    def _concerned_states(self, mask: int) -> int:
+        known = self.local_truth(mask)
+        states = self.any_waiting if self.may_break_not(mask) else 0
+        for formula, enabled_in in zip(self.automaton.formulas, self._enabled_in, strict=True):
+            if simplify(formula, known) is not False:
+                states |= enabled_in
+        return states
 
-    def _plan(self, argument: tuple[int, int]) -> Plan | None:
-        state, mask = argument
+    def _plan(self, state: int, mask: int) -> Plan | None:
         known = self.local_truth(mask)
         residual = []
         for v in self.automaton.enabled[state]:
@@ -213,13 +219,12 @@ class Machine:
     # --- configurations ---
 
     def _new_decided(self, state: int) -> Decided:
-        masks_max = max(1, PLANS_MAX // len(self.automaton.table))
-        return Memo(partial(self._decide_by_mask, state), masks_max)
+        return Memo(partial(self._decide_by_mask, state), self._masks_max)
 
     def _decide_by_mask(
         self, state: int, mask: int
     ) -> tuple[tuple[Configuration, ...], Decided] | None:
-        plan = self.plans[state, mask]
+        plan = self.plans[state][mask]
         if plan is None or plan.reads_prior or plan.unbound is None:
             return None
         targets = plan.unbound.constant
@@ -313,7 +318,7 @@ def step(
     machine: Machine, configuration: Configuration, seen: Seen
 ) -> tuple[tuple[int, Configuration], ...]:
     """Return every (group, configuration) that an offered event leads to."""
-    plan = machine.plans[configuration.state, seen.mask]
+    plan = machine.plans[configuration.state][seen.mask]
     if plan is None:
         return ()
     sub = plan.part_for(seen, configuration.prior)

@@ -8,7 +8,7 @@ The one rule: a scope that is stepped is marked dirty, and removed once it is ov
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ketal.clocks import vector
 from ketal.engine.check_run import CheckRun
@@ -84,7 +84,7 @@ class ScopeSteps:
     def _count_taken(self, scope: Scope, count: int) -> None:
         """Count events that a scope's run took by `take_by_mask`, and set the scope's timer."""
         scope.offered += count
-        if self._window_us is not None:
+        if count and self._window_us is not None:
             self.scopes.set_timer(scope)
 
     def _take(self, scope: Scope, event: Event, mask: int) -> list[RunVerdict]:
@@ -118,13 +118,14 @@ class ScopeSteps:
 
     def step_all(
         self, name: ScopeName, events: Sequence[Event], masks: Sequence[int]
-    ) -> Iterator[tuple[int, list[RunVerdict]]]:
-        """Offer events of the alphabet to one scope in turn; yield (index, verdicts).
+    ) -> list[tuple[int, list[RunVerdict]]]:
+        """Offer events of the alphabet to one scope in turn; return (index, verdicts).
 
         Events that masks decide are taken several at once. The scope is not removed meanwhile,
         as the pattern has no partition.
         """
         assert not self.scopes.removes
+        out: list[tuple[int, list[RunVerdict]]] = []
         index, end = 0, len(masks)
         by_mask = self.by_mask and not self.losses.any_missed
         while index < end:
@@ -135,11 +136,12 @@ class ScopeSteps:
                 begin, index = index, scope.run.take_by_mask(events, masks, index, scope.offered)
                 self._count_taken(scope, index - begin)
                 if index == end:
-                    return
+                    break
                 verdicts = self._take(scope, events[index], masks[index])
             if verdicts:
-                yield index, verdicts
+                out.append((index, verdicts))
             index += 1
+        return out
 
     # --- time and the end ---
 

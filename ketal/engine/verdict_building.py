@@ -6,7 +6,7 @@ change is counted as uncertain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -175,8 +175,9 @@ class VerdictBuilder:
         names = self.machine.automaton.steps
         return tuple([(names[step], seen.dot) for step, seen in taken])
 
-    def _matches(self, scope: Scope, listed: Sequence[Taken], event: Event) -> Iterator[Match]:
-        """Yield the matches that an event completed."""
+    def _matches(self, scope: Scope, listed: Sequence[Taken], event: Event) -> list[Match]:
+        """Return the verdicts about the matches that an event completed."""
+        out: list[Match] = []
         mapping, names, time = scope.mapping, self.machine.automaton.steps, _time(event)
         pattern, fingerprint, execution = self._name, self._fingerprint, self.execution
         reads, returns = self.compiled.bound.returns, None
@@ -191,17 +192,20 @@ class VerdictBuilder:
                 returns = {name: value(bound) for name, value in reads}
             if loses:
                 lost = self._missed_by_match(scope, taken)
-            yield Match(
-                pattern=pattern,
-                fingerprint=fingerprint,
-                scope=mapping,
-                execution=execution,
-                time=time,
-                certain=not lost,
-                depends_on=lost,
-                steps=tuple([(names[step], seen.dot) for step, seen in taken]),
-                returns=returns,
+            out.append(
+                Match(
+                    pattern=pattern,
+                    fingerprint=fingerprint,
+                    scope=mapping,
+                    execution=execution,
+                    time=time,
+                    certain=not lost,
+                    depends_on=lost,
+                    steps=tuple([(names[step], seen.dot) for step, seen in taken]),
+                    returns=returns,
+                )
             )
+        return out
 
     # --- the fields of every verdict ---
 

@@ -100,9 +100,9 @@ def check_run(cost: Cost, run: PatternRun) -> None:
             machine = run.machine
             taken = [
                 known
-                for state, decided in machine.decided.items()
-                for mask, known in decided.items()
-                if machine.plans[state, mask]
+                for state, decided in machine.decided._results.items()
+                for mask, known in decided._results.items()
+                if machine.plans[state][mask]
             ]
             assert None not in taken or cost.name != costs.LOOK_UP
         elif isinstance(scope.run, RunsFind):

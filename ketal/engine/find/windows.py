@@ -8,7 +8,7 @@ The one rule: each entry expires once.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
@@ -73,7 +73,7 @@ class Expiring:
         """Add the event at a place, whose window starts at `low`."""
         heappush(self._heap, (low, place))
 
-    def earliest_alive(self, alive: Container[int]) -> float:
+    def earliest_alive(self, alive: dict[int, Any]) -> float:
         """Return the earliest start of an event in `alive`; infinity if there is none."""
         while self._heap and self._heap[0][1] not in alive:
             heappop(self._heap)

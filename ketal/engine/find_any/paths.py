@@ -80,7 +80,7 @@ def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Take
         if pending and prior is not None and breakers is not None:
             flags = breakers.broken(configuration, prior, seen)
             configuration = configuration._replace(broken=flags)
-        plan = machine.plans[configuration.state, seen.mask]
+        plan = machine.plans[configuration.state][seen.mask]
         sub = None if plan is None else plan.part_for(seen, prior)
         if sub is None:
             return False

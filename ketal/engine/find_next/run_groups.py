@@ -13,12 +13,13 @@ The one rule: a group waits for an event, or is a parent of another group.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from math import inf
+from collections.abc import Iterable, Iterator, Sequence
+from sys import maxsize
 from typing import Any, Final
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.findings import Live, Taken, rank
+from ketal.model.events.event_time import TIME_MAX_US, TIME_MIN_US
 
 
 class TimeSpan:
@@ -26,7 +27,7 @@ class TimeSpan:
 
     __slots__ = ("greatest", "least", "newest", "oldest")
 
-    def __init__(self, oldest: int, newest: int, least: float, greatest: int) -> None:
+    def __init__(self, oldest: int, newest: int, least: int, greatest: int) -> None:
         self.oldest = oldest  # no run started before
         self.newest = newest  # no run started after
         self.least = least  # no event after the start was taken at an earlier time
@@ -84,14 +85,17 @@ Tail = tuple[tuple[int, Seen], Any] | None
 """The end of a match, as a linked list of bindings; several matches share their ends."""
 
 
-def _joined_span(spans: list[TimeSpan], time_us: int) -> TimeSpan:
+def _joined_span(groups: Iterable[RunGroup], time_us: int) -> TimeSpan:
     """Return the span of all runs of some groups after they take an event at `time_us`."""
-    first = spans[0]
-    oldest, newest, least, greatest = first.oldest, first.newest, first.least, first.greatest
-    for span in spans:
-        oldest, newest = min(oldest, span.oldest), max(newest, span.newest)
-        least, greatest = min(least, span.least), max(greatest, span.greatest)
-    return TimeSpan(oldest, newest, min(least, time_us), max(greatest, time_us))
+    joined = TimeSpan(TIME_MAX_US, TIME_MIN_US, time_us, time_us)
+    for group in groups:
+        span = group.span
+        assert span is not None
+        joined.oldest = min(joined.oldest, span.oldest)
+        joined.newest = max(joined.newest, span.newest)
+        joined.least = min(joined.least, span.least)
+        joined.greatest = max(joined.greatest, span.greatest)
+    return joined
 
 
 class RunGroups:
@@ -104,7 +108,7 @@ class RunGroups:
         self._window_us = window_us
         self.runs: dict[int, Run] = {}  # by the place of the event that started them
         self.count = self._made = 0
-        self.passed_us = -inf  # runs that started then or before have expired
+        self.passed_us = TIME_MIN_US - 1  # runs that started then or before have expired
 
     # --- adding and removing groups ---
 
@@ -119,7 +123,7 @@ class RunGroups:
         if self._window_us is not None:
             time_us = seen.time_us
             assert time_us is not None, "events without a time are offered to no window"
-            span = TimeSpan(time_us, time_us, inf, time_us)
+            span = TimeSpan(time_us, time_us, TIME_MAX_US, time_us)
         group = RunGroup(self._made, configuration, binding, NO_PARENTS, run=run, span=span)
         run.starts.append(group)
         return self._add(group)
@@ -135,9 +139,7 @@ class RunGroups:
         if self._window_us is not None:
             time_us = binding[1].time_us
             assert time_us is not None, "events without a time are offered to no window"
-            span = _joined_span(
-                [parent.span for parent in parents if parent.span is not None], time_us
-            )
+            span = _joined_span(parents, time_us)
         group = RunGroup(self._made, configuration, binding, parents, run=None, span=span)
         for parent in parents:
             parent.children.append(group)
@@ -225,9 +227,9 @@ class RunGroups:
         assert own is not None
         assert span is not None
         oldest = max(span.oldest, self.passed_us + 1)
-        if max(high, span.greatest) - min(low, span.least, oldest) < length:
+        if max(high, span.greatest) - min(min(low, oldest), span.least) < length:
             return group, None
-        if max(high, own) - min(low, own, span.newest) >= length:
+        if max(high, own) - min(min(low, own), span.newest) >= length:
             return None, group
         return None
 
@@ -248,18 +250,18 @@ class RunGroups:
 
     # --- matches ---
 
-    def paths(self, parents: Collection[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
-        """Yield the events of each path to some groups, extended by an event that they take.
-
-        Without groups, the event is the first of its run.
-        """
-        if not parents:
-            yield (binding,)
-        for parent in parents:
-            if parent.run is not None:
-                yield parent.binding, binding
+    def paths(self, ends: Sequence[RunGroup], tail: Tail, most: int = maxsize) -> list[Taken]:
+        """Return the events of each path to some groups, extended by `tail`; at most `most`."""
+        out: list[Taken] = []
+        todo = [(group, tail) for group in reversed(ends)]
+        while todo and len(out) < most:
+            group, tail = todo.pop()
+            tail = (group.binding, tail)
+            if group.run is None:
+                todo += [(parent, tail) for parent in reversed(group.parents)]
             else:
-                yield from _paths_to(parent, (binding, None))
+                out.append(_bindings(tail))
+        return out
 
     def mark_matched(self, groups: Iterable[RunGroup]) -> None:
         """Mark all runs of some groups as matched."""
@@ -333,18 +335,6 @@ class RunGroups:
             assert place == run.start.place
             assert run.starts
             assert all(group.run is run for group in run.starts)
-
-
-def _paths_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
-    """Yield the events of each path from a start to a group, extended by `tail`."""
-    todo: list[tuple[RunGroup, Tail]] = [(group, tail)]
-    while todo:
-        group, tail = todo.pop()
-        if group.run is None:
-            tail = (group.binding, tail)
-            todo += [(parent, tail) for parent in reversed(group.parents)]
-            continue
-        yield _bindings((group.binding, tail))
 
 
 def _bindings(tail: Tail) -> Taken:

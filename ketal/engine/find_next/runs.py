@@ -10,8 +10,7 @@ The one rule: a group that waits is in the index of its state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from ketal.engine.machine import Machine, Plan, SubPlan, Targets
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
+START: Final = 1  # the bit of the state in which a run starts
 RUNS: Final = "runs"
 TAKEN: Final = "runs that go on"
 
@@ -52,7 +52,7 @@ class RunsFind:
         self._findings = Findings()  # for the next event; empty
 
     @property
-    def runs(self) -> Mapping[int, Run]:
+    def runs(self) -> dict[int, Run]:
         """The runs, by the place of the event that started them."""
         return self._groups.runs
 
@@ -73,15 +73,18 @@ class RunsFind:
 
         The arguments are those of `CheckRun.take_by_mask`.
         """
-        waiting = self._waiting.states
-        if self._strict and waiting:
-            return begin  # a waiting run takes the next event, or ends at it
-        number, end, concerned = begin, len(masks), self.machine.concerned
+        waiting, concerned = self._waiting.states, self.machine.concerned
+        if waiting:
+            if self._strict:
+                return begin  # a waiting run takes the next event, or ends at it
+            waiting |= self.machine.any_waiting
+        waiting |= START
+        number, end = begin, len(masks)
         if self.window.events is not None and self._expiring.earliest != inf:
             end = max(
                 begin, min(end, begin + int(self._expiring.earliest) + self.window.events - place)
             )
-        while number < end and not concerned[waiting, masks[number]]:
+        while number < end and not concerned[masks[number]] & waiting:
             number += 1
         return number
 
@@ -101,7 +104,7 @@ class RunsFind:
         plans = self.machine.plans
         born: list[RunGroup] = []
         for state, waiting in self._waiting.by_state.items():
-            if waiting.count and (plan := plans[state, seen.mask]) is not None:
+            if waiting.count and (plan := plans[state][seen.mask]) is not None:
                 self._extend(state, plan, waiting, seen, born, findings)
         if self._strict:
             if self.window.us is not None:
@@ -110,7 +113,7 @@ class RunsFind:
             self._waiting.drop_all()
         elif self.machine.arrival and self.machine.automaton.nots:
             self._waiting.pass_over(seen)
-        if (plan := plans[0, seen.mask]) is not None and plan.unbound is not None:
+        if (plan := plans[0][seen.mask]) is not None and plan.unbound is not None:
             self._start(plan.unbound, seen, born, findings)
         for group in born:
             self._waiting.add(group)
@@ -279,7 +282,7 @@ class RunsFind:
     def beginnings(self) -> Iterator[tuple[Configuration, Taken]]:
         """Yield the configuration of each waiting group, with the events of each path to it."""
         for group in self._waiting.groups():
-            for taken in self._groups.paths(group.parents, group.binding):
+            for taken in self._groups.paths((group,), None):
                 yield group.configuration, taken
 
     def save(self, seens: SeenTable) -> Any:
@@ -313,7 +316,7 @@ class RunsFind:
         """Add the matches that an event completes to `findings`."""
         matches = findings.matches
         room = self.limits.matches_per_event_max - len(matches)
-        matches += islice(self._groups.paths(groups, binding), room + 1)
+        matches += self._groups.paths(groups, (binding, None), room + 1)
         if len(matches) > self.limits.matches_per_event_max:
             findings.overflow("matches_per_event_max", MATCHES)
             matches.pop()

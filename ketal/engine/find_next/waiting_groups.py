@@ -202,12 +202,13 @@ class WaitingGroups:
 
     def candidates(
         self, plan: Plan, seen: Seen, value: Key | None, oldest_us: int | None
-    ) -> Iterator[tuple[SubPlan, list[RunGroup]]]:
-        """Yield (sub-plan, groups) for each relation of the groups' last events to an event.
+    ) -> list[tuple[SubPlan, list[RunGroup]]]:
+        """Return (sub-plan, groups) for each relation of the groups' last events to an event.
 
         `value` is the event's value of the plan's key. Groups whose runs all started at
         `oldest_us` or before are out of the window and left out.
         """
+        out: list[tuple[SubPlan, list[RunGroup]]] = []
         for node, row in self._rows_having(plan.key, value):
             groups = row.groups
             first = row.first_started_after(oldest_us)
@@ -215,19 +216,20 @@ class WaitingGroups:
                 continue
             if not plan.reads_prior:
                 assert plan.unbound is not None
-                yield plan.unbound, groups[first:]
+                out.append((plan.unbound, groups[first:]))
                 continue
             # Up to `before`: prior → e. From `after` on: e → prior. Between: concurrent.
             before = row.before(node, seen)
             after = row.after(seen, before)
             if plan.before is not None and before > first:
-                yield plan.before, groups[first:before]
+                out.append((plan.before, groups[first:before]))
             low = max(before, first)
             if plan.concurrent is not None and after > low:
-                yield plan.concurrent, groups[low:after]
+                out.append((plan.concurrent, groups[low:after]))
             low = max(after, first)
             if plan.after is not None and low < len(groups):
-                yield plan.after, groups[low:]
+                out.append((plan.after, groups[low:]))
+        return out
 
     def validate_state(self) -> None:
         """Assert that rows are sorted, and that the rows of a key have the groups of its value."""
@@ -289,13 +291,13 @@ class WaitingByState:
         if self._machine.compiled.window_us is None:
             self._remove(state, groups)
             return groups
-        time_us, split = seen.time_us, self._groups.split
+        time_us = seen.time_us
         assert time_us is not None
         out: list[RunGroup] = []
         taken: list[RunGroup] = []
         cut: list[tuple[RunGroup, RunGroup]] = []
         for group in groups:
-            fitting, others = split(group, time_us)
+            fitting, others = self._groups.split(group, time_us)
             if fitting is not None:
                 out.append(fitting)
                 taken.append(group)
