@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -238,6 +238,8 @@ def _reject_many(found: Sequence[tuple[int, RunVerdict]]) -> None:
 
 
 def _fresh(compiled: CompiledPattern, mode: Mode) -> PatternRun:
+    if mode.roles:
+        compiled = replace(compiled)  # which shares no roles with other runs
     run = PatternRun(compiled, LIMITS, listing=not mode.counting)
     roles = run.scopes._roles
     assert isinstance(roles, Roles)
