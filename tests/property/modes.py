@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -238,11 +238,11 @@ def _reject_many(found: Sequence[tuple[int, RunVerdict]]) -> None:
 
 
 def _fresh(compiled: CompiledPattern, mode: Mode) -> PatternRun:
-    if mode.roles:
-        compiled = replace(compiled)  # which shares no roles with other runs
     run = PatternRun(compiled, LIMITS, listing=not mode.counting)
     roles = run.scopes._roles
     assert isinstance(roles, Roles)
+    if mode.roles:
+        roles = run.scopes._roles = Roles(compiled)  # which no other run shares
     for name, value in mode.roles:
         setattr(roles, name, value)
     return run
