@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
 from ketal.compiler.automaton import Automaton
@@ -43,6 +43,8 @@ from ketal.errors import Diagnostic, PatternText
 from ketal.model import syntax
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
+
+T = TypeVar("T")
 
 Bound = Mapping[str, Event]
 """Step → the event that it bound last."""
@@ -143,7 +145,11 @@ class CompiledPattern:
         """The functions that read bound events."""
         return BoundFunctions(self)
 
-    # --- compiled functions: made on first access, not pickled ---
+    # --- what is derived: made on first access, not pickled ---
+
+    @functools.cached_property
+    def _derived(self) -> dict[Callable[[CompiledPattern], Any], Any]:
+        return {}
 
     def __getstate__(self) -> dict[str, Any]:
         saved = {f.name for f in fields(self)} | {"fingerprint"}
@@ -204,6 +210,15 @@ class CompiledPattern:
     def __repr__(self) -> str:
         states = len(self.automaton.table)
         return f"<pattern {self.name}: {self.strategy}, {states} states, {self.fingerprint[:8]}>"
+
+
+def derived_once(derive: Callable[[CompiledPattern], T], compiled: CompiledPattern) -> T:
+    """Return `derive(compiled)`, which is computed once: a value that all runs may share."""
+    derived = compiled._derived
+    if derive not in derived:
+        derived[derive] = derive(compiled)
+    value: T = derived[derive]
+    return value
 
 
 @dataclass(frozen=True, eq=False)

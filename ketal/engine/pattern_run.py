@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.engine.check_run import CheckRun
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.copy_steps import CopySteps
@@ -64,7 +64,9 @@ class PatternRun:
         self.execution = execution
         self.listing = listing
         self.counts = Counts()
-        self.machine = machine = machine or Machine(compiled.reporting(self._guard_failed))
+        self.machine = machine = machine or derived_once(
+            Machine, compiled.reporting(self._guard_failed)
+        )
         counting = not traced and (not listing or compiled.pattern.only_counts)
         self.scopes = Scopes(compiled, machine, limits, traced=traced, counting=counting)
         placed = compiled.pattern.order.total and not compiled.order_independent

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import SeenTable
 from ketal.engine.find.findings import Live
@@ -203,7 +203,7 @@ class Scopes:
         self.live = Live(counting=counting)
         self._limits = limits
         self._traced = traced
-        self._roles = Roles(machine) if compiled.strategy == "any" else None
+        self._roles = derived_once(Roles, machine.compiled) if compiled.strategy == "any" else None
         self._window_us = compiled.window_us
         self._keys = (*(name for name, _ in compiled.partition), "node")
         # A check that took nothing and is not complete still gets a verdict at the end.

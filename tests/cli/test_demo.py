@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import ketal
+from tests.streaming.conftest import QUICK_JVM
 
 
 def demo(*words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NO_COLOR": "1"}
+    environment = {**os.environ, "NO_COLOR": "1", "JAVA_TOOL_OPTIONS": " ".join(QUICK_JVM)}
     command = [sys.executable, "-m", "ketal", "demo", *words]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=240, env=environment, check=False

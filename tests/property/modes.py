@@ -241,6 +241,8 @@ def _fresh(compiled: CompiledPattern, mode: Mode) -> PatternRun:
     run = PatternRun(compiled, LIMITS, listing=not mode.counting)
     roles = run.scopes._roles
     assert isinstance(roles, Roles)
+    if mode.roles:
+        roles = run.scopes._roles = Roles(compiled)  # which no other run shares
     for name, value in mode.roles:
         setattr(roles, name, value)
     return run

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.compiler.minterms import PartialAssignment, Region, Theory, split
 from ketal.compiler.predicates import (
     conjunction,
@@ -79,13 +79,13 @@ class Cost:
 
 def cost_of(compiled: CompiledPattern) -> Cost:
     """Return the cost class of a pattern."""
-    machine, text = Machine(compiled), PatternPlaces(compiled)
+    machine, text = derived_once(Machine, compiled), PatternPlaces(compiled)
     if compiled.pattern.mode is not None:
         return _cuts_cost(text)
     if compiled.kind == "check":
         return _check_cost(machine, text)
     if compiled.strategy == "any":
-        return _FindAnyCost(Roles(machine), text).cost()
+        return _FindAnyCost(derived_once(Roles, compiled), text).cost()
     return _runs_cost(machine, text)
 
 

@@ -21,7 +21,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, NamedTuple
 
 from ketal.compiler.automaton import Automaton, Ways
-from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.compiler.memo import Memo
 from ketal.compiler.predicates import (
     RELATIONS,
@@ -173,10 +173,10 @@ class Roles:
         For each step, the equalities that later steps have with its event.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, compiled: CompiledPattern) -> None:
+        self.machine = machine = derived_once(Machine, compiled)
         automaton = machine.automaton
-        self.compiled: CompiledPattern = machine.compiled
+        self.compiled = compiled
         self.window = MatchWindow(machine)
         self.edges = _edges(automaton)
         numbers = frozenset().union(*(variables(edge.formula) for edge in self.edges))

@@ -144,13 +144,16 @@ class Load(threading.Thread):
     """Sends events of two nodes until `finish`: the two events of each height are a match.
 
     Other events come between the two, so that a match often has one event from before a kill and
-    one from after it. Messages are keyed by the height.
+    one from after it. Messages are keyed by the height. `pause_s` is the time between two heights.
     """
 
     BETWEEN = 20
 
-    def __init__(self, broker: Broker, topic: str, partitions: int, seed: int) -> None:
+    def __init__(
+        self, broker: Broker, topic: str, partitions: int, seed: int, pause_s: float = 0.02
+    ) -> None:
         super().__init__(daemon=True)
+        self._pause_s = pause_s
         self._servers = broker.bootstrap_servers
         self._topic = topic
         self._partitions = partitions
@@ -170,7 +173,7 @@ class Load(threading.Thread):
     def run(self) -> None:
         height, waiting = 0, []
         with KafkaProducer(bootstrap_servers=self._servers, acks="all") as producer:
-            while not self._enough.wait(0.02):
+            while not self._enough.wait(self._pause_s):
                 height += 1
                 waiting.append(height)
                 self._send(producer, "a", height)

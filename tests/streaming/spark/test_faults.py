@@ -260,7 +260,8 @@ def test_kill_9_of_the_driver_loses_no_verdict(
     source, sink = topic(PARTITIONS), topic()
     driver = Driver(tmp_path, broker, source, kind, sink)
     kills = Kills(driver, chance)
-    with Load(broker, source, PARTITIONS, chance.randrange(10**6)) as load:
+    # A batch takes a second, so fewer messages are enough for each to have matches.
+    with Load(broker, source, PARTITIONS, chance.randrange(10**6), pause_s=0.05) as load:
         while kills.aimed < AIMED:
             kills.at_the_write()
             assert kills.missed <= MISSES_MAX
