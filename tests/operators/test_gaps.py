@@ -216,6 +216,36 @@ def test_holes_of_a_node_that_left_are_lost_at_once_for_an_order_free_pattern() 
     assert [v.dot for v in monitor.advance_time(34)] == [Dot("k", 2)]
 
 
+def test_waits_of_an_order_free_pattern_are_bounded_on_a_stream_without_times() -> None:
+    made = compiled("B2 = Causal(B, A); find any A B2;")
+    driven = Driven(made, limits=Limits(held_back_max=16))
+    (missing,) = driven.release.queues.missing
+    # n@1 is lost; the others arrive, each pair in reverse.
+    swapped = [n for pair in range(2, 202, 2) for n in (pair + 1, pair)]
+    verdicts = []
+    for counter in swapped:
+        verdicts += driven.feed(e(f"n@{counter}", "c"))
+        assert len(missing.save()[-1][0]) <= 16
+    gap, overflow = verdicts
+    assert (gap.kind, str(gap.dot)) == ("gap", "n@1")
+    assert (overflow.limit, overflow.given_up) == (
+        "held_back_max",
+        "the waits for the dots missing longest, 1 times",
+    )
+    summary = driven.summary
+    assert (summary["gaps"], summary["holes"]) == (1, 1)
+    assert summary["patterns"]["P"]["overflows"] == 1
+    driven.feed(e("n@1", "a"))
+    assert [v.kind for v in driven.feed(e("n@202", "b"))] == ["match"], "n@1 is judged all the same"
+
+
+def test_event_that_arrives_in_order_after_a_lost_one_adds_no_wait() -> None:
+    driven = Driven(compiled(FREE))
+    (missing,) = driven.release.queues.missing
+    driven.feed_many(e(f"n@{counter}", "c") for counter in range(2, 100))
+    assert len(missing.save()[-1][0]) == 1
+
+
 def test_gap_is_reported_once_by_waiting_and_order_free_patterns_together() -> None:
     text = "".join(
         f'pattern {name} {{ order CausalOrder(gap = {gap} s); event B = type == "b"; '

@@ -90,9 +90,9 @@ class Reports(Stateful):
         given_up = "the event, which would have to wait for its past"
         return [overflow_verdict(event, self.execution, "held_back_max", given_up)]
 
-    def given_up_verdict(self, times: int) -> Overflow:
+    def given_up_verdict(self, times: int, waits: str) -> Overflow:
         """Return the verdict that a full queue gave up waits, a number of times."""
-        given_up = f"what the oldest held-back events waited for, {times} times"
+        given_up = f"{waits}, {times} times"
         return overflow_verdict(None, self.execution, "held_back_max", given_up)
 
     def domains_verdict(self, event: Event, limit: str) -> Overflow:
