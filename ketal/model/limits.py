@@ -62,6 +62,7 @@ class Limits:
         "bytes",
         "decompressed size of one ShiViz log or trace file, which is read whole",
     )
+    executions_max: int = _limit(100_000, "executions", "executions of one ShiViz log")
     clock_entries_max: int = _limit(10_000, "entries", "entries of one clock")
     incarnations_max: int = _limit(10_000, "incarnations", "incarnations of nodes that restarted")
     nodes_max: int = _limit(
