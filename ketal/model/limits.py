@@ -73,6 +73,11 @@ class Limits:
         "events",
         "events whose content is kept to distinguish duplicates from contradictions",
     )
+    restored_entries_max: int = _limit(
+        10_000_000,
+        "entries",
+        "entries of restored clocks that are kept to restore those of later events",
+    )
     counters_max: int = _limit(
         1_000_000, "counters", "counters that arrived out of order, kept to detect duplicates"
     )

@@ -124,8 +124,8 @@ class MissingDots(Stateful):
     """The dots that clocks name and whose events have not arrived.
 
     The owner of `arrived` updates it for an event before it pushes the event's clock. `nodes` are
-    those of a closed topology, whose dots alone count; None: all nodes count. `held_back_max`
-    bounds the records of missing dots; beyond it, the dots missing longest are declared lost.
+    those of a closed topology, whose dots alone count; None: all nodes count. Beyond `waits_max`
+    records of missing dots, the dots missing longest are declared lost.
     """
 
     STATE: ClassVar = "_time", "_known", "_declared", "_departed", "_since"
@@ -165,14 +165,14 @@ class MissingDots(Stateful):
                 self._declare_lost(node, needed, step)
             else:
                 self._since.add(node, needed)
-        if len(self._since) > self._options.held_back_max:
+        if len(self._since) > self._options.waits_max:
             self._give_up(step)
         return step
 
     def _give_up(self, step: ReleaseStep) -> None:
         """Make room for records, if necessary by a share of the waits that began first."""
         self._since.evict()
-        rows_max = self._options.held_back_max - self._options.held_back_max // 16
+        rows_max = self._options.waits_max - self._options.waits_max // 16
         while len(self._since) > rows_max:
             node, upto = self._since.pop()
             if self._lacks(node, upto):

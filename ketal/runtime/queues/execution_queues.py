@@ -162,7 +162,7 @@ class Queues:
                 for run in self._awaiting[missing.name]:
                     run.counts.overflows += step.given_up
                 waits = "the waits for the dots missing longest"
-                out.append(self.reports.given_up_verdict(step.given_up, waits))
+                out.append(self.reports.given_up_verdict(step.given_up, "counters_max", waits))
         return out
 
     def take(
