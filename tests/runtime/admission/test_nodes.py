@@ -177,6 +177,13 @@ def test_restarts_do_not_take_the_room_of_known_nodes() -> None:
     assert given_up(m, numbered) == ["n3@1"]
 
 
+@pytest.mark.parametrize("order", ["arrival", "eager"])
+def test_new_incarnation_of_a_known_node_takes_room(order: str) -> None:
+    m = Monitor(program(ORDERS[order], "check A*;"), limits=Limits(nodes_max=2))
+    restarted = Event("n1", "a", {"n1": 1}, data={"try": 2})
+    assert given_up(m, [a("n1", 1), a("n2", 1), restarted, a("n2", 2)]) == ["n1#2@1"]
+
+
 @pytest.mark.parametrize("begun", [False, True], ids=["no membership", "membership"])
 def test_restored_monitor_has_the_same_room(begun: bool) -> None:
     causal, limits = program("order CausalOrder;", "check A*;"), Limits(nodes_max=4)
