@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from html import escape
 from decimal import Decimal
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import EventError, SettingError, printable
