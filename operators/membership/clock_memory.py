@@ -73,8 +73,8 @@ class KnownClock:
 class ClockMemory:
     """The clocks of the last events, and their closures once those are computed.
 
-    Beyond `clocks_max` clocks, or `entries_max` entries of closures, the oldest eighth by arrival is
-    evicted. Clocks are shared with their events, not copied.
+    Beyond `clocks_max` clocks, or `entries_max` entries of closures, the oldest eighth by arrival
+    is evicted. Clocks are shared with their events, not copied.
 
     Attributes
     ----------

@@ -359,6 +359,27 @@ def test_a_restored_clock_has_at_most_clock_entries_max_entries() -> None:
     assert restorer.in_doubt == 1
 
 
+class Uncounted(set[str]):
+    """A set whose members cannot be visited one by one."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("nodes that left are visited")
+
+
+def test_an_event_costs_the_same_however_many_nodes_left() -> None:
+    left = Uncounted(f"n{number}" for number in range(1_000))
+    restorer = Restorer(ClockMemory(10), left, 10)
+    restorer.restore(e("n1@1", "a"))
+    low = restorer.restore(e("m@1", "a", "n1:1"))
+    high = restorer.restore(e("m@2", "a"))
+    assert high.clock == {"m": 2, "n1": 1}
+    assert not restorer.may_be_low(high)
+    restorer.restore(e("n2@1", "a"))
+    assert restorer.may_be_low(low), "it lacks n2@1"
+    assert restorer.may_be_low(high)
+    assert not restorer.may_be_low(restorer.restore(e("m@3", "a", "n2:1")))
+
+
 @examples(20, 500)
 @given(runs(restarts=False))
 def test_clock_of_an_event_judged_at_once_is_restored_as_far_as_known(
