@@ -456,6 +456,7 @@ def test_violation_says_that_its_event_and_the_one_before_it_are_concurrent() ->
         f"  {order}",
     ]
     assert concurrent.to_dict()["statements"] == [order]
+    assert isinstance(ordered.verdict, ketal.Violation)
     assert ordered.verdict.event == ketal.Dot("b", 2)
     assert ordered.statements == ()
 

@@ -219,8 +219,9 @@ def test_holes_of_a_node_that_left_are_lost_at_once_for_an_order_free_pattern() 
 def test_waits_of_an_order_free_pattern_are_bounded_on_a_stream_without_times() -> None:
     made = compiled("B2 = Causal(B, A); find any A B2;")
     driven = Driven(made, limits=Limits(counters_max=16))
-    (missing,) = driven.release.queues.missing
-    verdicts = []
+    release: Any = driven.release
+    (missing,) = release.queues.missing
+    verdicts: list[Any] = []
     for counter in range(1, 101):  # of n, nothing arrives
         verdicts += driven.feed(e(f"m@{counter}", "c", f"n:{counter}"))
         assert len(missing.save()[-1][0]) <= 16
@@ -238,7 +239,8 @@ def test_waits_of_an_order_free_pattern_are_bounded_on_a_stream_without_times() 
 
 def test_event_that_arrives_in_order_after_a_lost_one_adds_no_wait() -> None:
     driven = Driven(compiled(FREE))
-    (missing,) = driven.release.queues.missing
+    release: Any = driven.release
+    (missing,) = release.queues.missing
     driven.feed_many(e(f"n@{counter}", "c") for counter in range(2, 100))
     assert len(missing.save()[-1][0]) == 1
 

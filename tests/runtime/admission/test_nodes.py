@@ -155,6 +155,7 @@ def test_control_event_that_is_given_up_counts_for_the_patterns_that_read_clocks
     m.feed(Control("view", members=("n1", "n2")))
     members = tuple(f"n{number}" for number in range(1_000))
     (overflow,) = m.feed(Control("view", members=members))
+    assert isinstance(overflow, Overflow)
     assert overflow.given_up.startswith("ketal.view of n0, n1, n2, ")
     assert len(overflow.given_up) < 150, "some members of many"
     m = Driven.restored(both, m.snapshot(), limits=Limits(nodes_max=2))
