@@ -325,7 +325,7 @@ def write_error(name: str, fault: OSError) -> Exception:
     if isinstance(fault, BrokenPipeError):
         return fault
     name = name or "a file without a name"
-    return SettingError(f"cannot write {name}: {fault.strerror or fault}")
+    return SettingError(f"cannot write {printable(name)}: {fault.strerror or fault}")
 
 
 class LostError(KetalError):

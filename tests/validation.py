@@ -10,3 +10,5 @@ def validate(execution: Execution) -> None:
     for run in execution.runs:
         run.validate_state()
     execution.admission.intake.validate_state()
+    if execution.admission.membership is not None:
+        execution.admission.membership.memory.validate_state()

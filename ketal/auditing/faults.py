@@ -5,7 +5,9 @@ The one rule: a code keeps its meaning; `docs/audit.md` has an example of each.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from ketal.auditing.log_statistics import Statistics
@@ -196,3 +198,49 @@ class Audit:
         events = counted(self.statistics.events, "event")
         nodes = counted(self.statistics.nodes, "node")
         return "\n".join([*lines, f"{number} in {events} of {nodes}"])
+
+    def _repr_html_(self) -> str:
+        text = "\n".join((*fault_lines(self), *statistics_lines(self)))
+        return f"<pre>{escape(text)}</pre>"
+
+
+def fault_lines(audit: Audit) -> Iterator[str]:
+    """Yield each fault and its hint, as `ketal audit` prints them."""
+    for fault in audit.faults:
+        yield str(fault)
+        yield f"  hint: {fault.hint}"
+
+
+def statistics_lines(audit: Audit) -> Iterator[str]:
+    """Yield the statistics and the number of faults, as `ketal audit` prints them."""
+    parts = audit.statistics.executions or {"": audit.statistics}
+    for name, statistics in parts.items():
+        if name:
+            yield f"execution {name}"
+        yield from _execution_lines(statistics)
+    if audit.faults:
+        yield counted(len(audit.faults), "fault")
+    elif audit.statistics.events:
+        yield "no faults: this can be a vector-clocked execution"
+
+
+def _execution_lines(numbers: Statistics) -> Iterator[str]:
+    yield f"{counted(numbers.events, 'event')} of {counted(numbers.nodes, 'node')}"
+    if numbers.duplicates:
+        yield f"{counted(numbers.duplicates, 'duplicate')}, dropped"
+    if numbers.rejected:
+        yield f"{numbers.rejected:,} rejected; the first is {numbers.first_rejected}"
+    yield (
+        f"{counted(numbers.concurrent_pairs, 'concurrent pair')}, "
+        f"{numbers.ordered_pairs:,} ordered: "
+        f"{numbers.concurrency_ratio:.1%} concurrent"
+    )
+    yield f"longest causal chain: {counted(numbers.longest_chain, 'event')}"
+    yield (
+        f"in file order: {counted(numbers.inversions, 'causal inversion')} "
+        f"({counted(numbers.inverted_pairs, 'pair')}), at most "
+        f"{counted(numbers.held_back_max, 'event')} held back in a replay"
+    )
+    if numbers.messages is not None:
+        others = (f"{n:,} {what}" for what, n in numbers.messages.items() if what != "pairs")
+        yield ", ".join([f"messages: {counted(numbers.messages['pairs'], 'pair')}", *others])

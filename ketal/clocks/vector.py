@@ -87,13 +87,13 @@ def maximal_events(clocks: Mapping[tuple[str, int], Clock]) -> Iterator[tuple[st
 
     `clocks` are given by the node and counter of their events.
     """
+    known: dict[str, int] = {}  # to the maximal events so far
     # An event has a larger sum than all events before it.
-    remaining = sorted(clocks, key=lambda dot: (-sum(clocks[dot].values()), dot))
-    while remaining:
-        last, *rest = remaining
-        yield last
-        clock = clocks[last]
-        remaining = [(node, counter) for node, counter in rest if clock.get(node, 0) < counter]
+    for node, counter in sorted(clocks, key=lambda dot: (-sum(clocks[dot].values()), dot)):
+        if known.get(node, 0) < counter:
+            yield node, counter
+            for name, last in clocks[node, counter].items():
+                known[name] = max(last, known.get(name, 0))
 
 
 @dataclass(frozen=True, slots=True)

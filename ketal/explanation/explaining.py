@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from ketal.errors import SettingError, wrong_type
 from ketal.explanation.causal_graph import missing_event_hint
-from ketal.explanation.guard_evidence import possible_order_in_words
+from ketal.explanation.guard_evidence import order_in_words, possible_order_in_words
 from ketal.explanation.judged_log import Explained, JudgedLog
 from ketal.explanation.near_misses import near_misses
 from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer, take_first
@@ -28,6 +28,7 @@ from ketal.explanation.surroundings import rows_around
 from ketal.logs import Log
 from ketal.model.events.dot import Dot, given_dot
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import concurrent
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
@@ -286,7 +287,9 @@ def explain_offer(
     if run.compiled.strategy == "any":
         live, cut = take_first(partial_matches(run, offer), run.limits.explained_runs_max)
     runs = [_run_reason(judged, run, reasons, one, event) for one in live]
-    statements = [] if verdict is not None else [str(one) for one in offer.verdicts]
+    statements = [str(one) for one in offer.verdicts]
+    if verdict is not None:
+        statements = list(_concurrent_priors(runs, event.event))
     if offer.halted:
         statements.append("the run had already ended at a violation (`on violation halt`)")
     if cut:
@@ -304,6 +307,18 @@ def explain_offer(
         # The runs with the most steps first.
         runs=tuple(sorted(runs, key=lambda one: -len(one.taken))),
     )
+
+
+def _concurrent_priors(runs: Sequence[RunReason], event: Event) -> Iterator[str]:
+    """Yield each run's last event that is concurrent with an event, if no guard's evidence says so.
+
+    The order in which the run was offered the two is then one of several.
+    """
+    steps = (step for run in runs for step in run.steps or ())
+    shown = " ".join(one.because for step in steps for one in step.evidence)
+    for prior in dict.fromkeys(run.taken[-1][1].event for run in runs if run.taken):
+        if concurrent(prior, event) and (sentence := order_in_words(prior, event)) not in shown:
+            yield sentence
 
 
 def _run_reason(

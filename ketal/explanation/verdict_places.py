@@ -21,7 +21,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.incarnation import numbered_dot
 from ketal.model.log_arguments import RecordBatch
 from ketal.model.verdicts.check_verdicts import Violation
-from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Late, Rejected
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -96,7 +96,7 @@ class VerdictPlaces:
         """Return the place of a verdict's event; empty if it has none or the place is unknown."""
         if isinstance(verdict, Rejected):
             return verdict.place
-        if isinstance(verdict, Violation | Overflow) and verdict.event is not None:
+        if isinstance(verdict, Violation | Overflow | Late) and verdict.event is not None:
             return self.at(verdict.execution, verdict.event)
         return ""
 

@@ -62,6 +62,7 @@ class Limits:
         "bytes",
         "decompressed size of one ShiViz log or trace file, which is read whole",
     )
+    executions_max: int = _limit(100_000, "executions", "executions of one ShiViz log")
     clock_entries_max: int = _limit(10_000, "entries", "entries of one clock")
     incarnations_max: int = _limit(10_000, "incarnations", "incarnations of nodes that restarted")
     nodes_max: int = _limit(
@@ -71,6 +72,11 @@ class Limits:
         65_536,
         "events",
         "events whose content is kept to distinguish duplicates from contradictions",
+    )
+    restored_entries_max: int = _limit(
+        10_000_000,
+        "entries",
+        "entries of restored clocks that are kept to restore those of later events",
     )
     counters_max: int = _limit(
         1_000_000, "counters", "counters that arrived out of order, kept to detect duplicates"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ketal.errors import columns, printable
 from ketal.model.wording import divided
@@ -46,6 +46,29 @@ def short_label(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
     head = (columns_max - 2) // 2
     end = divided(text[::-1], columns_max - 1 - head)[0][::-1]
     return divided(text, head)[0] + ELLIPSIS + end
+
+
+def node_labels(nodes: Sequence[str], columns_max: int) -> list[str]:
+    """Return the names of all nodes of a picture, each as a label of at most `columns_max`.
+
+    Of a longer name the end that all share is cut, from a sign that is no letter or digit on, and
+    only then the middle, so that hosts of one domain are distinct (as on the page, `fittedName`).
+    """
+    end = ""
+    if len(nodes) > 1:
+        back = [node[::-1] for node in nodes]
+        pairs = zip(min(back), max(back), strict=False)
+        alike = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+        shared = "".join(sign for sign, _ in alike)[: min(map(len, nodes)) - 1]
+        end = re.sub(r"^[^\W_]+", "", shared[::-1])
+    labels = []
+    for node in nodes:
+        text = xml_text(node)
+        if end and columns(text) > columns_max:
+            text = xml_text(node.removesuffix(end))
+            text += ELLIPSIS * (columns(text) < columns_max)
+        labels.append(short_label(text, columns_max))
+    return labels
 
 
 def wrapped(label: Iterable[str]) -> tuple[str, ...]:

@@ -31,9 +31,10 @@ from ketal.model.log_arguments import LogItem, no_log_item
 from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
+from ketal.model.wording import shortened
 from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import BEYOND, DUPLICATE, NEW, PRESUMED
-from ketal.runtime.admission.identification import Admission, keeping_all
+from ketal.runtime.admission.identification import Admission, keeping_all, reads_clocks
 from ketal.runtime.queues.reports import BEHIND_WATERMARK, is_late, late_verdict, overflow_verdict
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
@@ -290,9 +291,10 @@ class Execution:
         control = self.admission.control(item)
         if control is None:
             # Control events are not counted among the records.
-            given_up = (
-                f"ketal.{item.kind} of {', '.join(item.members) or item.node}, {BEYOND_NODES}"
-            )
+            for run in self.runs:
+                run.counts.overflows += reads_clocks(run.compiled)
+            names = shortened(", ".join(item.members) or item.node or "")
+            given_up = f"ketal.{item.kind} of {names}, {BEYOND_NODES}"
             return [overflow_verdict(None, self.name, "nodes_max", given_up)]
         self.release.restore_clocks()
         return self.release.control(control)

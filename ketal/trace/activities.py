@@ -13,6 +13,9 @@ its first own event, from its creator, a message or a join, since it comes after
 So a program that joins the activities that it starts, and a server that answers each request in an
 activity of its own, have about as many lines, and clock entries, as concurrent activities.
 
+A clock of more than `ENTRIES_MAX` entries would be rejected by the readers of the log. It has lost
+entries, so neither events of its line nor of activities that inherit it are recorded any more.
+
 The one rule: a clock grows only by events of its own line and by merging clocks that are passed to
 it.
 """
@@ -28,7 +31,10 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary, ref
 
 from ketal.clocks.scheme import Clock
+from ketal.model.limits import DEFAULT
 
+ENTRIES_MAX = DEFAULT.clock_entries_max
+"""Maximum number of entries of an event's clock; that of a line has at most one more."""
 LINES_FREE_MAX = 1_000
 """Maximum number of free lines, of activities that have ended; the oldest are evicted."""
 Kind = Literal["process", "thread", "task"]
@@ -57,10 +63,10 @@ class Line:
         self.lock.release()
 
     def merge(self, clock: Clock) -> None:
-        """Merge a clock into the line's, entry by entry."""
+        """Merge a clock into the line's, entry by entry, as far as there is room."""
         own = self._clock
         for node, counter in clock.items():
-            if counter > own.get(node, 0):
+            if counter > own.get(node, 0) and (node in own or len(own) <= ENTRIES_MAX):
                 own[node] = counter
 
     def tick(self) -> dict[str, int]:

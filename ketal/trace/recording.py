@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from ketal.errors import SettingError, class_name, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
-from ketal.trace.activities import Activities, Kind
+from ketal.trace.activities import ENTRIES_MAX, Activities, Kind
 from ketal.trace.delivery.sinks import EventSink, JsonLines, default_sink
 from ketal.trace.feeding import Feedable, LockedMonitor
 from ketal.trace.forks import CLOCKS
@@ -100,6 +100,10 @@ class EventRecorder:
             line.merge(message.clock)
             clock = line.tick()
             self.activities.hand_over(clock)
+            if len(clock) > ENTRIES_MAX:
+                raise ValueError(
+                    f"the clock has more than {ENTRIES_MAX} entries (limit clock_entries_max)"
+                )
             event = {
                 "node": line.node,
                 "type": type,

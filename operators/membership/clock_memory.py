@@ -4,11 +4,13 @@ Restoring a clock and naming an incarnation both need other events' clocks. The 
 of each node is not enough: a message in flight has an event in its past that is not its
 sender's latest.
 
-The one rule: at most `clocks_max` clocks are held.
+The one rule: at most `clocks_max` clocks are held, and at most `entries_max` entries of closures
+that are no clocks of events, but for those of one closure.
 """
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,12 +64,17 @@ class KnownClock:
         """The closure if it was computed, else the clock."""
         return self.closure or self.clock
 
+    @property
+    def restored_count(self) -> int:
+        """How many entries its closure has, 0 if the clock is the closure."""
+        return 0 if self.past is self.clock else len(self.past)
+
 
 class ClockMemory:
     """The clocks of the last events, and their closures once those are computed.
 
-    Beyond `clocks_max` clocks, the oldest eighth by arrival is evicted. Clocks are shared with
-    their events, not copied.
+    Beyond `clocks_max` clocks, or `entries_max` entries of closures, the oldest eighth by arrival
+    is evicted. Clocks are shared with their events, not copied.
 
     Attributes
     ----------
@@ -76,8 +83,10 @@ class ClockMemory:
         whether they arrived; None where that is not tracked.
     """
 
-    def __init__(self, clocks_max: int) -> None:
+    def __init__(self, clocks_max: int, entries_max: int = sys.maxsize) -> None:
         self.clocks_max = clocks_max
+        self.entries_max = entries_max
+        self._restored_count = 0
         self._events: dict[tuple[str, int], KnownClock] = {}  # in order of arrival
         self._counters: dict[str, list[int]] = {}  # of each node, sorted
         self.dirty: dict[tuple[str, int], bool] | None = None
@@ -113,7 +122,7 @@ class ClockMemory:
         """Evict the `count` oldest clocks."""
         evicted: dict[str, set[int]] = {}
         for dot in list(islice(self._events, count)):
-            del self._events[dot]
+            self._restored_count -= self._events.pop(dot).restored_count
             node, counter = dot
             evicted.setdefault(node, set()).add(counter)
             if self.dirty is not None:
@@ -125,10 +134,16 @@ class ClockMemory:
         self, node: str, counter: int, clock: Clock, closure: Clock, *, final: bool = True
     ) -> None:
         """Set the closure of an event; `final` is whether it cannot grow any more."""
+        added = 0 if closure is clock else len(closure)
+        # First, since the event itself may be the oldest.
+        while added and self._restored_count and self._restored_count + added > self.entries_max:
+            self._evict(max(1, len(self._events) // 8))
         self.put(node, counter, clock)
         known = self.find(node, counter)
         if known is not None:
+            self._restored_count -= known.restored_count
             known.closure, known.final = closure, final
+            self._restored_count += known.restored_count
             if self.dirty is not None:
                 self.dirty.setdefault((node, counter), False)
 
@@ -164,7 +179,7 @@ class ClockMemory:
         return rows
 
     def load(self, rows: Iterable[Any]) -> None:
-        """Add the events that `rows` returned; beyond `clocks_max`, the oldest are evicted."""
+        """Add the events that `rows` returned; beyond the limits, the oldest are evicted."""
         last: dict[str, Clock] = {}
         for node, counter, entries, dropped, raised, fixed in rows:
             clock = last[node] = changed_clock(last.get(node, {}), entries, dropped)
@@ -172,3 +187,10 @@ class ClockMemory:
             if raised is not None:
                 closure = {**clock, **raised} if raised else clock
                 self.close(node, counter, clock, closure, final=fixed)
+
+    def validate_state(self) -> None:
+        """Assert that the limits are kept, and that the entries of closures are counted."""
+        counts = [known.restored_count for known in self._events.values()]
+        assert len(counts) <= self.clocks_max
+        assert sum(counts) == self._restored_count
+        assert self._restored_count <= self.entries_max or sum(map(bool, counts)) == 1

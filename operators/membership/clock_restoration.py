@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -76,6 +76,7 @@ class Restorer(Stateful):
         self.entries_max = entries_max
         self.in_doubt = 0
         self.highest: dict[str, int] = {}
+        self._departed_with_events = 0  # how many nodes that left have an event in `highest`
         self._released: dict[str, int] = {}
         self._doubted: dict[str, int] = {}
         # Released events that a leave puts in doubt: by node, how many have an entry for it that is
@@ -88,6 +89,15 @@ class Restorer(Stateful):
     def begin(self, highest: Mapping[str, int]) -> None:
         """Load the highest counter of each node, before any node left."""
         self.highest = dict(highest)
+        self._count_departed()
+
+    def load(self, state: Any) -> None:
+        """Load what `save` returned into a fresh restorer."""
+        super().load(state)
+        self._count_departed()
+
+    def _count_departed(self) -> None:
+        self._departed_with_events = sum(self.highest.get(n, 0) > 0 for n in self.departed)
 
     def add_named(self, nodes: Iterable[str]) -> None:
         """Add nodes that a clock or a control event names to those that are remembered."""
@@ -103,6 +113,7 @@ class Restorer(Stateful):
         fresh = set(names) - self.departed
         if fresh:
             self.departed |= fresh
+            self._departed_with_events += sum(self.highest.get(name, 0) > 0 for name in fresh)
             self.in_doubt += sum(self._low.pop(name, 0) for name in fresh) + self._incomplete
             self._incomplete = 0
 
@@ -151,12 +162,10 @@ class Restorer(Stateful):
         known = self.memory.find(event.node, clock[event.node])
         if known is None or known.closure is None or known.closure is clock:
             return event
-        closure = known.closure
-        if not any(closure.get(n, 0) > clock.get(n, 0) for n in departed):
-            return event
         # In the order of the closure: that of a set depends on hashes.
-        higher = {n: c for n, c in closure.items() if n in departed and c > clock.get(n, 0)}
-        return msgspec.structs.replace(event, clock={**clock, **higher})
+        closure = known.closure.items()
+        higher = {n: c for n, c in closure if n in departed and c > clock.get(n, 0)}
+        return event if not higher else msgspec.structs.replace(event, clock={**clock, **higher})
 
     def may_be_low(self, event: Event, arrived: Event | None = None) -> bool:
         """Return whether a restored clock's entry of a node that left may be too low.
@@ -165,12 +174,15 @@ class Restorer(Stateful):
         shrunk. One without may lack it as long as its past has not all arrived: events of the node
         that left, and of those that have it in their pasts, may still be in flight.
         """
-        clock, last = event.clock, self.highest
-        others = [n for n in self.departed if n != event.node]
-        if any(clock.get(n, 0) < last.get(n, 0) for n in others):
+        clock, departed, last = event.clock, self.departed, self.highest
+        # There may be many nodes that left: those that the clock lacks are counted, not visited.
+        left = [n for n in clock if n in departed]
+        if sum(last.get(n, 0) > 0 for n in left) < self._departed_with_events:
+            return True
+        if any(clock[n] < last.get(n, 0) for n in left if n != event.node):
             return True
         shrunk = clock if arrived is None else arrived.clock
-        if all(n in shrunk for n in others):
+        if sum(n in departed for n in shrunk) == len(departed):
             return False
         known = self.memory.find(event.node, clock[event.node])
         return known is None or not known.final
@@ -187,8 +199,10 @@ class Restorer(Stateful):
         closure, whole, growing = self._closure(node, counter, clock)
         self.in_doubt += fresh and self._truncated
         self.memory.close(node, counter, clock, closure, final=whole and not growing)
-        if counter > self.highest.get(node, 0):
+        last = self.highest.get(node, 0)
+        if counter > last:
             self.highest[node] = counter
+            self._departed_with_events += not last and node in self.departed
         return whole
 
     def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, bool, bool]:

@@ -31,8 +31,9 @@ from ketal.operators.stateful import Stateful
 class MembershipStage(Stateful):
     """The stage between Intake and the ordering queue: view, incarnations, clocks.
 
-    `dots_max` bounds the clocks that are held, `clock_entries_max` the entries of each, and
-    `incarnations_max` the incarnations of nodes that restarted.
+    `dots_max` bounds the clocks that are held, `clock_entries_max` the entries of each,
+    `restored_entries_max` those of all that were restored, and `incarnations_max` the incarnations
+    of nodes that restarted.
 
     Attributes
     ----------
@@ -53,7 +54,7 @@ class MembershipStage(Stateful):
     def __init__(self, limits: Limits = DEFAULT) -> None:
         self.limits = limits
         self.departed: set[str] = set()
-        self.memory = ClockMemory(limits.dots_max)
+        self.memory = ClockMemory(limits.dots_max, limits.restored_entries_max)
         self.incarnations = Incarnations(self.memory, self.departed, limits.incarnations_max)
         self.restorer = Restorer(self.memory, self.departed, limits.clock_entries_max)
         self.rename = self.incarnations.rename

@@ -56,8 +56,8 @@ class MissingSince(Stateful):
         self._rows: deque[tuple[int | None, str, int]] = deque()
         self._rows_max = _ROWS_LEAST
 
-    def __bool__(self) -> bool:
-        return bool(self._rows)
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def add(self, node: str, upto: int) -> None:
         """Record that dots of a node, up to a counter, are missing from now on.
@@ -66,16 +66,25 @@ class MissingSince(Stateful):
         """
         self._rows.append((self._time.now, node, upto))
         if len(self._rows) > self._rows_max:
-            self._rows = deque(row for row in self._rows if self._lacks(row[1], row[2]))
-            self._rows_max = max(_ROWS_LEAST, 2 * len(self._rows))
+            self.evict()
+
+    def evict(self) -> None:
+        """Evict the records of dots that are not missing any more."""
+        self._rows = deque(row for row in self._rows if self._lacks(row[1], row[2]))
+        self._rows_max = max(_ROWS_LEAST, 2 * len(self._rows))
 
     def oldest(self) -> tuple[str, int] | None:
         """Remove the record of the dots missing longest; return its node and counter."""
         while self._rows:
-            _, node, upto = self._rows.popleft()
+            node, upto = self.pop()
             if self._lacks(node, upto):
                 return node, upto
         return None
+
+    def pop(self) -> tuple[str, int]:
+        """Remove the first record, of missing dots or not; return its node and counter."""
+        _, node, upto = self._rows.popleft()
+        return node, upto
 
     def overdue(self) -> tuple[str, int] | None:
         """Remove and return the dots missing longest, as `oldest` does, if `gap` has passed."""
@@ -107,12 +116,16 @@ class NodeArrivals(Protocol):
     def beyond(self) -> Counters:
         """The counters that arrived beyond."""
 
+    def __contains__(self, counter: int) -> bool:
+        """Return whether a counter arrived."""
+
 
 class MissingDots(Stateful):
     """The dots that clocks name and whose events have not arrived.
 
     The owner of `arrived` updates it for an event before it pushes the event's clock. `nodes` are
-    those of a closed topology, whose dots alone count; None: all nodes count.
+    those of a closed topology, whose dots alone count; None: all nodes count. Beyond `waits_max`
+    records of missing dots, the dots missing longest are declared lost.
     """
 
     STATE: ClassVar = "_time", "_known", "_declared", "_departed", "_since"
@@ -142,7 +155,8 @@ class MissingDots(Stateful):
             needed = counter - 1 if node == own else counter
             if needed <= known.get(node, 0):
                 continue
-            if (of_node := arrived.get(node)) is not None and needed <= of_node.upto:
+            # The missing dots up to one that arrived were recorded when it did.
+            if (of_node := arrived.get(node)) is not None and needed in of_node:
                 continue
             if not takes_part(node, self._nodes):
                 continue
@@ -151,7 +165,19 @@ class MissingDots(Stateful):
                 self._declare_lost(node, needed, step)
             else:
                 self._since.add(node, needed)
+        if len(self._since) > self._options.waits_max:
+            self._give_up(step)
         return step
+
+    def _give_up(self, step: ReleaseStep) -> None:
+        """Make room for records, if necessary by a share of the waits that began first."""
+        self._since.evict()
+        rows_max = self._options.waits_max - self._options.waits_max // 16
+        while len(self._since) > rows_max:
+            node, upto = self._since.pop()
+            if self._lacks(node, upto):
+                self._declare_lost(node, upto, step)
+                step.given_up += 1
 
     def begin(self, watermark_us: int | None) -> None:
         """Begin in the middle of an execution: the holes at this time are missing from now on."""

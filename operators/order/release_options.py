@@ -37,8 +37,9 @@ class ReleaseOptions:
     gives_up : bool
         Whether a full queue gives up the dots that are missing longest, and refuses no event
         (`overflow = lost`).
-    held_back_max, lost_max : int
-        How many events wait, and how many dots of a hole are named, at most.
+    held_back_max, lost_max, waits_max : int
+        How many events wait, how many dots of a hole are named, and how many waits for missing dots
+        are recorded where no events are held back, at most.
     by_watermark : bool
         Whether time goes by watermarks alone, and not by the times of events.
     """
@@ -51,6 +52,7 @@ class ReleaseOptions:
     gives_up: bool = False
     held_back_max: int = DEFAULT.held_back_max
     lost_max: int = DEFAULT.lost_max
+    waits_max: int = DEFAULT.counters_max
     by_watermark: bool = False
 
     @classmethod
@@ -67,6 +69,7 @@ class ReleaseOptions:
             gives_up=order.overflow == "lost",
             held_back_max=limits.held_back_max,
             lost_max=limits.lost_max,
+            waits_max=limits.counters_max,
             by_watermark=by_watermark,
         )
 

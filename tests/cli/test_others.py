@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
@@ -20,6 +21,21 @@ from ketal.cli import COMMANDS, INTERRUPTED
 from ketal.model.limits import Limits
 from ketal.model.syntax import Duration
 from tests.cli.conftest import CONFLICT, PHASES, ROOT, Ketal, Write, event
+
+# --- notebooks ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["audit", "stats", "cuts"])
+def test_notebook_shows_what_the_command_prints(ketal: Ketal, write: Write, name: str) -> None:
+    log = "".join(event(node, "<b>", {node: 1}) for node in ("a", "b&c"))
+    log += event("a", "x", {"a": 3}) if name != "cuts" else ""
+    path = write("run.jsonl", log)
+    shown = getattr(package, name)(package.read_log(path))._repr_html_()
+    assert shown.startswith("<pre>")
+    assert "<b>" not in shown
+    text = html.unescape(shown.removeprefix("<pre>").removesuffix("</pre>"))
+    assert text.splitlines() == ketal(name, path).lines
+
 
 # --- graph ----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, reject
 
+from ketal.clocks.vector import maximal_events
 from ketal.errors import EventError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.reasons import PlacedEvent, PlacedLink
@@ -18,6 +19,7 @@ from ketal.model.events.happened_before import happened_before
 from tests.cases import e
 from tests.explanation.thinned import thinned
 from tests.sampling import chances, examples
+from tests.work import counted_calls
 
 Links = set[tuple[Dot, Dot]]
 LINKS_MAX = 100
@@ -136,6 +138,13 @@ def test_links_are_program_order_and_messages_of_the_transitive_reduction(
     events = thinned(rng, events_max=14)
     graph = CausalGraph(events)
     assert linked(graph, events) == obvious_links(events)
+
+
+def test_work_to_find_maximal_events_is_that_of_their_clocks() -> None:
+    clocks = {(f"n{number}", 1): {f"n{number}": 1} for number in range(400)}
+    found, calls = counted_calls(lambda: list(maximal_events(clocks)))
+    assert found == sorted(clocks)
+    assert calls < 20 * len(clocks)
 
 
 @examples(60, 2_000)

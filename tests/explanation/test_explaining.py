@@ -442,6 +442,25 @@ def test_violation_is_explained_by_the_taken_steps_and_failed_guards() -> None:
     assert one.to_dict()["runs"][0]["taken"] == [{"step": "L", "event": "a@1", "type": "login"}]
 
 
+def test_violation_says_that_its_event_and_the_one_before_it_are_concurrent() -> None:
+    program = ketal.compile(
+        'pattern Turns { order CausalOrder; event Take = type == "take"; '
+        'event Free = type == "free"; check (Take Free)*; on violation skip; }'
+    )
+    log = [_event("a@1", "take"), _event("b@1", "take"), _event("b@2", "take", "a:1")]
+    concurrent, ordered, _ = ketal.explain(program, log)
+    order = "a@1 and b@1 are concurrent: b@1 knows a:0 < 1, a@1 knows b:0 < 1"
+    assert concurrent.statements == (order,)
+    assert list(concurrent.lines())[:2] == [
+        "violation Turns: b@1 take: expected Free",
+        f"  {order}",
+    ]
+    assert concurrent.to_dict()["statements"] == [order]
+    assert isinstance(ordered.verdict, ketal.Violation)
+    assert ordered.verdict.event == ketal.Dot("b", 2)
+    assert ordered.statements == ()
+
+
 def test_uncertain_violation_of_a_mode_is_explained() -> None:
     program = ketal.compile("""pattern P {
         mode possibly; order CausalOrder(gap = 1 s); event A = type == "a"; check A?; }""")

@@ -588,6 +588,6 @@ def test_the_name_of_a_compressed_file_is_refused_for_writing(tmp_path: Path, na
 
 def test_a_name_that_no_file_can_have_is_refused_for_writing() -> None:
     with pytest.raises(
-        SettingError, match=r"cannot write a\x00b: the name .* cannot contain U\+0000"
+        SettingError, match=r"cannot write a\\x00b: the name .* cannot contain U\+0000"
     ):
         write_jsonl([], "a\0b")

@@ -241,6 +241,14 @@ def test_file_beyond_log_bytes_max_is_an_error() -> None:
         records('a {"a":1} x\n', limits=Limits(log_bytes_max=10))
 
 
+def test_file_of_more_executions_than_executions_max_is_an_error() -> None:
+    text = 'a {"a":1} x\n==\na {"a":1} y\n'
+    options = {"regex": ONE_LINE, "delimiter": "^==$"}
+    assert len(records(text, limits=Limits(executions_max=2), **options)) == 2
+    with pytest.raises(SettingError, match=r"more than 1 executions \(limit executions_max\)"):
+        records(text, limits=Limits(executions_max=1), **options)
+
+
 def test_event_text_beyond_line_bytes_max_is_rejected() -> None:
     """The limit of a line in other formats applies to the text of a match."""
     text = f'a {{"a":1}} {"x" * 40}\na {{"a":2}} y\n'

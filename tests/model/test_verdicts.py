@@ -127,6 +127,8 @@ def test_places_are_in_the_order_of_their_events() -> None:
         assert verdict.to_dict(lambda _, dots: ["" for _ in dots]) == verdict.to_dict()
     one = Violation(pattern="P", fingerprint="f", event=Dot("n", 2))
     assert list(one.to_dict(places_of))[4:6] == ["event", "place"]
+    late = Late(pattern="", fingerprint="", event=Dot("n", 2), reason="its time has passed")
+    assert list(late.to_dict(places_of))[4:] == ["event", "place", "reason"]
 
 
 def test_id_is_the_hash_of_fingerprint_pattern_execution_scope_kind_and_dots() -> None:

@@ -216,6 +216,35 @@ def test_holes_of_a_node_that_left_are_lost_at_once_for_an_order_free_pattern() 
     assert [v.dot for v in monitor.advance_time(34)] == [Dot("k", 2)]
 
 
+def test_waits_of_an_order_free_pattern_are_bounded_on_a_stream_without_times() -> None:
+    made = compiled("B2 = Causal(B, A); find any A B2;")
+    driven = Driven(made, limits=Limits(counters_max=16))
+    release: Any = driven.release
+    (missing,) = release.queues.missing
+    verdicts: list[Any] = []
+    for counter in range(1, 101):  # of n, nothing arrives
+        verdicts += driven.feed(e(f"m@{counter}", "c", f"n:{counter}"))
+        assert len(missing.save()[-1][0]) <= 16
+    gaps = [str(v.dot) for v in verdicts if v.kind == "gap"]
+    assert gaps == [f"n@{counter}" for counter in range(1, 85)], "the last 16 may still arrive"
+    overflow = verdicts[2]
+    assert (overflow.limit, overflow.given_up) == (
+        "counters_max",
+        "the waits for the dots missing longest, 2 times",
+    )
+    assert driven.summary["gaps"] == driven.summary["patterns"]["P"]["overflows"] == 84
+    driven.feed(e("n@1", "a"))
+    assert [v.kind for v in driven.feed(e("n@2", "b"))] == ["match"], "they are judged all the same"
+
+
+def test_event_that_arrives_in_order_after_a_lost_one_adds_no_wait() -> None:
+    driven = Driven(compiled(FREE))
+    release: Any = driven.release
+    (missing,) = release.queues.missing
+    driven.feed_many(e(f"n@{counter}", "c") for counter in range(2, 100))
+    assert len(missing.save()[-1][0]) == 1
+
+
 def test_gap_is_reported_once_by_waiting_and_order_free_patterns_together() -> None:
     text = "".join(
         f'pattern {name} {{ order CausalOrder(gap = {gap} s); event B = type == "b"; '

@@ -328,22 +328,25 @@ def test_clock_memory_that_starts_late_keeps_at_most_its_limit() -> None:
     assert (below.counter, above.counter) == (16, 4)
 
 
-def test_evicted_clocks_are_counted_and_no_clock_is_restored_too_high() -> None:
+@pytest.mark.parametrize("limits", [Limits(dots_max=4), Limits(restored_entries_max=12)], ids=repr)
+def test_evicted_clocks_are_counted_and_no_clock_is_restored_too_high(limits: Limits) -> None:
     beyond = 0
 
     @drawn(20, 750)
     def holds(rng: random.Random) -> None:
         nonlocal beyond
         run = simulate(rng, restarts=False)
-        stage = Stage(Limits(dots_max=4))
+        stage, released = Stage(limits), []
         for name in run.left:
             stage.stage.leave(name)
         true = {x.type: x.clock for x in run.true}
-        for event in stage.through(run.stamped):
+        for event in run.stamped:
+            released += stage.through([event])
+            stage.stage.memory.validate_state()
+        for event in released:
             low = {n for n, c in true[event.type].items() if event.clock.get(n, 0) < c}
             assert all(c <= true[event.type].get(n, 0) for n, c in event.clock.items())
             assert not low or stage.stage.restorer.in_doubt
-        assert len(list(stage.stage.restorer.memory.items())) <= 4
         beyond += stage.stage.restorer.in_doubt
 
     assert beyond
@@ -354,6 +357,27 @@ def test_a_restored_clock_has_at_most_clock_entries_max_entries() -> None:
     restorer.restore(e("n3@1", "a", "n1:1 n2:1"))
     assert restorer.restore(e("n3@2", "b")).clock == {"n1": 1, "n3": 2}
     assert restorer.in_doubt == 1
+
+
+class Uncounted(set[str]):
+    """A set whose members cannot be visited one by one."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("nodes that left are visited")
+
+
+def test_an_event_costs_the_same_however_many_nodes_left() -> None:
+    left = Uncounted(f"n{number}" for number in range(1_000))
+    restorer = Restorer(ClockMemory(10), left, 10)
+    restorer.restore(e("n1@1", "a"))
+    low = restorer.restore(e("m@1", "a", "n1:1"))
+    high = restorer.restore(e("m@2", "a"))
+    assert high.clock == {"m": 2, "n1": 1}
+    assert not restorer.may_be_low(high)
+    restorer.restore(e("n2@1", "a"))
+    assert restorer.may_be_low(low), "it lacks n2@1"
+    assert restorer.may_be_low(high)
+    assert not restorer.may_be_low(restorer.restore(e("m@3", "a", "n2:1")))
 
 
 @examples(20, 500)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +249,30 @@ def test_on_paper_all_verdicts_are_listed_after_the_selected_one(
         assert browser.execute_script(script) == [True, True]
     finally:
         browser.execute_cdp_cmd(media, {"media": ""})
+
+
+def test_whole_diagram_is_on_paper(browser: Any, tmp_path: Path) -> None:
+    """Also what the screen does not show: rows further down, and columns further right."""
+    log = [Event(node="n", type="x", clock={"n": count}) for count in range(1, 401)]
+    log += [Event(node=f"n{number}", type="x", clock={f"n{number}": 1}) for number in range(39)]
+    _opened(browser, tmp_path, log)
+    script = """
+        const diagram = ketal.diagram, { canvas } = diagram;
+        diagram.move(0, 300);
+        window.shown = () => [diagram.visible().length, diagram.heads.childElementCount,
+          diagram.x(39) < canvas.clientWidth, diagram.y(399) < canvas.clientHeight,
+          canvas.height === canvas.clientHeight * devicePixelRatio, diagram.top];
+        window.printed = [];
+        matchMedia("print").addEventListener("change", () => printed.push(shown()));
+        return shown();"""
+    before = browser.execute_script(script)
+    assert before[0] < 439
+    assert before[2:4] == [False, False]
+    pdf = b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert len(re.findall(rb"/Type */Page\b", pdf)) >= 8
+    on_paper, after = browser.execute_script("return printed")
+    assert on_paper == [439, 40, True, True, True, -24]
+    assert after == before
 
 
 def test_page_without_javascript_says_what_is_missing(browser: Any, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from resvg_py import svg_to_bytes
 
 import ketal
 from ketal.errors import SettingError, columns, printable
+from ketal.pictures.clocks.clock_bars import ClockBars, bars_svg
+from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
 from ketal.pictures.graphs.graph import (
     LABEL_PAD,
     SVG_EDGES_MAX,
@@ -36,8 +38,10 @@ from ketal.pictures.labels import (
     ELLIPSIS,
     LABEL_COLUMNS_MAX,
     LABEL_LINES_MAX,
+    node_labels,
     wrapped,
 )
+from ketal.pictures.text_diagram import DiagramRow, text_diagram
 from ketal.programs.compiling import build
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -265,6 +269,42 @@ def test_lines_are_bounded_in_width_and_number(text: str) -> None:
     assert len(lines) <= LABEL_LINES_MAX
     assert all(0 < columns(line) <= LABEL_COLUMNS_MAX for line in lines)
     assert lines[-1].endswith(ELLIPSIS)
+
+
+HOSTS = [f"web-{number}.production.example.com" for number in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        (HOSTS, ["web-1…", "web-2…"]),
+        ([*HOSTS, "db.example.com"], ["web-1.production…", "web-2.production…", "db.example.com"]),
+        (
+            [f"a-very-long-name-of-host-{n}.example.com" for n in "12"],
+            ["a-very-lon…e-of-host-1", "a-very-lon…e-of-host-2"],
+        ),
+        (HOSTS[:1], ["web-1.prod…example.com"]),
+        (["a", "b"], ["a", "b"]),
+        ([], []),
+    ],
+)
+def test_names_of_hosts_are_cut_so_that_they_are_distinct(
+    nodes: list[str], expected: list[str]
+) -> None:
+    labels = node_labels(nodes, 22)
+    assert labels == expected
+    assert all(columns(label) <= 22 for label in labels)
+
+
+def test_pictures_of_executions_distinguish_hosts() -> None:
+    events = [ketal.Event(node=node, type="x", clock={node: 1}) for node in HOSTS]
+    pictures = [
+        ketal.view(events).to_svg(),
+        stamped_space_time_svg("t", HOSTS, [TimelineEvent(node, "[1]") for node in HOSTS], []),
+        bars_svg("t", [("", [ClockBars(tuple(HOSTS), ())])]),
+        text_diagram([DiagramRow(node, "") for node in HOSTS])[0],
+    ]
+    assert all("web-1…" in picture and "web-2…" in picture for picture in pictures)
 
 
 # --- programs that are absent, fail, or are asked too much --------------------------

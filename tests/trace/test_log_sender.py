@@ -463,7 +463,7 @@ def test_an_unreadable_log_is_logged_once(
 
 
 def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"cannot send .*a\x00b: .* cannot contain U\+0000"):
+    with pytest.raises(SettingError, match=r"cannot send .*a\\x00b: .* cannot contain U\+0000"):
         LogSender(tmp_path / "a\0b", "127.0.0.1", free_port())
 
 

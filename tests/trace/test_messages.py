@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import http.client
 import http.server
 import multiprocessing
@@ -309,3 +310,29 @@ def test_http_response_with_a_too_long_clock_is_sent_without_it() -> None:
     assert sent[0]["headers"] == [(b"x", b"y")]
     assert sum(other.failures.values()) == 1
     assert [event["type"] for event in events][-2:] == ["http.request", "http.response"]
+
+
+def test_a_clock_of_too_many_entries_ends_the_recording_and_stops_growing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ketal.trace.activities.ENTRIES_MAX", 10)
+    monkeypatch.setattr("ketal.trace.recording.ENTRIES_MAX", 10)
+    events = ListSink()
+    tracer = Tracer("n", events, activity="thread")
+    for number in range(9):
+        tracer.receive(message_header.encoded(f"m{number}", {f"m{number}": 1}), "apply")
+    assert len(events[-1]["clock"]) == 10
+    headers = [message_header.encoded("z", {"z": 1, f"other{n}": 1}) for n in range(100)]
+    for header in headers:
+        tracer.receive(header, "apply")
+    assert tracer.send("order") == {}, "what it knows cannot be sent"
+    context = contextvars.copy_context()
+    heir = threading.Thread(target=context.run, args=(tracer.record, "inherits"))
+    heir.start()
+    heir.join()
+    assert len(events) == 9, "an event after it would lack a part of its past"
+    (reason,) = tracer.failures
+    assert reason.endswith("the clock has more than 10 entries (limit clock_entries_max)")
+    assert tracer.failures[reason] == 102
+    with tracer._recorder.activities.current() as line:
+        assert len(line.copy_clock()) == 11

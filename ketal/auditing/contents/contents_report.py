@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from ketal.auditing.contents.log_contents import (
@@ -146,6 +147,9 @@ class LogStats:
 
     def __str__(self) -> str:
         return "\n".join(lines(self))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def lines(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import EventError, SettingError, printable
@@ -152,6 +153,9 @@ class LogCuts:
     def __str__(self) -> str:
         parts = ["\n".join(self._records()), *map(str, self.executions)]
         return "\n\n".join(filter(None, parts))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def _records(self) -> Iterator[str]:
         if self.duplicates:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ketal.errors import SettingError
 from ketal.explanation.views.space_time import SpaceTime
 from ketal.pictures import svg_document as elements
-from ketal.pictures.labels import short_label
+from ketal.pictures.labels import node_labels, short_label
 
 DRAWN_EVENTS_MAX = 1_000
 """The most events that are drawn; a picture of more is unreadable."""
@@ -51,9 +51,9 @@ def space_time_svg(title: str, drawn: SpaceTime) -> str:
         (_x(columns[event.node]), TOP + row * ROW)
         for event, row in zip(drawn.events, drawn.rows, strict=True)
     ]
-    for node, column in columns.items():
+    names = node_labels(drawn.nodes, LABEL_COLUMNS)
+    for (node, column), name in zip(columns.items(), names, strict=True):
         own = [at for at, event in zip(points, drawn.events, strict=True) if event.node == node]
-        name = short_label(node, LABEL_COLUMNS)
         out.append(elements.text_at(_x(column) - RADIUS, 24, name, "name"))
         out.append(elements.line("line", min(own), max(own)))
     out += [_message(points[source], points[target]) for source, target in drawn.messages]

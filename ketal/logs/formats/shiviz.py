@@ -21,7 +21,7 @@ so reads back the events that were written.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -216,7 +216,13 @@ def read_text(
     text = _ShivizText(raw)
     begin, events, delimiter = reader.read_header(text.text)
     used_names: set[str] = set()
-    for execution, start, end in _split_executions(text.text, begin, delimiter, piece_numbers):
+    cuts = [] if delimiter is None else [m for m in delimiter.finditer(text.text, begin) if m[0]]
+    if len(cuts) >= limits.executions_max:
+        raise SettingError(
+            f"{name} is divided into more than {limits.executions_max} executions "
+            "(limit executions_max); raise the limit or split the file"
+        )
+    for execution, start, end in _split_executions(text.text, begin, cuts, piece_numbers):
         unique_name, count = execution, 1
         while unique_name in used_names:
             count += 1
@@ -232,14 +238,13 @@ def read_text(
 
 
 def _split_executions(
-    text: bytes, begin: int, delimiter: Any, piece_numbers: Iterator[int]
+    text: bytes, begin: int, cuts: Sequence[Any], piece_numbers: Iterator[int]
 ) -> Iterator[tuple[str, int, int]]:
-    """Split the text at the delimiter; yield (name, start, end) of each part that is not blank."""
-    cuts = [] if delimiter is None else [m for m in delimiter.finditer(text, begin) if m.group()]
+    """Split the text at matches of a delimiter; yield (name, start, end) of each non-blank part."""
     if not cuts:
         yield "", begin, len(text)
         return
-    groups = _named_groups(delimiter)
+    groups = _named_groups(cuts[0].re)
     index = groups.get("trace", next(iter(groups.values()), 0))
     starts = [(None, begin), *((cut, cut.end()) for cut in cuts)]
     ends = [*(cut.start() for cut in cuts), len(text)]

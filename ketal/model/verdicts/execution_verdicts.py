@@ -47,7 +47,7 @@ class Late(IdentifiedVerdict, frozen=True, kw_only=True):
         return (("", self.event),)
 
     def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
-        return {"event": str(self.event), "reason": self.reason}
+        return {**self._event_at(self.event, places_of), "reason": self.reason}
 
     def __str__(self) -> str:
         return self._line(f"{self.event}: {self.reason}")

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from ketal.errors import SettingError
 from ketal.pictures import svg_document as elements
-from ketal.pictures.labels import short_label
+from ketal.pictures.labels import node_labels, short_label
 from ketal.pictures.svg_document import LABEL_PX, text_width
 
 LEVELS_MAX = 40
@@ -145,7 +145,7 @@ def _levels(parts: Sequence[ClockBars | str]) -> int:
 
 def _column_width_px(bars: ClockBars) -> float:
     """Return the width of each column, in which its label and the texts of its squares fit."""
-    labels = [text_width(short_label(label, LABEL_COLUMNS_MAX)) for label in bars.labels]
+    labels = map(text_width, node_labels(bars.labels, LABEL_COLUMNS_MAX))
     texts = [text_width(one.text) / one.span for one in bars.squares]
     return max([bars.column_px, *(wide + 8 for wide in (*labels, *texts) if wide)])
 
@@ -185,9 +185,9 @@ def _draw_part(part: ClockBars | str, middle: float, ground: float, levels: int)
         form = "owned" if owned else "foreign"
         yield elements.rect(form, left + first * wide, ground + 3, span * wide, IDENTITY_PX)
     y = ground + IDENTITY_PX + 4 + LABEL_PX
-    for number, label in enumerate(part.labels):
+    shown_labels = node_labels(part.labels, LABEL_COLUMNS_MAX)
+    for number, (label, shown) in enumerate(zip(part.labels, shown_labels, strict=True)):
         if label:
-            shown = short_label(label, LABEL_COLUMNS_MAX)
             yield elements.text_at(left + (number + 0.5) * wide, y, shown, "middle", tip=label)
     if part.caption:
         shown = short_label(part.caption, CAPTION_COLUMNS_MAX)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ketal.pictures import svg_document as elements
 from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
-from ketal.pictures.labels import short_label
+from ketal.pictures.labels import node_labels, short_label
 
 STAMP_COLUMNS_MAX = 60
 """How many columns of a stamp are drawn; the tooltip of the event has the whole stamp."""
@@ -65,9 +65,10 @@ def stamped_space_time_svg(
     row_of = {node: row for row, node in enumerate(nodes)}
     rows = [row_of[event.node] for event in events]
     widths = [max(map(_text_px, (event.stamp, event.name))) for event in events]
-    names = max((_text_px(node, NODE_COLUMNS_MAX) for node in nodes), default=0)
-    timeline = Timeline(rows, widths, messages, rows_count=len(nodes), left=SIDE + names + NODE_GAP)
-    drawn = [line for row, node in enumerate(nodes) for line in _draw_node(timeline, row, node)]
+    names = node_labels(nodes, NODE_COLUMNS_MAX)
+    left = SIDE + max(map(elements.text_width, names), default=0) + NODE_GAP
+    timeline = Timeline(rows, widths, messages, rows_count=len(nodes), left=left)
+    drawn = [line for row, name in enumerate(names) for line in _draw_node(timeline, row, name)]
     drawn += [_draw_message(timeline, events, *message) for message in messages]
     below = _sends_only_upwards(rows, messages)
     drawn += [
@@ -78,12 +79,10 @@ def stamped_space_time_svg(
     return elements.svg_document("ketal-timeline", title, view, STYLE, drawn)
 
 
-def _draw_node(timeline: Timeline, row: int, node: str) -> Iterator[str]:
+def _draw_node(timeline: Timeline, row: int, name: str) -> Iterator[str]:
     """Yield the line of a node, and its name, in each band."""
     for (left, y), (right, _) in timeline.line(row):
-        yield elements.text_at(
-            SIDE, y + elements.LABEL_PX * 0.35, short_label(node, NODE_COLUMNS_MAX), "node"
-        )
+        yield elements.text_at(SIDE, y + elements.LABEL_PX * 0.35, name, "node")
         yield elements.line("line", (left - NODE_GAP / 2, y), (right, y))
 
 
@@ -111,8 +110,8 @@ def _event_name(event: TimelineEvent) -> str:
     return event.name or event.node
 
 
-def _text_px(text: str, columns_max: int = STAMP_COLUMNS_MAX) -> float:
-    return elements.text_width(short_label(text, columns_max))
+def _text_px(text: str) -> float:
+    return elements.text_width(short_label(text, STAMP_COLUMNS_MAX))
 
 
 def _draw_dot(form: str, point: elements.Point) -> str:

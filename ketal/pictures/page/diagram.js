@@ -1,4 +1,6 @@
 const HEAD_BORDERS = 10; // border and padding of a node's button
+const HEADS_HEIGHT = 34;
+const CANVAS_MAX = 16000; // the height in pixels that canvases of all browsers may have
 
 /* The picture of an execution: columns are nodes, rows the lengths of the longest chains. The marks
    are drawn on a canvas; the types beside them are text of the page, which can be selected. */
@@ -12,10 +14,14 @@ class Diagram {
     this.onChoose = onChoose;
     this.pending = false;
     this.execution = null;
+    this.onScreen = null; // while it is printed, what the screen shows: top, left, height of a row
     const picture = section.querySelector(".picture");
     new ResizeObserver(() => this.resize()).observe(this.canvas);
     // For print, whose page has another width and is never dark, the observer is not called.
     matchMedia("print").addEventListener("change", () => this.resize());
+    // The pages are counted before that.
+    addEventListener("beforeprint", () => this.print(true));
+    addEventListener("afterprint", () => this.print(false));
     picture.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     picture.addEventListener("pointerdown", (event) => this.grab(event));
     picture.addEventListener("pointermove", (event) => this.drag(event));
@@ -47,7 +53,8 @@ class Diagram {
   /* Set the columns' width by the number of nodes shown. */
   fit() {
     const columns = Math.max(1, this.shown().length);
-    this.columnWidth = Math.max(60, Math.min(240, (this.canvas.clientWidth || 600) / columns));
+    const least = this.onScreen ? 0 : 60;
+    this.columnWidth = Math.max(least, Math.min(240, (this.canvas.clientWidth || 600) / columns));
     this.left = Math.max(0, Math.min(this.left, columns * this.columnWidth - this.canvas.clientWidth));
     this.drawHeads();
   }
@@ -66,6 +73,17 @@ class Diagram {
     this.canvas.height = this.canvas.clientHeight * ratio;
     this.fit();
     this.paint(); // in this frame: a canvas of another size is empty
+  }
+
+  /* On paper, show all rows and columns, narrower if there are many; later what was shown before. */
+  print(begins) {
+    if (!this.execution || !(begins || this.onScreen)) return;
+    const before = this.onScreen, rows = this.execution.rows + 2;
+    this.onScreen = begins ? [this.top, this.left, this.rowHeight] : null;
+    const most = CANVAS_MAX / (window.devicePixelRatio || 1) / rows;
+    [this.top, this.left, this.rowHeight] = begins ? [-24, 0, Math.min(this.rowHeight, most)] : before;
+    this.section.style.height = begins ? `${HEADS_HEIGHT + rows * this.rowHeight}px` : "";
+    this.resize();
   }
 
   x(column) { return column * this.columnWidth + Math.min(22, this.columnWidth / 2) - this.left; }

@@ -88,6 +88,7 @@ class Queues:
         self.queues = [
             PatternQueue(group, limits, self._options_of(order)) for order, group in _by_order(runs)
         ]
+        self._awaiting: dict[str, list[PatternRun]] = {}  # by the name of their missing dots
         self.missing = self._missing_dots(order_free, arrived)
         self.reports = Reports(execution, limits.dots_max)
         self.watermark_us: int | None = None
@@ -110,6 +111,7 @@ class Queues:
             if options.declares_lost:
                 missing = MissingDots(arrived, options, closed_nodes(pattern.topology))
                 run.losses.awaited = by_name.setdefault(missing.name, missing).dots
+                self._awaiting.setdefault(missing.name, []).append(run)
         return list(by_name.values())
 
     def _update_several(self) -> None:
@@ -154,7 +156,13 @@ class Queues:
         """Add the dots of a new event's clock to the missing dots, before the event is offered."""
         out: list[Verdict] = []
         for missing in self.missing:
-            out += self.reports.gap_verdicts(missing.push(event))
+            step = missing.push(event)
+            out += self.reports.gap_verdicts(step)
+            if step.given_up:
+                for run in self._awaiting[missing.name]:
+                    run.counts.overflows += step.given_up
+                waits = "the waits for the dots missing longest"
+                out.append(self.reports.given_up_verdict(step.given_up, "counters_max", waits))
         return out
 
     def take(

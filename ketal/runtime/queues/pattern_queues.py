@@ -131,7 +131,8 @@ class PatternQueue:
         for run in self.runs:
             run.counts.overflows += step.given_up + bool(step.limit)
         if step.given_up:
-            out.append(reports.given_up_verdict(step.given_up))
+            waits = "what the oldest held-back events waited for"
+            out.append(reports.given_up_verdict(step.given_up, "held_back_max", waits))
         return [*numbered, (0, out)]
 
     def _offer_released(self, step: ReleaseStep) -> list[Numbered]:

@@ -90,10 +90,9 @@ class Reports(Stateful):
         given_up = "the event, which would have to wait for its past"
         return [overflow_verdict(event, self.execution, "held_back_max", given_up)]
 
-    def given_up_verdict(self, times: int) -> Overflow:
-        """Return the verdict that a full queue gave up waits, a number of times."""
-        given_up = f"what the oldest held-back events waited for, {times} times"
-        return overflow_verdict(None, self.execution, "held_back_max", given_up)
+    def given_up_verdict(self, times: int, limit: str, waits: str) -> Overflow:
+        """Return the verdict that a limit ended waits, a number of times."""
+        return overflow_verdict(None, self.execution, limit, f"{waits}, {times} times")
 
     def domains_verdict(self, event: Event, limit: str) -> Overflow:
         """Return the verdict that the domains of an open topology exceeded a limit at an event."""

@@ -33,7 +33,7 @@ from pathlib import Path
 
 import msgspec
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, printable
 from ketal.trace.delivery.sending import (
     RETRY_S,
     SenderThread,
@@ -101,7 +101,8 @@ class LogSender:
     def __init__(self, path: str | os.PathLike[str], host: str, port: int) -> None:
         self._path = Path(path).absolute()
         if "\0" in str(path):
-            raise SettingError(f"cannot send {path}: the name of a file cannot contain U+0000")
+            shown = printable(str(path))
+            raise SettingError(f"cannot send {shown}: the name of a file cannot contain U+0000")
         self._address = checked_address(host, port)
         self._warned: set[str] = set()
         self._finishing = threading.Event()

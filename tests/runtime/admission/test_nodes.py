@@ -146,6 +146,25 @@ def test_control_event_about_a_node_beyond_the_limit_is_not_applied() -> None:
     assert m.summary["events"]["read"] == 1
 
 
+def test_control_event_that_is_given_up_counts_for_the_patterns_that_read_clocks() -> None:
+    both = ketal.compile(
+        'pattern Ordered { order CausalOrder; event A = type == "a"; check A*; }\n'
+        'pattern Arriving { order arrival; event A = type == "a"; check A*; }'
+    )
+    m = Driven(both, limits=Limits(nodes_max=2))
+    m.feed(Control("view", members=("n1", "n2")))
+    members = tuple(f"n{number}" for number in range(1_000))
+    (overflow,) = m.feed(Control("view", members=members))
+    assert isinstance(overflow, Overflow)
+    assert overflow.given_up.startswith("ketal.view of n0, n1, n2, ")
+    assert len(overflow.given_up) < 150, "some members of many"
+    m = Driven.restored(both, m.snapshot(), limits=Limits(nodes_max=2))
+    patterns = m.summary["patterns"]
+    assert [patterns[name].get("overflows", 0) for name in ("Ordered", "Arriving")] == [1, 0]
+    # Control events are no records.
+    assert m.summary["events"]["read"] == m.summary["events"]["overflow"] == 0
+
+
 def test_restarts_do_not_take_the_room_of_known_nodes() -> None:
     limits = Limits(nodes_max=2)
     m = Monitor(program("order CausalOrder;", "check A*;"), limits=limits)
@@ -157,6 +176,13 @@ def test_restarts_do_not_take_the_room_of_known_nodes() -> None:
         Event("n3", "a", {"n3": 1}),
     ]
     assert given_up(m, numbered) == ["n3@1"]
+
+
+@pytest.mark.parametrize("order", ["arrival", "eager"])
+def test_new_incarnation_of_a_known_node_takes_room(order: str) -> None:
+    m = Monitor(program(ORDERS[order], "check A*;"), limits=Limits(nodes_max=2))
+    restarted = Event("n1", "a", {"n1": 1}, data={"try": 2})
+    assert given_up(m, [a("n1", 1), a("n2", 1), restarted, a("n2", 2)]) == ["n1#2@1"]
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["no membership", "membership"])

@@ -19,7 +19,6 @@ from ketal.errors import SettingError
 from ketal.model.wording import counted
 
 if TYPE_CHECKING:
-    from ketal.auditing.log_statistics import Statistics
     from ketal.auditing.repair import Repair
     from ketal.auditing.report import Audit, ExaminedExecution
     from ketal.logs import Log
@@ -158,41 +157,11 @@ def _json_lines(audit: Audit, repairs: list[_WrittenRepair]) -> Iterator[str]:
 
 
 def _human_lines(audit: Audit, repairs: list[_WrittenRepair]) -> Iterator[str]:
-    for fault in audit.faults:
-        yield str(fault)
-        yield f"  hint: {fault.hint}"
+    from ketal.auditing.faults import fault_lines, statistics_lines
+
+    yield from fault_lines(audit)
     for one in repairs:
         yield from (f"changed {change}" for change in one.repair.changed)
         yield from (f"left {change}" for change in one.repair.left)
-    parts = audit.statistics.executions or {"": audit.statistics}
-    for name, statistics in parts.items():
-        if name:
-            yield f"execution {name}"
-        yield from _statistics_lines(statistics)
-    if audit.faults:
-        yield counted(len(audit.faults), "fault")
-    elif audit.statistics.events:
-        yield "no faults: this can be a vector-clocked execution"
+    yield from statistics_lines(audit)
     yield from (one.sentence() for one in repairs)
-
-
-def _statistics_lines(numbers: Statistics) -> Iterator[str]:
-    yield f"{counted(numbers.events, 'event')} of {counted(numbers.nodes, 'node')}"
-    if numbers.duplicates:
-        yield f"{counted(numbers.duplicates, 'duplicate')}, dropped"
-    if numbers.rejected:
-        yield f"{numbers.rejected:,} rejected; the first is {numbers.first_rejected}"
-    yield (
-        f"{counted(numbers.concurrent_pairs, 'concurrent pair')}, "
-        f"{numbers.ordered_pairs:,} ordered: "
-        f"{numbers.concurrency_ratio:.1%} concurrent"
-    )
-    yield f"longest causal chain: {counted(numbers.longest_chain, 'event')}"
-    yield (
-        f"in file order: {counted(numbers.inversions, 'causal inversion')} "
-        f"({counted(numbers.inverted_pairs, 'pair')}), at most "
-        f"{counted(numbers.held_back_max, 'event')} held back in a replay"
-    )
-    if numbers.messages is not None:
-        others = (f"{n:,} {what}" for what, n in numbers.messages.items() if what != "pairs")
-        yield ", ".join([f"messages: {counted(numbers.messages['pairs'], 'pair')}", *others])
