@@ -13,12 +13,14 @@ from functools import partial
 from itertools import chain, count
 from typing import Any, BinaryIO, NoReturn
 
+from ketal.clocks.scheme import NO_CLOCKS
 from ketal.errors import SettingError, wrong_type
 from ketal.logs.clock_translation import UndecidedPairs, translated
 from ketal.logs.formats import shiviz
 from ketal.logs.formats.in_memory import RowOrigin, Rows
 from ketal.logs.formats.log_files import file_batches
 from ketal.logs.log_records import too_many_error
+from ketal.logs.numbering import numbered
 from ketal.logs.shape import Shape
 from ketal.logs.source import MESSAGE, TRACES, VECTOR, MappedFields, Source
 from ketal.logs.streams import LogOrigin, share_read
@@ -432,7 +434,7 @@ def open_source(
     scheme = source.scheme
     if scheme is not None and scheme.states_clocks:
         scheme = None
-    pairs = None if scheme is None or scheme.decides else UndecidedPairs(source.clock)
+    pairs = UndecidedPairs(source.undecided) if source.undecided else None
     message_path = source.fields.get(MESSAGE)
 
     def batches() -> Iterator[RecordBatch]:
@@ -444,6 +446,8 @@ def open_source(
             records = rebuilt(records, messages, limits, missing)
         elif scheme is not None:
             records = translated(records, scheme, limits, pairs)
+        elif source.clock == NO_CLOCKS:
+            return numbered(read_batches())
         elif message_path is None:
             return read_batches()
         if message_path is not None:
