@@ -15,12 +15,11 @@ from typing import Any, BinaryIO, NoReturn
 
 from ketal.clocks.scheme import NO_CLOCKS
 from ketal.errors import SettingError, wrong_type
-from ketal.logs.clock_translation import UndecidedPairs, translated
+from ketal.logs.clock_translation import UndecidedPairs, numbered, translated
 from ketal.logs.formats import shiviz
 from ketal.logs.formats.in_memory import RowOrigin, Rows
 from ketal.logs.formats.log_files import file_batches
 from ketal.logs.log_records import too_many_error
-from ketal.logs.numbering import numbered
 from ketal.logs.shape import Shape
 from ketal.logs.source import MESSAGE, TRACES, VECTOR, MappedFields, Source
 from ketal.logs.streams import LogOrigin, share_read
@@ -350,7 +349,9 @@ def read_log(
         The timestamping scheme of the clocks (docs/clocks.md). Stamps of other schemes than vector
         clocks, as `itc`, are translated to vector clocks once the whole log is read. If the scheme
         does not decide happened-before, as `lamport`, the attribute `undecided` of the log counts
-        the pairs that it leaves open.
+        the pairs that it leaves open. `none` is for a log without clocks: an event is identified by
+        its place among the events of its node, and only patterns under `order arrival` that do not
+        ask for happened-before can be evaluated.
     limits : Limits
         `line_bytes_max`, `clock_entries_max`, `log_bytes_max` and the limits of regular
         expressions.

@@ -17,9 +17,9 @@ from typing import Any, cast
 
 from ketal.clocks.scheme import NO_CLOCKS
 from ketal.errors import EventError
+from ketal.logs.clock_translation import with_own_entry
 from ketal.logs.formats.jsonl import decoded, may_hold_control
 from ketal.logs.log_records import brief_reason
-from ketal.logs.numbering import with_own_entry
 from ketal.logs.record_terms import MESSAGE_IN_TOPIC, RecordTerms
 from ketal.logs.shape import Item, Shape
 from ketal.logs.source import KAFKA, MappedFields, Path, Source
