@@ -184,7 +184,7 @@ def names() -> dict[str, Any]:
     text = re.sub(r"^ *```.*$", "", PAGE, flags=re.M)
     shown = doctest.DocTestParser().get_doctest(text, {}, "cep.md", "cep.md", 0)
     result = doctest.DocTestRunner().run(shown, clear_globs=False)
-    assert (result.failed, result.attempted) == (0, 8)
+    assert (result.failed, result.attempted) == (0, 9)
     return shown.globs
 
 

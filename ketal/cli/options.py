@@ -58,7 +58,7 @@ _READING = {
     "clock": (
         "SCHEME",
         "timestamping scheme of the clocks: itc, dvv, history, ..., lamport (default: vector; see "
-        "docs/clocks.md)",
+        "docs/clocks.md); none if the log has no clocks",
     ),
 }
 """The options for reading a log, with their help.

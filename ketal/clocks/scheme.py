@@ -23,6 +23,9 @@ from ketal.errors import EventError
 Clock = Mapping[str, int]
 """A vector clock: node to counter; an absent node counts 0."""
 
+NO_CLOCKS = "none"
+"""In place of the name of a scheme: events have no stamps, and only those of a node are ordered."""
+
 S = TypeVar("S")
 
 

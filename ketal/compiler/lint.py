@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ketal.analysis.bodies import Finding
+from ketal.clocks.scheme import NO_CLOCKS
 from ketal.compiler.commutation import Sensitivity, needs_no_order
 from ketal.compiler.glushkov import Positions, taken_before
 from ketal.compiler.minterms import Theory
@@ -27,6 +28,7 @@ from ketal.model import syntax
 from ketal.model.limits import Limits
 from ketal.model.syntax_walks import references, walk
 from ketal.model.values import kind
+from ketal.model.wording import undetermined
 from ketal.operators.topology.domain_order import domains_of
 
 # --- scope and order ------------------------------------------------------------
@@ -96,6 +98,9 @@ def undecided_findings(
     pattern: syntax.Pattern, guards: Iterable[syntax.Guard], scheme: str
 ) -> Iterator[Finding]:
     """Yield the parts of a pattern that are unknown with clocks of an undecided scheme."""
+    if scheme == NO_CLOCKS:
+        yield from _needs_of_clocks(pattern, guards)
+        return
     deployment = pattern.deployment
     if deployment is not None and not deployment.receiving:
         yield (
@@ -121,6 +126,23 @@ def undecided_findings(
             message = f"{scheme} clocks do not show all concurrent events: others are unknown here"
             hint = "rely only on a `Conc` that is true: this is certain"
             yield "K305", "warning", message, node.span, hint
+
+
+def _needs_of_clocks(pattern: syntax.Pattern, guards: Iterable[syntax.Guard]) -> Iterator[Finding]:
+    """Yield the parts of a pattern that need happened-before, which a log without clocks lacks."""
+    parts: list[tuple[str, object, Span | None]] = [
+        ("CausalOrder", pattern.order.kind == "causal", pattern.order.span),
+        ("at", pattern.deployment, pattern.places.get("at")),
+        ("mode", pattern.mode, pattern.places.get("mode")),
+    ]
+    for node in (node for guard in guards for node in walk(guard)):
+        if isinstance(node, syntax.Causal | syntax.Conc):
+            parts.append((type(node).__name__, node, node.span))
+    for name, is_given, span in parts:
+        if is_given:
+            message = f"{undetermined(NO_CLOCKS)} happened-before, which `{name}` needs"
+            hint = "use `order arrival` alone, or rebuild the clocks from messages or traces"
+            yield "K306", "error", message, span or pattern.span, hint
 
 
 # --- bindings ---

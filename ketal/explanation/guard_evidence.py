@@ -25,7 +25,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent, happened_before
 from ketal.model.syntax_walks import walk
-from ketal.model.wording import json_text
+from ketal.model.wording import json_text, undetermined
 from ketal.semantics import Guards, History, Moment, Truth
 
 Relational = syntax.Causal | syntax.Conc
@@ -244,7 +244,7 @@ def order_in_words(one: Event, other: Event) -> str:
 
 def undecided_in_words(scheme: str, event: Event, others: object) -> str:
     """Return that clocks of a scheme leave open how an event and others are ordered."""
-    return f"{scheme} clocks do not determine how {event.dot} and {others} are ordered"
+    return f"{undetermined(scheme)} how {event.dot} and {others} are ordered"
 
 
 def possible_order_in_words(scheme: str) -> str:

@@ -11,6 +11,7 @@ from html import escape
 from itertools import pairwise, starmap, zip_longest
 from typing import Any, Literal
 
+from ketal.clocks.scheme import NO_CLOCKS
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.guard_evidence import Evidence, order_in_words, undecided_in_words
 from ketal.model.events.dot import Dot
@@ -146,7 +147,8 @@ class PairReason:
     ) -> PairReason:
         """Return how two different events of an execution are ordered, with the path as proof.
 
-        `undecided` names the scheme of clocks that order all pairs that may be ordered.
+        `undecided` names the scheme of clocks that order all pairs that may be ordered, or
+        `NO_CLOCKS`.
         """
 
         def path(source: Event, target: Event) -> tuple[PlacedLink, ...]:
@@ -154,12 +156,14 @@ class PairReason:
             return tuple(starmap(PlacedLink, pairwise(map(placed, events))))
 
         first, second, because = placed(one), placed(other), order_in_words(one, other)
-        if concurrent(one, other):
+        is_concurrent = concurrent(one, other)
+        is_certain = one.node == other.node or (is_concurrent and undecided != NO_CLOCKS)
+        if undecided and not is_certain:
+            return cls(first, second, "unknown", undecided_in_words(undecided, other, one.dot))
+        if is_concurrent:
             known = graph.last_known(one, other)
             last_of_one, last_of_other = (None if last is None else placed(last) for last in known)
             return cls(first, second, "concurrent", because, known=(last_of_one, last_of_other))
-        if undecided and one.node != other.node:
-            return cls(first, second, "unknown", undecided_in_words(undecided, other, one.dot))
         if happened_before(one, other):
             return cls(first, second, "before", because, path(one, other), links_max)
         return cls(first, second, "after", because, path(other, one), links_max)

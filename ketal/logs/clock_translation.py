@@ -1,4 +1,4 @@
-"""Vector clocks for the events of a log that another scheme stamped: `--clock SCHEME`.
+"""Vector clocks for the events of a log that another scheme stamped, or none: `--clock SCHEME`.
 
 If the scheme decides happened-before, comparing stamps shows which events of each node happened
 before a given event. They are a prefix of the node's events, and the length of that prefix is the
@@ -11,14 +11,20 @@ If the scheme does not decide happened-before, comparing stamps shows which even
 happened before. The vector clocks order all of these pairs, and the log names the scheme in
 `undecided`, so that queries of happened-before can answer true, false or unknown.
 
+What is known of a log without clocks is the order of its records: the nth event of a node has the
+counter n, and no entry of another node. Nothing is known of the order between nodes, so patterns
+that need happened-before are refused.
+
 The one rule: two events are ordered as their stamps are. An event is rejected if its stamp
-contradicts the order of its node, or equals the stamp of another node's event.
+contradicts the order of its node, or equals the stamp of another node's event. An event without a
+stamp is identified by its place.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from typing import Any
 
@@ -29,7 +35,7 @@ from ketal.logs.log_records import map_events, read_all
 from ketal.logs.shape import StampedEvent, with_clock
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import Record
+from ketal.model.log_arguments import LogItem, Record, RecordBatch
 
 
 @dataclass
@@ -151,3 +157,22 @@ def _grouped_by_stamp(
         elif last == stamps[number]:
             groups[-1].append(number)
     return groups
+
+
+def with_own_entry(event: Event, counter: int) -> Event:
+    """Return an event with a clock that has only its node's own entry."""
+    return with_clock(event, {event.node: counter}, (), 1)
+
+
+def numbered(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """Yield the batches, each event with its place among its node's events as its counter."""
+    counters: Counter[tuple[str, str]] = Counter()
+
+    def with_counter(execution: str, item: LogItem) -> LogItem:
+        if not isinstance(item, Event):
+            return item
+        counters[execution, item.node] += 1
+        return with_own_entry(item, counters[execution, item.node])
+
+    for batch in batches:
+        yield replace(batch, items=[with_counter(batch.execution, item) for item in batch.items])

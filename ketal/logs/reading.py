@@ -13,8 +13,9 @@ from functools import partial
 from itertools import chain, count
 from typing import Any, BinaryIO, NoReturn
 
+from ketal.clocks.scheme import NO_CLOCKS
 from ketal.errors import SettingError, wrong_type
-from ketal.logs.clock_translation import UndecidedPairs, translated
+from ketal.logs.clock_translation import UndecidedPairs, numbered, translated
 from ketal.logs.formats import shiviz
 from ketal.logs.formats.in_memory import RowOrigin, Rows
 from ketal.logs.formats.log_files import file_batches
@@ -348,7 +349,9 @@ def read_log(
         The timestamping scheme of the clocks (docs/clocks.md). Stamps of other schemes than vector
         clocks, as `itc`, are translated to vector clocks once the whole log is read. If the scheme
         does not decide happened-before, as `lamport`, the attribute `undecided` of the log counts
-        the pairs that it leaves open.
+        the pairs that it leaves open. `none` is for a log without clocks: an event is identified by
+        its place among the events of its node, and only patterns under `order arrival` that do not
+        ask for happened-before can be evaluated.
     limits : Limits
         `line_bytes_max`, `clock_entries_max`, `log_bytes_max` and the limits of regular
         expressions.
@@ -432,7 +435,7 @@ def open_source(
     scheme = source.scheme
     if scheme is not None and scheme.states_clocks:
         scheme = None
-    pairs = None if scheme is None or scheme.decides else UndecidedPairs(source.clock)
+    pairs = UndecidedPairs(source.undecided) if source.undecided else None
     message_path = source.fields.get(MESSAGE)
 
     def batches() -> Iterator[RecordBatch]:
@@ -444,6 +447,8 @@ def open_source(
             records = rebuilt(records, messages, limits, missing)
         elif scheme is not None:
             records = translated(records, scheme, limits, pairs)
+        elif source.clock == NO_CLOCKS:
+            return numbered(read_batches())
         elif message_path is None:
             return read_batches()
         if message_path is not None:

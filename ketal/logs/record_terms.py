@@ -46,8 +46,8 @@ LINE = RecordTerms(
         "node": " (pass --field node=PATH to name its field)",
         "type": " (pass --field type=PATH to name its field)",
         "clock": (
-            " (pass --field clock=PATH to name its field, or --rebuild KEYS to compute clocks from "
-            "messages)"
+            " (pass --field clock=PATH to name its field, --rebuild KEYS to compute clocks from "
+            "messages, or --clock none if the log has no clocks)"
         ),
         "nodes": "; name the nodes of its entries with --nodes A,B,C",
         "scheme": " (pass --clock SCHEME if it is not a vector clock)",
@@ -66,6 +66,8 @@ MESSAGE_IN_TOPIC = RecordTerms(
     text="message",
     record="record",
     hints={
+        "clock": ' (set `clock` of `fields` to its path, or `clock = "none"` of the source if the '
+        "messages have no clocks)",
         "nodes": "; name the nodes of its entries with `nodes` of the source",
         "time": " (set `time_format` of the source to the format of times)",
         "time unit": " (set `time_unit` of the source to the unit of numeric times)",

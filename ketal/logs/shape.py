@@ -20,11 +20,13 @@ from typing import Any
 import msgspec
 
 from ketal.clocks import vector
-from ketal.clocks.scheme import Scheme
+from ketal.clocks.scheme import NO_CLOCKS, Scheme
 from ketal.errors import EventError, SettingError
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.record_terms import LINE, RecordTerms
 from ketal.logs.source import (
+    KAFKA,
+    LOG_NODE,
     MESSAGE,
     PLAIN,
     TIMESTAMP,
@@ -111,6 +113,15 @@ class Shape:
         }
         """Field → the keys of its path."""
         self._path_texts = path_texts
+        has_no_clocks = source.clock == NO_CLOCKS
+        if has_no_clocks and is_message:
+            if "node" in source.fields:
+                raise SettingError(
+                    f"with clock {NO_CLOCKS} the node of a message is its partition: remove node "
+                    "from fields, and use its attribute in patterns"
+                )
+            self.paths["node"] = (KAFKA, "partition")
+        self._default_node = LOG_NODE if has_no_clocks and "node" not in source.fields else None
         self.terms = terms
         self.mapped = MappedFields({}) if mapped is None else mapped
         self._nodes = source.nodes
@@ -120,7 +131,10 @@ class Shape:
                 f"clock {source.clock}: converting these clocks to vector clocks requires a whole "
                 "log, not a stream (docs/clocks.md lists the clocks that are read from a stream)"
             )
-        self._clockless = source.rebuild is not None
+        self._clockless = source.rebuild is not None or has_no_clocks
+        absent = {"node": self._default_node is not None, "clock": self._clockless}
+        self.required = tuple(n for n in ("type", "node", "clock") if not absent.get(n))
+        """The fields without which a record is rejected."""
         if source.time_format is not None and "time" not in path_texts:
             raise SettingError(
                 "a time format is given, but no field contains the time; pass --field time=PATH to "
@@ -174,8 +188,10 @@ class Shape:
                 **({} if members is None else {"members": members}),
             )
         if self._clockless:
-            # A placeholder: the clock is rebuilt once all events are read. Other missing fields
-            # are reported below.
+            # A placeholder: the clock is made once the event, or all events, are read. Other
+            # missing fields are reported below.
+            if own.get("node") is None:
+                own["node"] = self._default_node
             own["clock"] = {str(own.get("node")): 1}
         for name in ("clock", "node", "type"):
             value = own.get(name)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ketal.clocks.scheme import Scheme
+from ketal.clocks.scheme import NO_CLOCKS, Scheme
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.vector import VectorClocks
 from ketal.errors import SettingError, faults_placed, near, refused_as_setting
@@ -38,9 +38,11 @@ FIELDS = (*OWN_FIELDS, INCARNATION, MESSAGE)
 """The fields whose paths a source may set: paths in a record, and for `MESSAGE` in an event."""
 TIMESTAMP = "kafka.timestamp"
 """The path of the timestamp of a Kafka message."""
+LOG_NODE = "log"
+"""The node of the events of a log without clocks, if the records do not name one."""
 KAFKA = "\0kafka"
-"""The key under which a record holds the key, headers and timestamp of its Kafka message, the
-argument `outside` of `jsonl.decoded`."""
+"""The key under which a record holds the key, headers, timestamp and partition of its Kafka
+message, the argument `outside` of `jsonl.decoded`."""
 VECTOR = VectorClocks.name
 """The scheme of an event's clock, and the default scheme of a source."""
 NESTED_MAX = 20
@@ -176,7 +178,7 @@ class Source:
         self._check_nodes()
         self._check_clock()
         for name in ("fields", "nodes", "time_format", "rebuild", "clock"):
-            given = self.scheme if name == "clock" else getattr(self, name)
+            given = self.clock != VECTOR if name == "clock" else getattr(self, name)
             if given and self.format in TRACES:
                 raise SettingError(
                     f"{name} applies only to logs of events, but the format is {self.format}"
@@ -207,7 +209,14 @@ class Source:
     def _check_clock(self) -> None:
         if not isinstance(self.clock, str):
             raise SettingError(f"clock must be the name of a scheme, not {self.clock!r}")
-        scheme_named(self.clock)
+        if self.clock != NO_CLOCKS:
+            scheme_named(self.clock)
+        for name in ("clock", "receives", INCARNATION, MESSAGE):
+            if self.clock == NO_CLOCKS and name in self.fields:
+                raise SettingError(
+                    f"the field {name} requires clocks, but clock is {NO_CLOCKS}: no clocks are "
+                    "read"
+                )
         if self.nodes is not None and self.clock != VECTOR:
             raise SettingError(
                 f"nodes applies only to positional vector clocks, but clock is {self.clock}"
@@ -215,8 +224,14 @@ class Source:
 
     @property
     def scheme(self) -> Scheme[Any] | None:
-        """The timestamping scheme of the log's clocks; None for vector clocks."""
-        return None if self.clock == VECTOR else scheme_named(self.clock)
+        """The timestamping scheme of the log's clocks; None for vector clocks or no clocks."""
+        return None if self.clock in (VECTOR, NO_CLOCKS) else scheme_named(self.clock)
+
+    @property
+    def undecided(self) -> str:
+        """The name of the scheme, or of no clocks, if it does not decide happened-before."""
+        decides = self.clock != NO_CLOCKS and (self.scheme is None or self.scheme.decides)
+        return "" if decides else self.clock
 
     def _check_nodes(self) -> None:
         if self.nodes is None:

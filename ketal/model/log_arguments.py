@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ketal.clocks.scheme import NO_CLOCKS
 from ketal.errors import SettingError, wrong_type
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.model.wording import place_at
+from ketal.model.wording import place_at, undetermined
 
 T = TypeVar("T")
 LogItem = Event | Control | Rejected
@@ -67,6 +68,11 @@ def checked_log(log: Any, what: str = "log") -> Any:
     return log
 
 
+def has_no_clocks(log: Any) -> bool:
+    """Return whether an argument is a log without clocks, as `--clock none` reads it."""
+    return getattr(getattr(log, "undecided", None), "scheme", None) == NO_CLOCKS
+
+
 def deciding_log(log: Any, what: str = "log") -> Any:
     """Return an argument after checking that it can be a log whose clocks decide happened-before.
 
@@ -79,9 +85,10 @@ def deciding_log(log: Any, what: str = "log") -> Any:
     """
     undecided = getattr(checked_log(log, what), "undecided", None)
     if undecided is not None:
+        third = "stats" if undecided.scheme == NO_CLOCKS else "view"
         raise SettingError(
-            f"{undecided.scheme} clocks do not determine happened-before, which is required here; "
-            "use `run`, `explain` or `view`"
+            f"{undetermined(undecided.scheme)} happened-before, which is required here; "
+            f"use `run`, `explain` or `{third}`"
         )
     return log
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ketal.clocks.scheme import NO_CLOCKS
 from ketal.errors import SettingError, columns
 
 _ROW = "row "
@@ -32,6 +33,13 @@ def file_and_line(place: str) -> tuple[str, int]:
     if not file:
         line = line.removeprefix(_ROW)
     return (file, int(line)) if line.isascii() and line.isdigit() else ("", 0)
+
+
+def undetermined(scheme: str) -> str:
+    """Return the beginning of a sentence about what clocks of a scheme do not determine."""
+    if scheme == NO_CLOCKS:
+        return "a log without clocks does not determine"
+    return f"{scheme} clocks do not determine"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

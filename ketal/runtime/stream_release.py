@@ -253,7 +253,7 @@ class StreamRelease(Release):
         """Return how many dots are lost and missing, and the rarer counts that are not zero."""
         membership = self._admission.membership
         doubtful = 0 if membership is None else membership.in_doubt
-        gaps, holes = self.queues.reports.gaps, self._admission.intake.holes()
+        gaps, holes = self.queues.reports.gaps, self._admission.holes()
         return {"gaps": gaps, "holes": holes, **self._admission.nonzero_counts(doubtful=doubtful)}
 
 

@@ -30,8 +30,9 @@ class JobEngine(ABC):
     """A job in this process."""
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
+        undecided = job.source.undecided
         self.job = job
-        self.program = program
+        self.program = program.for_undecided_clocks(undecided) if undecided else program
         self.hooks = hooks
         self.stopping = False
         """Whether `run` must commit and return."""

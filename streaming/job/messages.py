@@ -4,6 +4,9 @@ The value of a message is one JSON object, which is decoded like a line of a log
 can also take fields from its key, its headers and its timestamp, as `kafka.key`,
 `kafka.header.NAME` and `kafka.timestamp`, which is in the unit of the source's times.
 
+If the messages have no clocks (`clock = "none"`), the node of an event is `topic/partition` and its
+counter is the offset plus one, so that a message that is read again is a duplicate.
+
 The one rule: a message that is not an event is a rejection that names topic, partition and offset.
 """
 
@@ -12,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from ketal.clocks.scheme import NO_CLOCKS
 from ketal.errors import EventError
+from ketal.logs.clock_translation import with_own_entry
 from ketal.logs.formats.jsonl import decoded, may_hold_control
 from ketal.logs.log_records import brief_reason
 from ketal.logs.record_terms import MESSAGE_IN_TOPIC, RecordTerms
@@ -39,14 +44,15 @@ def message_paths(source: Source) -> dict[str, Path]:
 class MessageMetadata:
     """The parts of a message, beside its value, that the fields of an event are taken from.
 
-    `key` and `timestamp` are whether some field is taken from there; `headers` are the names of the
-    headers that fields are taken from.
+    `key`, `timestamp` and `partition` are whether some field is taken from there; `headers` are the
+    names of the headers that fields are taken from.
     """
 
     def __init__(self, paths: Mapping[str, Path]) -> None:
         needed = {path[1:] for path in paths.values() if path[0] == KAFKA}
         self.key = ("key",) in needed
         self.timestamp = ("timestamp",) in needed
+        self.partition = ("partition",) in needed
         self.headers = tuple(sorted(path[1] for path in needed if path[0] == "header"))
 
 
@@ -72,6 +78,7 @@ class MessageReader:
         self._short = min(5 * limits.clock_entries_max, limits.line_bytes_max)
         self._needed = MessageMetadata(self._shape.paths)
         self._units = TIME_UNITS[source.time_unit]
+        self._has_clocks = source.clock != NO_CLOCKS
 
     def items(self, values: Sequence[bytes | None], record: Callable[[int], Any]) -> list[LogItem]:
         """Return for each message its event, its control event, or the rejection of it.
@@ -115,7 +122,10 @@ class MessageReader:
                 f"the {self._noun} has {len(value)} bytes, more than {self._bytes_max} "
                 "(limit line_bytes_max)"
             )
-        return decoded(value, self._shape, self._metadata(record))
+        item = decoded(value, self._shape, self._metadata(record))
+        if self._has_clocks or not isinstance(item, Event):
+            return item
+        return with_own_entry(item, record.offset + 1)
 
     def _metadata(self, record: Any) -> dict[str, Any]:
         out: dict[str, Any] = {}
@@ -123,6 +133,8 @@ class MessageReader:
             out["key"] = _utf8_text(record.key, "key")
         if self._needed.timestamp and record.timestamp >= 0:  # else it has none
             out["timestamp"] = record.timestamp * self._units / 1_000
+        if self._needed.partition:
+            out["partition"] = f"{record.topic}/{record.partition}"
         headers = {
             name: _utf8_text(value, f"header {name}")
             for name, value in record.headers

@@ -89,6 +89,8 @@ def detect(
     _check_integer("lateness_ms", lateness_ms, least=0, most=NUMBER_MAX)
     if partitions is not None:
         _check_integer("partitions", partitions, least=1, most=INT_MAX)
+    if source is not None and source.undecided:
+        program = program.for_undecided_clocks(source.undecided)
     for warning in grouping.warnings(program, key_groups):
         python_warnings.warn(warning, stacklevel=2)
     rows = group_rows(

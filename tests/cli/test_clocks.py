@@ -464,3 +464,58 @@ def test_command_that_needs_exact_clocks_refuses_inexact_ones(
     result = ketal(command, "--clock", "lamport", write("run.jsonl", LAMPORT))
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("ketal: lamport clocks do not determine happened-before")
+
+
+ACCESS = """\
+time,host,path,status
+1,web1,/a,500
+2,web2,/b,200
+3,web2,/b,500
+9,web1,/a,500
+"""
+TWO_ERRORS = """
+pattern TwoErrors { event Failed = status == 500; First = Failed; Second = Failed;
+    find next First Second; within 5 s; }
+"""
+
+
+def test_a_log_without_clocks_is_judged_in_the_order_of_its_records(
+    ketal: Ketal, write: Write
+) -> None:
+    pattern, log = write("two.ketal", TWO_ERRORS), write("access.csv", ACCESS)
+    options = ("--clock", "none", "--field", "type=path", "--field", "node=host")
+    result = ketal("run", *options, pattern, log)
+    assert result.lines == [
+        "match TwoErrors: First=web1@1, Second=web2@2 (access.csv:2, access.csv:4)",
+        "timed_out TwoErrors: First=web2@2 (access.csv:4)",
+        "timed_out TwoErrors: First=web1@2 (access.csv:5)",
+        "4 read = 4 accepted",
+        "TwoErrors: 1 match, 2 timed out",
+    ]
+    assert ketal("run", "--live", *options, pattern, log).lines == result.lines
+    lacking = ketal("run", "--field", "type=path", "--field", "node=host", pattern, log)
+    assert lacking.code == 2
+    assert "or --clock none if the log has no clocks)" in lacking.err
+    assert ketal("lint", *options, "--log", log, pattern).code == 0
+
+
+@pytest.mark.parametrize("live", [[], ["--live"]])
+def test_without_clocks_a_causal_pattern_is_an_error(
+    live: list[str], ketal: Ketal, write: Write
+) -> None:
+    pattern, log = write("conflict.ketal", CONFLICT), write("run.jsonl", RUN)
+    result = ketal("run", *live, "--clock", "none", pattern, log)
+    assert (result.code, result.out) == (2, "")
+    assert "error[K306]: a log without clocks does not determine happened-before, " in result.err
+    assert ketal("lint", "--clock", "none", pattern).code == 1
+
+
+@pytest.mark.parametrize("command", [["audit"], ["cuts"], ["view"], ["run", "--show", "p.ketal"]])
+def test_without_clocks_a_command_that_shows_happened_before_is_refused(
+    command: list[str], ketal: Ketal, write: Write
+) -> None:
+    write("p.ketal", TWO_ERRORS)
+    result = ketal(*command, "--clock", "none", write("run.jsonl", RUN))
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("ketal: a log without clocks does not determine happened-before")
+    assert "use `run`, `explain` or `stats`" in result.err

@@ -196,6 +196,9 @@ CASES = [
     Case("a wrong `--regex`", log=SHIVIZ, words=(
         *RUN_IT, "--format", "shiviz", "--regex", r"(?<host>\d+) (?<clock>{.*})\n(?<event>.*)")),
     Case("columns of other names", words=("run", "p.ketal", "run.csv"), files={"run.csv": CSV}),
+    Case("a log without clocks", log=changed(RUN, '"clock"', '"vc"')),
+    Case("a pattern that needs clocks, over such a log", check("true", "order CausalOrder;"),
+         words=(*RUN_IT, "--clock", "none")),
     Case("an empty log", log=""),
     Case("a log of which every record is rejected", log=changed(RUN, '"clock"', '"vc"')),
     Case("a log that stops in the middle of a line", check("true"), RUN[:-40]),

@@ -101,7 +101,8 @@ def test_bad_rows_are_rejected_with_their_place() -> None:
         (
             4,
             "the record has no clock (pass --field clock=PATH to name its field, "
-            "or --rebuild KEYS to compute clocks from messages); its other keys are x",
+            "--rebuild KEYS to compute clocks from messages, or --clock none if the log has no "
+            "clocks); its other keys are x",
         ),
         (6, "clock: the node's own entry 'a' is zero; counters start at 1"),
         (7, "the clock 'a:x' is neither a JSON object nor of the form node:3;m:2"),

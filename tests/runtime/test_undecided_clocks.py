@@ -205,3 +205,53 @@ def test_near_misses_are_judged_under_the_same_clocks() -> None:
 def test_page_shows_the_verdicts_of_a_log_with_inexact_clocks() -> None:
     log = _log("lamport", ("a", "write", 1), ("b", "write", 1))
     assert "Concurrent" in ketal.view(log, ketal.compile(PAIRS)).html
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("order CausalOrder; find any One Two;", ["CausalOrder"]),
+        ("order CausalOrder; mode possibly; find any One Two;", ["CausalOrder", "mode"]),
+        ("at every node; check One*;", ["at"]),
+        ("at every node receiving; check One*;", ["at"]),
+        ("Then = Causal(Two); find next One Then;", ["Causal"]),
+        ("Then = !(Conc(Two, One)); find any One Then;", ["Conc"]),
+        ("find next One not Causal(Two) Two;", ["Causal"]),
+        ("find next One Two; within 5 s;", []),
+        ("check (One Two)*;", []),
+    ],
+)
+def test_without_clocks_a_pattern_that_needs_them_is_refused(text: str, needs: list[str]) -> None:
+    """Nothing is known between nodes, so even `!Causal` would be no answer."""
+    program = ketal.compile(
+        f'pattern P {{ event One = type == "one"; event Two = type == "two"; {text} }}'
+    )
+    log = ketal.read_log([{"node": "a", "type": "one"}], clock="none")
+    if not needs:
+        assert ketal.run(program, log).summary["events"]["accepted"] == 1
+        return
+    with pytest.raises(PatternError) as raised:
+        list(ketal.run(program, log))
+    sentence = "a log without clocks does not determine happened-before, which `{}` needs"
+    found = [(d.code, d.severity, d.message) for d in raised.value.diagnostics]
+    assert found == [("K306", "error", sentence.format(name)) for name in needs]
+
+
+def test_without_clocks_the_explanation_claims_no_order_between_nodes() -> None:
+    rows = [{"node": "b", "type": "one"}, {"node": "a", "type": "two"}, {"node": "a", "type": "x"}]
+    program = ketal.compile(
+        'pattern P { event One = type == "one"; event Two = type == "two"; find next One Two; }'
+    )
+    (one,) = ketal.explain(program, ketal.read_log(rows, clock="none"))
+    assert "a log without clocks does not determine how a@1 and b@1 are ordered" in str(one)
+
+
+def test_without_clocks_stats_count_and_compare_nothing() -> None:
+    rows = [{"node": node, "type": "one", "x": 1} for node in "ab"]
+    stats = ketal.stats(ketal.read_log(rows, clock="none"))
+    assert (stats.events, stats.nodes, stats.concurrency.of) == (2, {"a": 1, "b": 1}, 0)
+    assert "concurrent  not known: the log has no clocks" in str(stats)
+    assert "messages" not in str(stats)
+    for refused in (ketal.audit, ketal.cuts, ketal.view):
+        with pytest.raises(SettingError, match="a log without clocks does not determine"):
+            refused(ketal.read_log(rows, clock="none"))

@@ -34,7 +34,7 @@ from ketal.logs import Log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.log_arguments import deciding_log, records_of
+from ketal.model.log_arguments import deciding_log, has_no_clocks, records_of
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 SEED = 17
@@ -75,15 +75,16 @@ def stats(log: Log | Iterable[Event], *, limits: Limits = DEFAULT) -> LogStats:
     3 records = 3 events
     ...
     """
-    return contents_of(deciding_log(log), limits=limits)
+    return contents_of(log if has_no_clocks(log) else deciding_log(log), limits=limits)
 
 
 def contents_of(log: Log | Iterable[Event], *, limits: Limits) -> LogStats:
     """Return the statistics of a log whose clocks may leave the order of some events open.
 
-    Such clocks make the numbers of ordered pairs and of messages upper bounds.
+    Such clocks make the numbers of ordered pairs and of messages upper bounds. Without clocks there
+    are none, and no events are compared.
     """
-    counts = LogCounts(Limits.given(limits))
+    counts = LogCounts(Limits.given(limits), has_clocks=not has_no_clocks(log))
     for execution, item, _, _ in records_of(log):
         counts.add(execution, item)
     return counts.to_stats()
@@ -92,8 +93,9 @@ def contents_of(log: Log | Iterable[Event], *, limits: Limits) -> LogStats:
 class LogCounts:
     """The counts of the records read so far."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, has_clocks: bool) -> None:
         self._limits = limits
+        self._has_clocks = has_clocks
         self._events = self._duplicates = self._rejected = self._controls = self._repeated = 0
         self._first_rejected = ""
         self._executions: set[str] = set()
@@ -124,7 +126,7 @@ class LogCounts:
             self._count_event(item)
             if status == "repeated":
                 self._repeated += 1
-            else:
+            elif self._has_clocks:
                 self._sample.add(execution, item)
                 self._messages.add(execution, item)
 

@@ -171,7 +171,8 @@ def lines(
         yield from _nodes(stats, rows)
         yield from _attributes(stats, rows, paths.get("data"))
         yield from _types(stats, rows)
-        yield from _messages(stats, rows)
+        if stats.concurrency.of:
+            yield from _messages(stats, rows)
     for one in stats.left_out:
         yield f"left out: {_left_out_text(one)}"
 
@@ -206,6 +207,9 @@ def _duration(seconds: float) -> str:
 
 def _concurrency(stats: LogStats) -> Iterator[str]:
     compared = stats.concurrency
+    if not compared.of:
+        yield "concurrent  not known: the log has no clocks"
+        return
     pairs = compared.concurrent_pairs + compared.ordered_pairs
     share = _share(compared.concurrent_pairs, pairs)
     numbers = f"{compared.concurrent_pairs:,} concurrent, {compared.ordered_pairs:,} ordered"

@@ -91,7 +91,7 @@ class ConcurrencyStats:
     Attributes
     ----------
     events, of : int
-        How many events were compared with each other, and how many there are.
+        How many events were compared with each other, and how many there are with clocks.
     concurrent_pairs, ordered_pairs : int
         How many of the compared pairs are concurrent (a ∥ b), and ordered (a → b).
     seed : int or None

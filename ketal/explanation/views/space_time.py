@@ -26,7 +26,7 @@ from ketal.logs import Log, watched
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import RecordBatch
+from ketal.model.log_arguments import RecordBatch, deciding_log, has_no_clocks
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.wording import file_and_line, scope_text
@@ -55,6 +55,8 @@ class ViewedLog:
 
     def __init__(self, log: Log | Iterable[Event], limits: Limits) -> None:
         held: list[RecordBatch] = []
+        if has_no_clocks(log):
+            deciding_log(log)
 
         def holding(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
             for batch in batches:

@@ -113,8 +113,7 @@ class _ShivizReader:
     def __init__(self, source: Source, limits: Limits, mapped: MappedFields | None = None) -> None:
         self._limits = limits
         self._shape = Shape(source, GROUPS, limits, mapped=mapped)
-        names = ("type", "node") if source.rebuild else ("type", "node", "clock")
-        self._required_groups = [self._shape.paths[name][0] for name in names]
+        self._required_groups = [self._shape.paths[name][0] for name in self._shape.required]
         self._regex = None if source.regex is None else self._compile_event_regex(source.regex)
         self._delimiter = self._compile_delimiter(source.delimiter)
 

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ketal.clocks.scheme import NO_CLOCKS
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import EventError
 from ketal.model import syntax
@@ -93,6 +94,7 @@ class Admission:
         self.intake = Intake(limits)
         self.membership: MembershipStage | None = None
         self.reads_clocks = any(map(reads_clocks, patterns))
+        self._has_clocks = all(one.undecided != NO_CLOCKS for one in patterns)
         all_patterns = [*patterns, *beside]
         self.closed_topologies = tuple(
             (number, nodes)
@@ -244,6 +246,13 @@ class Admission:
         """Return the counts that are not zero, `restarts` first."""
         restarts = 0 if self.membership is None else self.membership.incarnations.table.restarts
         return {name: count for name, count in {"restarts": restarts, **counts}.items() if count}
+
+    def holes(self) -> int:
+        """Return how many counters are missing below the highest of each node.
+
+        None are without clocks: the counters are offsets then, and not every offset is an event's.
+        """
+        return self.intake.holes() if self._has_clocks else 0
 
     # --- state ---
 

@@ -78,6 +78,8 @@ class MessageColumns:
         if path[1] == "timestamp":
             since_ms = F.unix_millis("timestamp")
             return F.when(since_ms >= 0, since_ms * self._divisor / 1_000).cast("string")
+        if path[1] == "partition":
+            return F.concat_ws("/", "topic", "partition")
         return F.col("key").cast("string") if path[1] == "key" else _header(path[2]).cast("string")
 
     def control(self) -> Column:

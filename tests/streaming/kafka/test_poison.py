@@ -156,7 +156,12 @@ def test_process_engine_rejects_poison_and_matches_the_rest(
     [
         (b'{"type": "t", "clock": {"a": 1}}', Source(), "the record has no node"),
         (b'{"node": "a", "clock": {"a": 1}, "y": 1}', Source(), "no type; its other keys are y"),
-        (b'{"node": "a", "type": "t", "x": 1}', Source(), "has no clock; its other keys are x"),
+        (
+            b'{"node": "a", "type": "t", "x": 1}',
+            Source(),
+            'has no clock (set `clock` of `fields` to its path, or `clock = "none"` of the source '
+            "if the messages have no clocks); its other keys are x",
+        ),
         (
             b'{"node": "a", "type": "t", "clock": [1]}',
             Source(),

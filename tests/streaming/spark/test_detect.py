@@ -668,6 +668,24 @@ def test_key_and_headers_of_a_message_can_be_fields_and_partition_keys(
     assert sorted(v["verdict"] for v in found) == ["match", "rejected", "rejected"]
 
 
+@pytest.mark.parametrize("groups", [1, 4])
+def test_events_without_clocks_are_named_by_their_partitions(
+    groups: int, spark: SparkSession
+) -> None:
+    """The node is `topic/partition`, also as the key of `partition by`."""
+    rows = [(b'{"type": "accept"}', partition, 7 + n) for n in range(2) for partition in range(2)]
+    events = data_frame(spark, rows, "value binary, partition int, offset long").selectExpr(
+        "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "partition", "offset"
+    )
+    text = """pattern Two { partition by node; event Accept = type == "accept";
+        First = Accept; Second = Accept; find next First Second; }"""
+    source = Source(clock="none")
+    found = detect(ketal.compile(text), events, key_groups=groups, source=source).collect()
+    assert sorted(row.events for row in found) == [["t/0@8", "t/0@9"], ["t/1@8", "t/1@9"]]
+    with pytest.raises(ketal.PatternError, match="a log without clocks does not determine"):
+        detect(ketal.compile(FORKS), events, key_groups=groups, source=source)
+
+
 def test_contradiction_is_reported_once_by_the_family_that_gets_both_events(
     spark: SparkSession,
 ) -> None:

@@ -77,7 +77,6 @@ def execute(args: argparse.Namespace) -> int:
     reading_flags = [option for option in options.reading_options(args) if option != "--clock"]
     if not args.log and reading_flags:
         raise SettingError(f"{reading_flags[0]} applies to a log, but none is given; add --log LOG")
-    undecided_scheme = "" if source.scheme is None or source.scheme.decides else source.clock
     stats = None
     if args.log:
         from ketal.auditing.contents.contents_counting import contents_of
@@ -96,7 +95,7 @@ def execute(args: argparse.Namespace) -> int:
             unread_files += 1
             continue
         pattern = PatternText(text, name)
-        diagnostics, program = _lint(pattern, limits, undecided_scheme, stats)
+        diagnostics, program = _lint(pattern, limits, source.undecided, stats)
         if program is not None:
             compiled.append((pattern, program))
         findings += [(pattern, d) for d in diagnostics]

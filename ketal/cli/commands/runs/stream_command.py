@@ -31,6 +31,7 @@ from ketal.cli.output import summary_text
 from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.output.progress import StatusLine
 from ketal.cli.process_state import calm_collector, signals_handled
+from ketal.cli.whole_logs import no_event_read_reason
 from ketal.errors import LostError, ParameterError, SettingError, printable
 from ketal.model.wording import counted
 
@@ -265,9 +266,12 @@ class _Stream:
             return
         parts = self._engine.figures.parts
         idle = parts is not None and not parts[0]  # other consumers have them all
-        if self._job.until_end and not summary["events"]["read"] and not idle:
+        events = summary["events"]
+        if self._job.until_end and events["read"] == events["rejected"] and not idle:
             topics = ", ".join(self._job.topics)
-            self._report(f"no event was read: there are no new events in {topics}")
+            none = f"no event was read: there are no new events in {topics}"
+            rejected = events["rejected"]
+            self._report(no_event_read_reason((), rejected, "") if rejected else none)
             self._signals.code = self._signals.code or COULD_NOT_RUN
         if self._json:
             self._sink.line(as_json({"summary": summary}))
