@@ -7,7 +7,8 @@ the work is a loop that calls nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -24,6 +25,31 @@ def counted_calls(function: Callable[[], T]) -> tuple[T, int]:
     sys.setprofile(called)
     try:
         return function(), calls
+    finally:
+        sys.setprofile(None)
+
+
+class _TooManyCallsError(BaseException):
+    """Ends the block of `calls_at_most`; no handler of an `Exception` there catches it."""
+
+
+@contextmanager
+def calls_at_most(calls_max: int) -> Iterator[None]:
+    """Fail as soon as interpreted code in the block makes more calls."""
+    calls = 0
+
+    def called(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > calls_max:
+            raise _TooManyCallsError
+
+    sys.setprofile(called)
+    try:
+        yield
+    except _TooManyCallsError:
+        # Without the frames of the block, whose values may take forever to print.
+        raise AssertionError(f"more than {calls_max:,} calls") from None
     finally:
         sys.setprofile(None)
 
