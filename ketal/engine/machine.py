@@ -110,21 +110,16 @@ class Machine:
         self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
         self.can_continue = tuple(map(bool, automaton.table))
         states = len(automaton.table)
-        self._masks_max = max(1, PLANS_MAX // states)
+        most = max(1, PLANS_MAX // states)
         # By state, then mask: the plan of such an event; None where it leads nowhere.
-        self.plans = tuple([Memo(partial(self._plan, s), self._masks_max) for s in range(states)])
+        self.plans = tuple([Memo(partial(self._plan, s), most) for s in range(states)])
         # By state, then mask: the one configuration that such an event leads to, and the `Decided`
         # of its state; None where registers matter, or there is not exactly one configuration.
-        self.decided = Memo(self._new_decided, states)
+        self.decided = tuple([Memo(partial(self._decide_by_mask, s), most) for s in range(states)])
         # By mask, as bits: the states in which such an event may lead somewhere, and `any_waiting`
         # if it may break a `not` of a waiting run.
         self.concerned = Memo(self._concerned_states, PLANS_MAX)
         self.any_waiting = 1 << states
-        # By variant: the states in which it is enabled, as bits.
-        self._enabled_in = [0] * len(automaton.formulas)
-        for state, enabled in enumerate(automaton.enabled):
-            for v in enabled:
-                self._enabled_in[v] |= 1 << state
         # By (state, mask): the `not` guards that such an event may break.
         self.not_plans = Memo(self._not_plan, PLANS_MAX)
         # By (number of a `not`, mask): the part of the guard left to evaluate for such an event.
@@ -161,10 +156,12 @@ class Machine:
 
     def _concerned_states(self, mask: int) -> int:
         known = self.local_truth(mask)
+        formulas = enumerate(self.automaton.formulas)
+        possible = {v for v, formula in formulas if simplify(formula, known) is not False}
         states = self.any_waiting if self.may_break_not(mask) else 0
-        for formula, enabled_in in zip(self.automaton.formulas, self._enabled_in, strict=True):
-            if simplify(formula, known) is not False:
-                states |= enabled_in
+        for state, enabled in enumerate(self.automaton.enabled):
+            if not possible.isdisjoint(enabled):
+                states |= 1 << state
         return states
 
     def _plan(self, state: int, mask: int) -> Plan | None:
@@ -217,9 +214,6 @@ class Machine:
         return held
 
     # --- configurations ---
-
-    def _new_decided(self, state: int) -> Decided:
-        return Memo(partial(self._decide_by_mask, state), self._masks_max)
 
     def _decide_by_mask(
         self, state: int, mask: int

@@ -100,7 +100,7 @@ def check_run(cost: Cost, run: PatternRun) -> None:
             machine = run.machine
             taken = [
                 known
-                for state, decided in machine.decided._results.items()
+                for state, decided in enumerate(machine.decided)
                 for mask, known in decided._results.items()
                 if machine.plans[state][mask]
             ]
