@@ -14,13 +14,13 @@ from typing import Any, Final
 from ketal.errors import EventError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TIME_MIN_S = -62_135_596_800.0  # 0001-01-01
-_TIME_MAX_S = 253_402_300_800.0  # 10000-01-01
-_LAST_S = math.nextafter(_TIME_MAX_S, 0)
 TIME_MIN_US: Final = -62_135_596_800_000_000
 """The first microsecond of the years 1 to 9999."""
 TIME_MAX_US: Final = 253_402_300_800_000_000
 """The first microsecond after these years."""
+_TIME_MIN_S = TIME_MIN_US / 1e6
+_TIME_MAX_S = TIME_MAX_US / 1e6
+_LAST_S = math.nextafter(_TIME_MAX_S, 0)
 _SECOND = timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
 _LEAP_SECOND = re.compile(r"(?<=:\d\d):60(?!\d)", re.ASCII)
