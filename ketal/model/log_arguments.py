@@ -93,6 +93,17 @@ def deciding_log(log: Any, what: str = "log") -> Any:
     return log
 
 
+def log_with_clocks(log: Any) -> Any:
+    """Return an argument after checking that it is no log without clocks.
+
+    Raises
+    ------
+    SettingError
+        If it is one.
+    """
+    return deciding_log(log) if has_no_clocks(log) else log
+
+
 def batches_of(log: Any) -> Iterator[RecordBatch]:
     """Yield the records of a Log, or of an iterable of events, in batches.
 

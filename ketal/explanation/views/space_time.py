@@ -26,7 +26,7 @@ from ketal.logs import Log, watched
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import RecordBatch, deciding_log, has_no_clocks
+from ketal.model.log_arguments import RecordBatch, log_with_clocks
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.wording import file_and_line, scope_text
@@ -55,15 +55,13 @@ class ViewedLog:
 
     def __init__(self, log: Log | Iterable[Event], limits: Limits) -> None:
         held: list[RecordBatch] = []
-        if has_no_clocks(log):
-            deciding_log(log)
 
         def holding(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
             for batch in batches:
                 held.append(batch)
                 yield batch
 
-        given = watched(log, holding)
+        given = watched(log_with_clocks(log), holding)
         self.executions = executions_of(given, limits, bound="viewed_events_max")
         self.records = Log.of_batches(lambda: iter(held), undecided=given.undecided)
         """The records as they were read, as a log."""

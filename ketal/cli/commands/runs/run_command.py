@@ -89,7 +89,7 @@ def execute(args: argparse.Namespace) -> int:
     """Run the patterns; return the exit code."""
     import ketal
     from ketal.logs import Log, watched
-    from ketal.model.log_arguments import deciding_log, has_no_clocks
+    from ketal.model.log_arguments import log_with_clocks
     from ketal.runtime.batch_run import LogPass
 
     options.check_stdin([args.pattern, *args.logs])
@@ -107,8 +107,8 @@ def execute(args: argparse.Namespace) -> int:
     judged: JudgedLog | None = None
     run: Any
     verdicts: Iterable[Verdict]
-    if args.show and has_no_clocks(log):
-        deciding_log(log)
+    if args.show:
+        log_with_clocks(log)
     if args.live:
         if source.undecided:
             program = program.for_undecided_clocks(source.undecided)
