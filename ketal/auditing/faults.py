@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from ketal.auditing.log_statistics import Statistics
 from ketal.errors import at_place
-from ketal.model.wording import counted, place_at
+from ketal.model.wording import counted, place_at, preformatted
 
 CODES = {
     "A001": (
@@ -200,8 +199,7 @@ class Audit:
         return "\n".join([*lines, f"{number} in {events} of {nodes}"])
 
     def _repr_html_(self) -> str:
-        text = "\n".join((*fault_lines(self), *statistics_lines(self)))
-        return f"<pre>{escape(text)}</pre>"
+        return preformatted("\n".join((*fault_lines(self), *statistics_lines(self))))
 
 
 def fault_lines(audit: Audit) -> Iterator[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise, starmap, zip_longest
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent, happened_before
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.model.wording import counted, scope_text
+from ketal.model.wording import counted, preformatted, scope_text
 
 SHOWN_STEPS = 8
 """How many steps of a run, or links of a path, the text shows; of more, the first and the last."""
@@ -393,7 +392,7 @@ class Explanation:
         return f"<ketal.Explanation of {self._head()}>"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        return preformatted(str(self))
 
 
 def _learning(event: Event, learner: Event) -> str:

@@ -42,6 +42,13 @@ def undetermined(scheme: str) -> str:
     return f"{scheme} clocks do not determine"
 
 
+def preformatted(text: str) -> str:
+    """Return the HTML of a text as it is printed, for notebooks."""
+    from html import escape  # here, as commands need not load it
+
+    return f"<pre>{escape(text)}</pre>"
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: `1 match`, `2,000 matches`.
 

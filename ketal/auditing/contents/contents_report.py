@@ -13,7 +13,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from ketal.auditing.contents.log_contents import (
@@ -26,7 +25,7 @@ from ketal.auditing.contents.log_contents import (
 from ketal.errors import columns, printable
 from ketal.model import syntax
 from ketal.model.events.event_time import rfc3339
-from ketal.model.wording import counted, fitted, padded
+from ketal.model.wording import counted, fitted, padded, preformatted
 
 WIDTH = 100
 ROWS = 20
@@ -149,7 +148,7 @@ class LogStats:
         return "\n".join(lines(self))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        return preformatted(str(self))
 
 
 def lines(

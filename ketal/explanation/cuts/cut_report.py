@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import EventError, SettingError, printable
@@ -21,7 +20,7 @@ from ketal.explanation.cuts.cut_lattice import CutLattice
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import deciding_log
-from ketal.model.wording import counted
+from ketal.model.wording import counted, preformatted
 from ketal.runtime.admission.execution_events import (
     ExecutionEvents,
     execution_names,
@@ -155,7 +154,7 @@ class LogCuts:
         return "\n\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        return preformatted(str(self))
 
     def _records(self) -> Iterator[str]:
         if self.duplicates:
