@@ -11,7 +11,6 @@ counted with the reason why it has no scope.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
@@ -29,8 +28,6 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import RunVerdict
-
-_time = attrgetter("time")
 
 
 class PatternRun:
@@ -106,7 +103,7 @@ class PatternRun:
         outside = self.met.add(masks)
         if self._one_scope and not self.losses.any_missed:
             numbers, offered, offered_masks = self.met.in_alphabet(events, masks, outside)
-            if self._window_us is None or None not in map(_time, offered):
+            if self._window_us is None or all(event.time is not None for event in offered):
                 steps = self.steps.step_all((), offered, offered_masks)
                 return [(numbers[index], verdicts) for index, verdicts in steps]
         if self._are_of_alike_copies(events):

@@ -182,7 +182,7 @@ class VerdictBuilder:
         pattern, fingerprint, execution = self._name, self._fingerprint, self.execution
         reads, returns = self.compiled.bound.returns, None
         any_may_come_last, loses = self._any_may_come_last, self.losses.any_missed
-        lost = NO_DOTS
+        lost, make_match = NO_DOTS, Match
         for taken in listed:
             if any_may_come_last:
                 # The time must not depend on which of the match's events was offered last.
@@ -193,7 +193,7 @@ class VerdictBuilder:
             if loses:
                 lost = self._missed_by_match(scope, taken)
             out.append(
-                Match(
+                make_match(
                     pattern=pattern,
                     fingerprint=fingerprint,
                     scope=mapping,

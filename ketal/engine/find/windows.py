@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.machine import Machine
+
+FOREVER: Final = 1 << 60
+"""Later than every time and place: the earliest start where there is none."""
 
 
 def ends_windows_early(compiled: CompiledPattern) -> bool:
@@ -59,25 +62,28 @@ class Expiring:
     __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int]] = []
+        self._heap: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
     @property
-    def earliest(self) -> float:
-        """The earliest start, whether or not its event is alive; infinity if there is none."""
-        return self._heap[0][0] if self._heap else inf
+    def earliest(self) -> int:
+        """The earliest start, whether or not its event is alive; FOREVER if there is none."""
+        return self._heap[0][0] if self._heap else FOREVER
 
-    def add(self, low: float, place: int) -> None:
+    def add(self, low: int, place: int) -> None:
         """Add the event at a place, whose window starts at `low`."""
         heappush(self._heap, (low, place))
 
-    def earliest_alive(self, alive: dict[int, Any]) -> float:
-        """Return the earliest start of an event in `alive`; infinity if there is none."""
-        while self._heap and self._heap[0][1] not in alive:
+    def earliest_alive(self, alive: dict[int, Any]) -> int:
+        """Return the earliest start of an event in `alive`; FOREVER if there is none."""
+        while self._heap:
+            low, place = self._heap[0]
+            if place in alive:
+                return low
             heappop(self._heap)
-        return self.earliest
+        return FOREVER
 
     def take_passed(self, last: float) -> Iterator[int]:
         """Remove and yield, in order, the events whose windows start at `last` or before."""
@@ -125,8 +131,8 @@ class UnmatchedStarts:
         self.waiting.clear()
 
     @property
-    def earliest(self) -> float:
-        """The earliest start of a window that waits to expire; infinity if there is none."""
+    def earliest(self) -> int:
+        """The earliest start of a window that waits to expire; FOREVER if there is none."""
         return self._expiring.earliest_alive(self.waiting)
 
     # --- state ---

@@ -22,7 +22,7 @@ from typing import Any, Final
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Live
-from ketal.engine.find.windows import Expiring
+from ketal.engine.find.windows import FOREVER, Expiring
 from ketal.engine.find_any.bounds import keep_bounded
 from ketal.engine.find_any.columns import NEVER
 from ketal.engine.find_any.kept_events import KeptEvents
@@ -292,15 +292,15 @@ class EventStore:
             keep_bounded(self._kept_events, seen, roles, position if self._window.bounded else 0)
         if self._window.bounded:
             last_start = max([start for _, start, _ in placed]) if by_start else position
-            self._unpassed.add(last_start, seen.place)
+            self._unpassed.add(int(last_start), seen.place)
         return None
 
     # --- eviction ---
 
     @property
-    def earliest(self) -> float:
-        """The earliest start of a kept event's window; infinity if there is none."""
-        waits_from = self._position(self.unindexed[0]) if self.unindexed else math.inf
+    def earliest(self) -> int:
+        """The earliest start of a kept event's window; FOREVER if there is none."""
+        waits_from = self._position(self.unindexed[0]) if self.unindexed else FOREVER
         return min(waits_from, self._unpassed.earliest)
 
     def evict(self, last: float) -> None:

@@ -8,7 +8,7 @@ The one rule: an event is kept once in each role that it has.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from ketal.engine.configurations import Seen
@@ -225,9 +225,11 @@ class KeptEvents:
         event is of a node in its clock. Where an event of the part has an equality with it, the
         columns are those of the value.
         """
-        known = [x.clock for x, concurrent in required if not concurrent]
-        columns = self._of_value(before, path, taken)
-        return columns.known_to(min(known, key=len, default=None))
+        clock: Mapping[str, int] | None = None
+        for x, concurrent in required:
+            if not concurrent and (clock is None or len(x.clock) < len(clock)):
+                clock = x.clock
+        return self._of_value(before, path, taken).known_to(clock)
 
     def _of_value(self, before: RoleColumns, path: Path, taken: Taken) -> Columns:
         step = before.role.edge.step

@@ -20,13 +20,12 @@ The one rule: events are indexed before they are searched, read or saved.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf
 from typing import Any, Final
 
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import MATCHES, Findings, Live, without_mirrors
-from ketal.engine.find.windows import UnmatchedStarts
+from ketal.engine.find.windows import FOREVER, UnmatchedStarts
 from ketal.engine.find_any.event_store import EventStore
 from ketal.engine.find_any.paths import replays, transitions_of
 from ketal.engine.find_any.roles import Roles, StepRole, Use
@@ -51,7 +50,7 @@ class AnyFind:
         self._window = roles.window
         self.unmatched_starts = UnmatchedStarts(self._window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
-        self._expiry_place = inf  # the first place at which a window of events expires
+        self._expiry_place = FOREVER  # the first place at which a window of events expires
         counting = roles.countable and live.counting and not traced and roles.order is not None
         self._store = EventStore(roles, limits, live, self.breakers, counting=counting)
 
@@ -80,9 +79,8 @@ class AnyFind:
         end, window = len(masks), self._window
         if window.events is not None:
             # The windows of events taken here cannot expire within so many events.
-            end = min(end, begin + window.events)
-            if self._expiry_place != inf:
-                end = max(begin, min(end, begin + int(self._expiry_place) - place))
+            until_expiry = max(0, self._expiry_place - place)
+            end = min(end, begin + min(window.events, until_expiry))
         taken = self._defer(events, masks, begin, end, place)
         self._set_expiry_place()
         return taken
@@ -190,8 +188,8 @@ class AnyFind:
 
     # --- windows ---
 
-    def _earliest_start(self) -> float:
-        """Return the earliest start (time or place) of a window; infinity if there is none."""
+    def _earliest_start(self) -> int:
+        """Return the earliest start (time or place) of a window; FOREVER if there is none."""
         return min(self.unmatched_starts.earliest, self._store.earliest)
 
     def _set_expiry_place(self) -> None:
@@ -227,7 +225,7 @@ class AnyFind:
     def earliest_us(self) -> int | None:
         """Return the earliest start of a time window; None if there is none."""
         earliest = self._earliest_start()
-        return None if self._window.us is None or earliest == inf else int(earliest)
+        return None if self._window.us is None or earliest == FOREVER else earliest
 
     # --- state ---
 

@@ -41,8 +41,8 @@ class Search:
     """The search through the events that one scope keeps and whose windows start after `passed`."""
 
     __slots__ = (
-        "_breakers", "_in_offered_order", "_kept_events", "_limit", "_limits", "_matches", "_paths",
-        "_roles", "_visits_left", "_window", "forward", "passed",
+        "_breakers", "_in_offered_order", "_kept_events", "_limit", "_limits", "_matches",
+        "_matches_left", "_paths", "_roles", "_visits_left", "_window", "forward", "passed",
     )  # fmt: skip
 
     def __init__(
@@ -65,7 +65,7 @@ class Search:
         self._window = roles.window
         self._matches: list[Taken] = []
         self._paths: list[Path] = []
-        self._visits_left = 0
+        self._matches_left = self._visits_left = 0
         self._limit: str | None = None
 
     def find(
@@ -88,6 +88,7 @@ class Search:
     def _begin(self) -> None:
         """Reset the results and the budget of the search."""
         self._matches, self._paths, self._limit = [], [], None
+        self._matches_left = self._limits.matches_per_event_max
         self._visits_left = self._limits.visits_max
 
     def latest_start(self, role: StepRole, seen: Seen, position: int) -> float:
@@ -188,7 +189,8 @@ class Search:
                         continue
                     if checks and not all(check(later.event, x.event) for check, later in checks):
                         continue
-                    more = ((step, x), *taken)
+                    # `((step, x), *taken)` would be compiled to a list and then a tuple.
+                    more = ((step, x),) + taken  # noqa: RUF005
                     if not self._extend_back(longer, more, lo, hi):
                         return False
         return True
@@ -197,9 +199,10 @@ class Search:
         """Add a whole word to the matches, if the automaton accepts it; return False at a limit."""
         exact = all(role.exact for role in path)
         if exact or replays(self._roles.machine, self._breakers, path, taken):
-            if len(self._matches) >= self._limits.matches_per_event_max:
+            if not self._matches_left:
                 self._limit = "matches_per_event_max"
                 return False
+            self._matches_left -= 1
             self._matches.append(taken)
             self._paths.append(path)
         return True

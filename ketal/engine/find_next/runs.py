@@ -11,13 +11,12 @@ The one rule: a group that waits is in the index of its state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf
 from typing import Any, Final
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import MATCHES, Findings, Live, Taken, without_mirrors
-from ketal.engine.find.windows import Expiring, MatchWindow
+from ketal.engine.find.windows import FOREVER, Expiring, MatchWindow
 from ketal.engine.find_next.run_groups import Run, RunGroup, RunGroups
 from ketal.engine.find_next.waiting_groups import WaitingByState, WaitingGroups
 from ketal.engine.machine import Machine, Plan, SubPlan, Targets
@@ -80,10 +79,9 @@ class RunsFind:
             waiting |= self.machine.any_waiting
         waiting |= START
         number, end = begin, len(masks)
-        if self.window.events is not None and self._expiring.earliest != inf:
-            end = max(
-                begin, min(end, begin + int(self._expiring.earliest) + self.window.events - place)
-            )
+        if self.window.events is not None:
+            until_expiry = self._expiring.earliest + self.window.events - place
+            end = min(end, begin + max(0, until_expiry))
         while number < end and not concerned[masks[number]] & waiting:
             number += 1
         return number
@@ -265,7 +263,7 @@ class RunsFind:
     def earliest_us(self) -> int | None:
         """Return the earliest start of a time window; None if there is none."""
         earliest = self._expiring.earliest_alive(self.runs)
-        return None if earliest == inf else int(earliest)
+        return None if earliest == FOREVER else earliest
 
     def _end(self, run: Run, findings: Findings) -> None:
         """End a run whose window is over."""
