@@ -82,9 +82,8 @@ class Eager(ReleasePolicy):
         before = len(released)
         while True:
             for held in woken:
-                event = held.event
-                node = event.node
-                for other, known in event.clock.items():
+                node = held.node
+                for other, known in held.clock.items():
                     if settled[other] < known and other != node:
                         store.node(other).waiters.setdefault(known, []).append(held)
                         break
@@ -92,12 +91,12 @@ class Eager(ReleasePolicy):
                     heappush(ready, held)
             if not ready:
                 return len(released) - before
-            event = heappop(ready).event
-            progress, counter = nodes[event.node], event.clock[event.node]
+            held = heappop(ready)
+            progress, counter = nodes[held.node], held.clock[held.node]
             del progress.held[counter]
             if not progress.held:
                 progress.held = {}  # a dict that was large does not shrink
-            released.append(event)
+            released.append(held.event)
             woken = progress.settle(counter)
 
     def admit(self, event: Event) -> bool:
@@ -126,7 +125,7 @@ class Eager(ReleasePolicy):
         if hole is not None:
             return [hole]
         # A held event that waits for no missing dot is in a circle, or after one.
-        held = self.store.nodes[self.store.by_arrival()[0].event.node].held
+        held = self.store.nodes[self.store.by_arrival()[0].node].held
         return held[min(held)]
 
     def load_held(self, held: Held) -> None:

@@ -87,13 +87,12 @@ class HeldEvents:
 
     def hold(self, held: Held) -> Held:
         """Add an event to those that are held."""
-        event = held.event
-        progress = self.node(event.node)
-        progress.held[event.clock[event.node]] = held
+        progress = self.node(held.node)
+        progress.held[held.clock[held.node]] = held
         self.count += 1
         progress.advance_sum(self.sum_clock)
         if self._domains is not None:
-            for dot in event.clock.items():
+            for dot in held.clock.items():
                 self._by_named_dot.setdefault(dot, {})[held.arrival] = held
         return held
 
@@ -115,8 +114,7 @@ class HeldEvents:
 
     def is_held(self, held: Held) -> bool:
         """Return whether an event is still held."""
-        event = held.event
-        return self.nodes[event.node].held.get(event.clock[event.node]) is held
+        return self.nodes[held.node].held.get(held.clock[held.node]) is held
 
     def holds(self, node: str, counter: int) -> bool:
         """Return whether the event of a dot is held."""
@@ -163,7 +161,7 @@ class HeldEvents:
         if unsettled is None:
             return False
         node, counter = unsettled
-        if node != held.event.node:
+        if node != held.node:
             self.node(node).waiters.setdefault(counter, []).append(held)
         return True
 

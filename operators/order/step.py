@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import microseconds
 from ketal.model.events.happened_before import CanonicalKey
 from ketal.operators.stateful import Stateful
-
-_TIME: Final = attrgetter("time")
 
 
 @dataclass(slots=True)
@@ -145,10 +143,11 @@ class StreamTime(Stateful):
 
     def pass_over(self, events: Iterable[Event]) -> None:
         """Advance to the largest time of some events."""
-        timed = [event for event in events if event.time is not None]
-        for event in (timed[0], max(timed, key=_TIME)) if timed else ():
-            assert event.time_us is not None
-            self.tick(event.time_us)
+        times = [time for event in events if (time := event.time) is not None]
+        for time in (times[0], max(times)) if times else ():
+            time_us = microseconds(time)
+            assert time_us is not None
+            self.tick(time_us)
 
     def advance(self, watermark_us: int) -> None:
         """Advance to a watermark."""

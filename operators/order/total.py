@@ -90,7 +90,7 @@ class Total(ReleasePolicy):
             return
         self._parked.remove(held.event.dot)
         heapq.heappush(self._heap, self._key(held.event))
-        self.await_node(held.event.node)
+        self.await_node(held.node)
 
     def await_node(self, node: str) -> None:
         """Bound the order by the next event of a live node, whatever it was known to be."""

@@ -9,7 +9,6 @@ which the table is added when it is full.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -60,9 +59,9 @@ class MaskCounts:
     def add(self, masks: Iterable[int]) -> set[int]:
         """Count events by their masks; return the masks that are not in the alphabet."""
         outside: set[int] = set()
-        for mask, count in Counter(masks).items():
+        for mask in masks:
             counted = self.counted(mask)
-            counted.events += count
+            counted.events += 1
             if not counted.in_alphabet:
                 outside.add(mask)
         return outside
