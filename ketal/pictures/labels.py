@@ -48,19 +48,27 @@ def short_label(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
     return divided(text, head)[0] + ELLIPSIS + end
 
 
+def common_end(names: Sequence[str]) -> str:
+    """Return the end that all names share, from a sign that is no letter or digit; perhaps empty.
+
+    It is shorter than each name.
+    """
+    if len(names) < 2:
+        return ""
+    back = [name[::-1] for name in names]
+    pairs = zip(min(back), max(back), strict=False)
+    alike = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+    shared = "".join(sign for sign, _ in alike)[: min(map(len, names)) - 1]
+    return re.sub(r"^[^\W_]+", "", shared[::-1])
+
+
 def node_labels(nodes: Sequence[str], columns_max: int) -> list[str]:
     """Return the names of all nodes of a picture, each as a label of at most `columns_max`.
 
-    Of a longer name the end that all share is cut, from a sign that is no letter or digit on, and
-    only then the middle, so that hosts of one domain are distinct (as on the page, `fittedName`).
+    Of a longer name the end that all share is cut and only then the middle, so that hosts of one
+    domain are distinct.
     """
-    end = ""
-    if len(nodes) > 1:
-        back = [node[::-1] for node in nodes]
-        pairs = zip(min(back), max(back), strict=False)
-        alike = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
-        shared = "".join(sign for sign, _ in alike)[: min(map(len, nodes)) - 1]
-        end = re.sub(r"^[^\W_]+", "", shared[::-1])
+    end = common_end(nodes)
     labels = []
     for node in nodes:
         text = xml_text(node)

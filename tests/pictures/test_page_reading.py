@@ -235,12 +235,16 @@ def test_many_verdicts_and_long_names_leave_room_for_the_explanation(
 def test_on_paper_all_verdicts_are_listed_after_the_selected_one(
     browser: Any, tmp_path: Path
 ) -> None:
+    """Without a selection, the words on how to select are not printed."""
     log = [Event(node="n", type="x", clock={"n": count}) for count in range(1, 60)]
     _opened(browser, tmp_path, log, 'pattern P { event X = type == "x"; find any X; }')
-    _press(browser, "n")
+    chosen = browser.find_element("id", "chosen")
+    assert chosen.is_displayed()
     media = "Emulation.setEmulatedMedia"
     browser.execute_cdp_cmd(media, {"media": "print"})
     try:
+        assert not chosen.is_displayed()
+        _press(browser, "n")
         script = """
             const list = document.getElementById("verdicts");
             const [chosen, all] = [document.getElementById("chosen"), list]

@@ -33,6 +33,7 @@ from ketal.model.wording import file_and_line, scope_text
 from ketal.operators.causal_order import canonical
 from ketal.pictures.clocks.timeline_layout import longest_chains
 from ketal.pictures.graphs.graph import Picture
+from ketal.pictures.labels import common_end
 from ketal.programs.program import Program
 from ketal.runtime.admission.execution_events import ExecutionEvents, executions_of
 from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
@@ -248,6 +249,7 @@ class SpaceTime:
             "undecided": self.undecided,
             "note": self.note,
             "nodes": list(nodes)[:known],
+            "commonEnd": common_end(self.nodes),
             "others": list(nodes)[known:],
             "types": list(types),
             "files": list(files),

@@ -30,7 +30,6 @@ class Diagram {
 
   show(execution) {
     this.execution = execution;
-    this.end = commonEnd(execution.nodes);
     this.folded = new Set();
     this.dimmed = null;
     this.relations = null;
@@ -201,11 +200,12 @@ class Diagram {
   /* A name that fits its column. Of a longer one, the end that all names share is cut, and then the
      middle, as similar names differ at the end. */
   fittedName(name, width) {
+    const { commonEnd } = this.execution;
     this.context.font = getComputedStyle(this.heads).font;
     const wide = (text) => this.context.measureText(text).width;
     if (wide(name) <= width) return name;
-    const letters = [...name.slice(0, name.length - this.end.length)], per = wide(letters.join("")) / letters.length;
-    let text = `${letters.join("")}${this.end && "…"}`;
+    const letters = [...name.slice(0, name.length - commonEnd.length)], per = wide(letters.join("")) / letters.length;
+    let text = `${letters.join("")}${commonEnd && "…"}`;
     for (let fit = Math.ceil(width / per); fit >= 2 && wide(text) > width; fit--) {
       const head = (fit - 1) >> 1;
       text = `${letters.slice(0, head).join("")}…${letters.slice(head - fit).join("")}`;
@@ -354,13 +354,6 @@ class Diagram {
     }
     context.globalAlpha = 1;
   }
-}
-
-/* The end that all names share, from a sign that is no letter or digit; empty if there is none. */
-function commonEnd(names) {
-  let end = names.length > 1 ? names[0].slice(1) : "";
-  while (!names.every((name) => name.length > end.length && name.endsWith(end))) end = end.slice(1);
-  return end.slice((end.match(/^[\p{L}\p{N}]*/u) || [""])[0].length);
 }
 
 /* The types beside the visible events: an element each, reused as the picture moves. */
