@@ -47,35 +47,6 @@ class MatrixStamp:
         return self.rows.get(self.node, {})
 
 
-def known_everywhere(stamp: MatrixStamp, nodes: Iterable[str]) -> dict[str, int]:
-    """Return how many events of each node are known to all nodes, as far as a stamp shows.
-
-    Parameters
-    ----------
-    stamp : MatrixStamp
-        The stamp.
-    nodes : iterable of str
-        All nodes that may still need an event, including nodes without events.
-
-    Returns
-    -------
-    dict of str to int
-        The least entry of each column, without zeros.
-
-    Examples
-    --------
-    >>> from ketal.clocks.matrices.matrix import MatrixStamp, known_everywhere
-    >>> stamp = MatrixStamp("b", {"a": {"a": 2}, "b": {"a": 2, "b": 1}})
-    >>> known_everywhere(stamp, ["a", "b"])
-    {'a': 2}
-    >>> known_everywhere(stamp, ["a", "b", "c"])
-    {}
-    """
-    rows = [stamp.rows.get(node, {}) for node in nodes]
-    least = {name: min((row.get(name, 0) for row in rows), default=0) for name in stamp.clock}
-    return {name: counter for name, counter in least.items() if counter}
-
-
 class MatrixClocks(ReplicaScheme[MatrixStamp]):
     """Matrix clocks."""
 
