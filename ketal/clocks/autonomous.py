@@ -51,22 +51,14 @@ Pairs: TypeAlias = "tuple[tuple[str, str], ...]"
 
 @dataclass(frozen=True, slots=True)
 class AutonomousStamp:
-    """The stamp of an event, which is also the state of its instance after the event.
+    """The stamp of an event, which is also the state of its instance after the event."""
 
-    Attributes
-    ----------
-    identifier : str
-        I: the name of the instance, of the characters 0, 1 and c.
-    index : int
-        N: the number of the event in the instance; 0 is the virtual event before the first.
-    combined : tuple of (str, str)
-        Eq: the pairs of identifiers that were combined in the past of the event, sorted. The second
-        of a pair is the one that is continued with c.
-    """
-
-    identifier: str
+    identifier: str  # I: the name of the instance, of the characters 0, 1 and c
     index: int = 0
+    """N: the number of the event in the instance; 0 is the virtual event before the first."""
     combined: Pairs = ()
+    """Eq: the pairs of identifiers that were combined in the past of the event, sorted. The second
+    of a pair is the one that is continued with c."""
 
     def __str__(self) -> str:
         """Return the paper's notation: `00◇{1} 00/01`."""

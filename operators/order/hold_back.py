@@ -55,17 +55,7 @@ _POLICIES: Final[dict[Policy, type[ReleasePolicy]]] = {
 class HoldBackQueue:
     """A hold-back queue for a stream.
 
-    Parameters
-    ----------
-    options : ReleaseOptions
-        The options of the order.
-    domains : DomainPast or None
-        Under a topology, the part of its past that an event waits for.
-
-    Attributes
-    ----------
-    expires : bool
-        Whether time alone may release events.
+    Under a topology, `domains` is the part of its past that an event waits for.
     """
 
     def __init__(self, options: ReleaseOptions, domains: DomainPast | None = None) -> None:
@@ -76,7 +66,7 @@ class HoldBackQueue:
         self._live = live = LiveNodes(options.nodes, time, options.idle_us)
         self._policy = policy = _POLICIES[options.policy](options, store, time, live)
         self._waits = Waits(policy, domains)
-        self.expires = options.expires
+        self.expires = options.expires  # whether time alone may release events
         # If it matters since when dots are missing, the needs of an event are recorded when it is
         # held.
         self._passed_held_max = 0 if options.dates_missing else options.held_back_max

@@ -82,12 +82,7 @@ def domains(
     """Return the domains of a topology (the Definition of section 4.1), exactly.
 
     Of relaxed edges only the nodes count; a node that has no others is in no domain. `span` is the
-    place of the topology in its file, for the errors.
-
-    Raises
-    ------
-    PatternError
-        If a limit is exceeded; the message names it.
+    place of the topology in its file, for the PatternError that names a limit that is exceeded.
     """
     edges = tuple(edges)
     nodes = sorted({end for edge in edges for end in _end_nodes(edge)})

@@ -28,18 +28,11 @@ from ketal.errors import EventError
 
 @dataclass(frozen=True, slots=True)
 class MatrixStamp:
-    """The matrix clock of an event.
-
-    Attributes
-    ----------
-    node : str
-        The node of the event.
-    rows : mapping of str to mapping of str to int
-        Node → the vector clock of its last known event; absent rows and entries are zero.
-    """
+    """The matrix clock of an event."""
 
     node: str
     rows: Mapping[str, Clock]
+    """Node → the vector clock of its last known event; absent rows and entries are zero."""
 
     @property
     def clock(self) -> Clock:

@@ -60,21 +60,11 @@ def contains(pairs: Pairs, number: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DependencySequences:
-    """The causal history of an event, as the numbers of the known events of each station.
-
-    Attributes
-    ----------
-    host : str
-        The host of the event.
-    station : str
-        The station of the event; the last number of its sequence is the event's own.
-    history : mapping of str to tuple of int
-        Station → the numbers of its known events, as pairs.
-    """
+    """The causal history of an event, as the numbers of the known events of each station."""
 
     host: str
-    station: str
-    history: Mapping[str, Pairs]
+    station: str  # the station of the event; the last number of its sequence is the event's own
+    history: Mapping[str, Pairs]  # station → the numbers of its known events, as pairs
 
     @property
     def label(self) -> Label:

@@ -52,18 +52,11 @@ from ketal.clocks.scheme import Clock, not_a_stamp
 
 @dataclass(frozen=True, slots=True)
 class HierarchicalStamp(StationStamp):
-    """The clock of a station at an event, the bits of local causes, and remote causes.
-
-    Attributes
-    ----------
-    local : int
-        The bit vector: bit n - 1 is the station's event n; the highest set bit is the event itself.
-    remote : tuple of (str, int)
-        The labels of the direct causes at other stations.
-    """
+    """The clock of a station at an event, the bits of local causes, and remote causes."""
 
     local: int
-    remote: tuple[Label, ...]
+    """The bit vector: bit n - 1 is the station's event n; the highest set bit is this event."""
+    remote: tuple[Label, ...]  # the labels of the direct causes at other stations
 
 
 class HierarchicalClocks(LinkedStations[HierarchicalStamp]):

@@ -45,18 +45,11 @@ from ketal.clocks.scheme import not_a_stamp
 
 @dataclass(frozen=True, slots=True)
 class InterleavingStamp(StationStamp):
-    """The clock of a station at an event, and the direct causes of the event.
-
-    Attributes
-    ----------
-    previous : (str, int) or None
-        The label of the host's previous event, at any station; None for its first event.
-    received : tuple of (str, int)
-        The labels of the sends of the received messages.
-    """
+    """The clock of a station at an event, and the direct causes of the event."""
 
     previous: Label | None
-    received: tuple[Label, ...]
+    """The label of the host's previous event, at any station; None for its first event."""
+    received: tuple[Label, ...]  # the labels of the sends of the received messages
 
 
 class InterleavingClocks(LinkedStations[InterleavingStamp]):

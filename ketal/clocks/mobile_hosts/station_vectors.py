@@ -33,21 +33,12 @@ from ketal.errors import EventError
 
 @dataclass(frozen=True, slots=True)
 class StationStamp:
-    """The clock of a station at an event of one of its hosts.
-
-    Attributes
-    ----------
-    host : str
-        The host of the event.
-    station : str
-        The station of the event; the event's number there is the station's entry of `clock`.
-    clock : mapping of str to int
-        Station → the number of its last event that may be known.
-    """
+    """The clock of a station at an event of one of its hosts."""
 
     host: str
     station: str
-    clock: Clock
+    """The station of the event; the event's number there is the station's entry of `clock`."""
+    clock: Clock  # station → the number of its last event that may be known
 
     @property
     def label(self) -> Label:
