@@ -9,8 +9,8 @@ and one number for each node is enough.
 
 There is one queue. A policy (`ketal.operators.order.policy`) decides which event is released
 next: `eager` an event that is ready, `total` in canonical order, `frontier` by time. A finite
-log is known whole and needs no queue: it is released as `ketal.operators.causal_order` sorts
-it, and `ketal.operators.order.missing` finds its holes.
+log is known whole and needs no queue: it is released as `canonical` of
+`ketal.model.events.happened_before` sorts it, and `ketal.operators.order.missing` finds its holes.
 
 A dot that is *missing*, neither settled nor received, is given up by
 `ketal.operators.order.waits`, or by a queue that is full.

@@ -33,7 +33,7 @@ from typing import Literal
 from ketal.errors import EventError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.model.events.event import Event
-from ketal.operators.causal_order import canonical
+from ketal.model.events.happened_before import canonical
 
 PartKind = Literal["event", "series", "parallel", "prime"]
 Place = tuple[int, int]
