@@ -18,13 +18,6 @@ if hosts of one station send nothing to each other: a receive has two direct cau
 
 The one rule: bits represent causes within the station, labels those at other stations.
 
-A stamp has a clock entry for each station, a bit for each event of its station so far,
-and a label for each remote cause: n/8 bytes for n events at the station, or one character per bit
-if it is written as text. A message and a handoff carry the clock and one label, not the bits.
-Two stamps alone can decide *not before*, if the clock's entry is too small, and *before* for events
-of one station along links within it. All other comparisons take recursion over the logs of all
-stations in the past.
-
 Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997 (after Gahlot and
 Singhal, 1993); Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks",
 section IV, Fig. 5.

@@ -18,11 +18,6 @@ cause that adds to V() is identified by it, as the greatest of the new events.) 
 The one rule: the labels of an event name all its direct causes, so the log determines the
 execution.
 
-A stamp has an entry of V() for each station, and a label for the host's previous event and for each
-received message; it grows only as the number of digits does. A message and a handoff carry V()
-and one label. Two stamps alone can decide *not before*, if the entry of V() is too small. All other
-comparisons take recursion over the logs of all stations in the past.
-
 Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", section IV.
 """
 
