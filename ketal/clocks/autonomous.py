@@ -70,19 +70,6 @@ ROOT = AutonomousStamp("0")
 """The first instance, from which all others descend."""
 
 
-def internal(instance: AutonomousStamp) -> AutonomousStamp:
-    """Return the instance after an internal event, which is also the stamp of that event."""
-    return AutonomousStamp(instance.identifier, instance.index + 1, instance.combined)
-
-
-def children(instance: AutonomousStamp) -> tuple[AutonomousStamp, AutonomousStamp]:
-    """Return the two new instances of a duplication, the last event of `instance`."""
-    return (
-        AutonomousStamp(instance.identifier + "0", 0, instance.combined),
-        AutonomousStamp(instance.identifier + "1", 0, instance.combined),
-    )
-
-
 def combine(m: AutonomousStamp, n: AutonomousStamp) -> AutonomousStamp:
     """Combine two instances, which end; return the new one after its first event, the combination.
 
@@ -122,7 +109,10 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp]):
 
     def fork(self, replica: AutonomousStamp) -> tuple[AutonomousStamp, AutonomousStamp]:
         """Return the two instances of a duplication, whose own event is not stamped."""
-        return children(replica)
+        return (
+            AutonomousStamp(replica.identifier + "0", 0, replica.combined),
+            AutonomousStamp(replica.identifier + "1", 0, replica.combined),
+        )
 
     def join(self, a: AutonomousStamp, b: AutonomousStamp) -> AutonomousStamp:
         """Return the combination, which continues the shorter identifier."""
@@ -141,14 +131,14 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp]):
             if not is_ancestor(message.identifier, after):
                 after = self.join(after, message)
         if after is replica:
-            after = internal(replica)
+            after = AutonomousStamp(replica.identifier, replica.index + 1, replica.combined)
         return after, after
 
     def header(
         self, replica: AutonomousStamp, stamp: AutonomousStamp, to: str
     ) -> tuple[AutonomousStamp, AutonomousStamp]:
         """Return the process after the duplication, and the message, as instances."""
-        return children(replica)
+        return self.fork(replica)
 
     def precedes(self, a: AutonomousStamp, b: AutonomousStamp) -> bool:
         """Return a < b of Definition 5.2."""
