@@ -96,6 +96,10 @@ def _row_record(header: list[str], row: list[str], as_text: set[str]) -> dict[st
     return record
 
 
+def _split_block(block: bytes | EventError) -> list[bytes | EventError]:
+    return [block] if isinstance(block, EventError) else [*block.split(b"\n")]
+
+
 class _CsvLines:
     """An iterator of decoded lines for the csv module; raises an EventError for a bad line."""
 
@@ -104,9 +108,7 @@ class _CsvLines:
         self._lines: Iterator[tuple[int, bytes | EventError]] = (
             item
             for number, block in blocks(chunks, self._max)
-            for item in enumerate(
-                [block] if isinstance(block, EventError) else block.split(b"\n"), number
-            )
+            for item in enumerate(_split_block(block), number)
         )
         self._size = 0
         self.first = self.last = 0
