@@ -7,7 +7,7 @@ of the events.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ketal.clocks.scheme import Clock, S
 from ketal.clocks.vector import maximal_events
@@ -35,7 +35,9 @@ def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
             count = bisect_right(counters[other], counter)
             if count and (known := counters[other][count - 1]) > previous.get(other, 0):
                 candidates[other, known] = numbers[other][count - 1]
-        direct = maximal_events({dot: events[cause][1] for dot, cause in candidates.items()})
+        direct: Iterable[tuple[str, int]] = candidates
+        if len(candidates) > 1:
+            direct = maximal_events({dot: events[cause][1] for dot, cause in candidates.items()})
         causes.append(tuple(sorted(candidates[dot] for dot in direct)))
         counters.setdefault(node, []).append(clock[node])
         before.append(number)
