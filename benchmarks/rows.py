@@ -24,7 +24,7 @@ from benchmarks.executions import (
 from benchmarks.measuring import Inspection, Work
 from benchmarks.peer import Peer, Query
 from benchmarks.works import Command, FiniteLog, MonitorFeed, PlainFunction, Soak, decode
-from ketal.operators.causal_order import canonical
+from ketal.model.events.happened_before import canonical
 
 EVENTS = "".join(f'event {kind} = type == "{kind}"; ' for kind in f"{TYPES}Z")
 CHECK = f"{EVENTS} check ({'|'.join(TYPES)})*;"

@@ -24,7 +24,7 @@ _HOMES = {
     "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
     "Event": "model.events.event", "Dot": "model.events.dot", "Control": "model.events.control",
     "register_guard": "analysis.registered_guards",
-    "audit": "auditing.report", "Audit": "auditing.report", "Fault": "auditing.report",
+    "audit": "auditing.report", "Audit": "auditing.faults", "Fault": "auditing.faults",
     "stats": "auditing.contents.contents_counting", "LogStats": "auditing.contents.contents_report",
     "cuts": "explanation.cuts.cut_report", "LogCuts": "explanation.cuts.cut_report",
     "explain": "explanation.explaining", "Explanation": "explanation.reasons",
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from ketal.analysis.registered_guards import register_guard as register_guard
     from ketal.auditing.contents.contents_counting import stats as stats
     from ketal.auditing.contents.contents_report import LogStats as LogStats
-    from ketal.auditing.report import Audit as Audit
-    from ketal.auditing.report import Fault as Fault
+    from ketal.auditing.faults import Audit as Audit
+    from ketal.auditing.faults import Fault as Fault
     from ketal.auditing.report import audit as audit
     from ketal.errors import Diagnostic as Diagnostic
     from ketal.errors import EventError as EventError

@@ -22,19 +22,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A summary of the events of a run.
+    """A summary of the events of a run."""
 
-    Attributes
-    ----------
-    first, last : mapping of str to int
-        The least and the greatest counter taken at each node.
-    join : mapping of str to int
-        The pointwise maximum of the clocks.
-    """
-
-    first: Mapping[str, int]
-    last: Mapping[str, int]
-    join: Mapping[str, int]
+    first: Mapping[str, int]  # the least counter taken at each node
+    last: Mapping[str, int]  # the greatest counter taken at each node
+    join: Mapping[str, int]  # the pointwise maximum of the clocks
 
     def add(self, node: str, counter: int, clock: Mapping[str, int]) -> History:
         """Return the summary with one more event."""

@@ -12,6 +12,7 @@ from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.verdict_building import flat
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical
 from ketal.model.frozen_mapping import ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.syntax import File
@@ -20,7 +21,6 @@ from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
-from ketal.operators.causal_order import canonical
 from tests.sampling import sample
 
 LIMITS = Limits(matches_per_event_max=sample(1_000, 5_000), visits_max=sample(10_000, 100_000))

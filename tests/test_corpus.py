@@ -21,7 +21,7 @@ import ketal
 from ketal import semantics
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.operators.causal_order import canonical
+from ketal.model.events.happened_before import canonical
 from tests.cases import facts
 from tests.validation import validate
 

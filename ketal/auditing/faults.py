@@ -13,55 +13,39 @@ from ketal.auditing.log_statistics import Statistics
 from ketal.errors import at_place
 from ketal.model.wording import counted, place_at, preformatted
 
-CODES = {
-    "A001": (
-        "own entry missing",
-        "increment the node's own entry before stamping the event; the first event has 1",
-    ),
+HINTS = {
+    # own entry missing
+    "A001": "increment the node's own entry before stamping the event; the first event has 1",
+    # no vector clock
     "A002": (
-        "no vector clock",
         "a clock maps nodes to counters from 0; pass --field clock=PATH to name its field, or "
-        "--rebuild KEYS to compute clocks from messages",
+        "--rebuild KEYS to compute clocks from messages"
     ),
-    "A003": (
-        "own entry wrong",
-        "increment the node's own entry by one at each event; give a restarted node a new name",
-    ),
+    # own entry wrong
+    "A003": "increment the node's own entry by one at each event; give a restarted node a new name",
+    # hole
     "A004": (
-        "hole",
-        "the event was lost or not logged; a pattern with `gap` in its `order` treats it as lost",
+        "the event was lost or not logged; a pattern with `gap` in its `order` treats it as lost"
     ),
-    "A005": (
-        "dot used twice",
-        "increment the node's own entry at each event; otherwise two events get the same stamp",
-    ),
-    "A006": (
-        "unknown event",
-        "check whether the event was lost, its file is truncated, or the entry is wrong",
-    ),
-    "A007": (
-        "unknown node",
-        "audit the logs of all nodes together, or check where the name comes from",
-    ),
-    "A008": (
-        "not transitive",
-        "at a receive, merge every entry of the message's clock, taking the maximum",
-    ),
-    "A009": (
-        "send unknown",
-        "merge the clock of the message into the receiver's before stamping the receive",
-    ),
-    "A010": (
-        "entry goes backwards",
-        "merge clocks by taking the maximum; never overwrite a clock or drop an entry",
-    ),
+    # dot used twice
+    "A005": "increment the node's own entry at each event; otherwise two events get the same stamp",
+    # unknown event
+    "A006": "check whether the event was lost, its file is truncated, or the entry is wrong",
+    # unknown node
+    "A007": "audit the logs of all nodes together, or check where the name comes from",
+    # not transitive
+    "A008": "at a receive, merge every entry of the message's clock, taking the maximum",
+    # send unknown
+    "A009": "merge the clock of the message into the receiver's before stamping the receive",
+    # entry goes backwards
+    "A010": "merge clocks by taking the maximum; never overwrite a clock or drop an entry",
+    # restart
     "A011": (
-        "restart",
         "name the incarnations of a node, for example A and A#2, or number them in an attribute "
-        "`incarnation`",
+        "`incarnation`"
     ),
 }
-"""Code → (name, hint how to mend the fault)."""
+"""By code of a fault, how to mend it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -130,7 +130,7 @@ class AuditedEvent:
 class Finding:
     """One fault: its code, its event, and the entries to blame."""
 
-    code: str  # its kind; `ketal.auditing.faults.CODES` has its name
+    code: str  # its kind; `docs/audit.md` has its name
     event: AuditedEvent  # at which it is reported
     dot: Dot | None  # the dot that is faulty; None if unknown
     message: str

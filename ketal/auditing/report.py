@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ketal.auditing.consistency import examine
-from ketal.auditing.faults import CODES, Audit, Fault
+from ketal.auditing.faults import HINTS, Audit, Fault
 from ketal.auditing.log_model import AuditedEvent, AuditedExecution, Finding
 from ketal.auditing.log_statistics import Statistics, measure, sum_executions
 from ketal.auditing.restarts import read_restarts
@@ -30,8 +30,6 @@ from ketal.model.limits import DEFAULT, Limits
 from ketal.model.log_arguments import deciding_log, records_of
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import file_and_line
-
-__all__ = ["CODES", "Audit", "ExaminedExecution", "Fault", "audit", "examine_log", "summarise"]
 
 
 @dataclass(slots=True)
@@ -183,7 +181,7 @@ def _faults(part: ExaminedExecution) -> Iterator[Fault]:
 
 
 def _hint(finding: Finding, part: ExaminedExecution) -> str:
-    hint = CODES[finding.code][1]
+    hint = HINTS[finding.code]
     if finding.code != "A004" or not part.rejected:
         return hint
     # A record that could not be read may be the missing event.

@@ -51,22 +51,14 @@ Pairs: TypeAlias = "tuple[tuple[str, str], ...]"
 
 @dataclass(frozen=True, slots=True)
 class AutonomousStamp:
-    """The stamp of an event, which is also the state of its instance after the event.
+    """The stamp of an event, which is also the state of its instance after the event."""
 
-    Attributes
-    ----------
-    identifier : str
-        I: the name of the instance, of the characters 0, 1 and c.
-    index : int
-        N: the number of the event in the instance; 0 is the virtual event before the first.
-    combined : tuple of (str, str)
-        Eq: the pairs of identifiers that were combined in the past of the event, sorted. The second
-        of a pair is the one that is continued with c.
-    """
-
-    identifier: str
+    identifier: str  # I: the name of the instance, of the characters 0, 1 and c
     index: int = 0
+    """N: the number of the event in the instance; 0 is the virtual event before the first."""
     combined: Pairs = ()
+    """Eq: the pairs of identifiers that were combined in the past of the event, sorted. The second
+    of a pair is the one that is continued with c."""
 
     def __str__(self) -> str:
         """Return the paper's notation: `00◇{1} 00/01`."""
@@ -76,19 +68,6 @@ class AutonomousStamp:
 
 ROOT = AutonomousStamp("0")
 """The first instance, from which all others descend."""
-
-
-def internal(instance: AutonomousStamp) -> AutonomousStamp:
-    """Return the instance after an internal event, which is also the stamp of that event."""
-    return AutonomousStamp(instance.identifier, instance.index + 1, instance.combined)
-
-
-def children(instance: AutonomousStamp) -> tuple[AutonomousStamp, AutonomousStamp]:
-    """Return the two new instances of a duplication, the last event of `instance`."""
-    return (
-        AutonomousStamp(instance.identifier + "0", 0, instance.combined),
-        AutonomousStamp(instance.identifier + "1", 0, instance.combined),
-    )
 
 
 def combine(m: AutonomousStamp, n: AutonomousStamp) -> AutonomousStamp:
@@ -130,7 +109,10 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp]):
 
     def fork(self, replica: AutonomousStamp) -> tuple[AutonomousStamp, AutonomousStamp]:
         """Return the two instances of a duplication, whose own event is not stamped."""
-        return children(replica)
+        return (
+            AutonomousStamp(replica.identifier + "0", 0, replica.combined),
+            AutonomousStamp(replica.identifier + "1", 0, replica.combined),
+        )
 
     def join(self, a: AutonomousStamp, b: AutonomousStamp) -> AutonomousStamp:
         """Return the combination, which continues the shorter identifier."""
@@ -149,14 +131,14 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp]):
             if not is_ancestor(message.identifier, after):
                 after = self.join(after, message)
         if after is replica:
-            after = internal(replica)
+            after = AutonomousStamp(replica.identifier, replica.index + 1, replica.combined)
         return after, after
 
     def header(
         self, replica: AutonomousStamp, stamp: AutonomousStamp, to: str
     ) -> tuple[AutonomousStamp, AutonomousStamp]:
         """Return the process after the duplication, and the message, as instances."""
-        return children(replica)
+        return self.fork(replica)
 
     def precedes(self, a: AutonomousStamp, b: AutonomousStamp) -> bool:
         """Return a < b of Definition 5.2."""

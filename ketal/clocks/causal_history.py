@@ -23,21 +23,11 @@ Dots = frozenset[tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class CausalHistory:
-    """The causal history of an event; that of a replica is the history of its last event.
-
-    Attributes
-    ----------
-    node : str
-        The node.
-    counter : int
-        The number of the event at its node, from 1; 0 before the first event.
-    dots : frozenset of (str, int)
-        The dots of the event and of all events that happened before it.
-    """
+    """The causal history of an event; that of a replica is the history of its last event."""
 
     node: str
-    counter: int
-    dots: Dots
+    counter: int  # the number of the event at its node, from 1; 0 before the first event
+    dots: Dots  # the dots of the event and of all events that happened before it
 
 
 class CausalHistories(ReplicaScheme[CausalHistory]):

@@ -35,17 +35,10 @@ _DEEPER = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class IntervalTreeClock:
-    """The state of a replica: its part of the interval, and the events that it knows.
-
-    Attributes
-    ----------
-    identity : int or tuple
-        The part of the interval in which the replica may count events; 0 for a stamp.
-    events : int or tuple
-        The known events.
-    """
+    """The state of a replica: its part of the interval, and the events that it knows."""
 
     identity: Identity
+    """The part of the interval in which the replica may count events; 0 for a stamp."""
     events: Events
 
 

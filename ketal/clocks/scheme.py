@@ -40,41 +40,25 @@ class StampOrder(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """An event in the form that a scheme stamps.
-
-    Attributes
-    ----------
-    node : str
-        The node of the event.
-    receives : tuple of int
-        The numbers of the earlier events of the execution whose messages the event receives.
-    time_us : int
-        The node's physical clock at the event, in microseconds since the epoch; used by schemes
-        whose stamps contain physical time.
-    station : str
-        The support station that mediated the event; used by the schemes for mobile hosts.
-    """
+    """An event in the form that a scheme stamps."""
 
     node: str
     receives: tuple[int, ...] = ()
+    """The numbers of the earlier events of the execution whose messages the event receives."""
     time_us: int = 0
+    """The node's physical clock at the event, in microseconds since the epoch; used by schemes
+    whose stamps contain physical time."""
     station: str = ""
+    """The support station that mediated the event; used by the schemes for mobile hosts."""
 
 
 class Scheme(ABC, Generic[S]):
-    """A timestamping scheme.
+    """A timestamping scheme."""
 
-    Attributes
-    ----------
-    name : str
-        The name in options and reports.
-    decides : bool
-        Whether the stamps of any two events decide how these are related ("the clocks characterise
-        causality").
-    """
-
-    name: str
+    name: str  # the name in options and reports
     decides: ClassVar[bool]
+    """Whether the stamps of any two events decide how these are related ("the clocks characterise
+    causality")."""
 
     @property
     def states_clocks(self) -> bool:

@@ -7,10 +7,10 @@ of the events.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ketal.clocks.scheme import Clock, S
-from ketal.clocks.vector import happened_before
+from ketal.clocks.vector import maximal_events
 
 
 def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
@@ -28,22 +28,17 @@ def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
     for number, (node, clock) in enumerate(events):
         before = numbers.setdefault(node, [])
         previous: Clock = events[before[-1]][1] if before else {}
-        candidates = []
+        candidates: dict[tuple[str, int], int] = {}
         for other, counter in clock.items():
             if other == node or counter <= previous.get(other, 0) or other not in counters:
                 continue
             count = bisect_right(counters[other], counter)
-            if count and counters[other][count - 1] > previous.get(other, 0):
-                candidates.append(numbers[other][count - 1])
-        direct = [
-            cause
-            for cause in candidates
-            if not any(
-                cause != later and happened_before(*events[cause], *events[later])
-                for later in candidates
-            )
-        ]
-        causes.append(tuple(sorted(direct)))
+            if count and (known := counters[other][count - 1]) > previous.get(other, 0):
+                candidates[other, known] = numbers[other][count - 1]
+        direct: Iterable[tuple[str, int]] = candidates
+        if len(candidates) > 1:
+            direct = maximal_events({dot: events[cause][1] for dot, cause in candidates.items()})
+        causes.append(tuple(sorted(candidates[dot] for dot in direct)))
         counters.setdefault(node, []).append(clock[node])
         before.append(number)
     return causes

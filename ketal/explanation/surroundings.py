@@ -14,8 +14,7 @@ from itertools import pairwise
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.reasons import Explanation
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import happened_before
-from ketal.operators.causal_order import canonical
+from ketal.model.events.happened_before import canonical, happened_before
 from ketal.pictures.text_diagram import DiagramRow
 
 EVENTS_MAX = 24

@@ -65,14 +65,9 @@ def translated(
 ) -> Iterator[Record]:
     """Yield the records, with a vector clock in place of the stamp of each event.
 
-    Overwrites the counts in `undecided` with those of this reading.
-
-    Raises
-    ------
-    SettingError
-        If the log has more than `events_max` records.
-    EventError
-        If a stamp refers to an event that the log lacks.
+    Overwrites the counts in `undecided` with those of this reading. Raises a SettingError if the
+    log has more than `events_max` records, and an EventError if a stamp refers to an event that the
+    log lacks.
     """
     all_records = read_all(records, limits, f"converting {scheme.name} clocks to vector clocks")
     executions: dict[str, dict[str, list[int]]] = {}

@@ -14,25 +14,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class RecordTerms:
-    """The terms of one kind of records.
+    """The terms of one kind of records."""
 
-    Attributes
-    ----------
-    text, record : str
-        The nouns for the text of a record, and for the record that it is decoded to.
-    hints : mapping of str to str
-        Fault → the end of its reason, which names an option; a fault without a hint is absent.
-    nodes_option : str
-        The option that names the nodes of positional clocks.
-    is_message : bool
-        Whether fields can be in the key, the headers and the timestamp of a Kafka message.
-    """
-
-    text: str
-    record: str
+    text: str  # the noun for the text of a record
+    record: str  # the noun for the record that the text is decoded to
     hints: Mapping[str, str]
-    nodes_option: str = ""
+    """Fault → the end of its reason, which names an option; a fault without a hint is absent."""
+    nodes_option: str = ""  # the option that names the nodes of positional clocks
     is_message: bool = False
+    """Whether fields can be in the key, the headers and the timestamp of a Kafka message."""
 
     def hint(self, fault: str) -> str:
         """Return the end of the reason for a fault; empty if there is none."""

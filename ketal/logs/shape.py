@@ -58,25 +58,14 @@ _COUNTER_INSIDE = re.compile(r":[0-9]+[\s,]")
 class Shape:
     """How the keys of a record become the fields of an event.
 
-    Parameters
-    ----------
-    source : Source
-        The mapping, the nodes of positional clocks, the unit and the format of times.
-    defaults : mapping of str to str
-        The default paths of the format, for fields that `source` does not map. A field in
-        neither mapping is not read from the record.
-    limits : Limits
-        `clock_entries_max` bounds the entries of a clock.
-    terms : RecordTerms
-        The terms of error messages. If records are messages, `kafka.key`, `kafka.timestamp` and
-        `kafka.header.NAME` are valid paths.
-    mapped : MappedFields, optional
-        Tracks which mapped fields some record has.
+    `defaults` are the default paths of the format, for fields that `source` does not map; a field
+    in neither mapping is not read from the record. `clock_entries_max` of the limits bounds the
+    entries of a clock. If records are messages by the `terms` of error messages, `kafka.key`,
+    `kafka.timestamp` and `kafka.header.NAME` are valid paths. `mapped` tracks which mapped fields
+    some record has.
 
-    Raises
-    ------
-    SettingError
-        If a path needs a Kafka source, or a time format is given but no path of the time.
+    Raises a SettingError if a path needs a Kafka source, or a time format is given but no path of
+    the time.
     """
 
     def __init__(

@@ -251,13 +251,6 @@ class MappedFields:
     """The optional fields that a source maps, and which of them no record has: likely mistyped.
 
     A record without one of the other fields is rejected.
-
-    Attributes
-    ----------
-    absent : dict of str to tuple of str
-        Field → the keys of its path, for fields that no record has had so far.
-    is_read : bool
-        Whether some record was read.
     """
 
     def __init__(self, fields: Mapping[str, str]) -> None:
@@ -271,7 +264,8 @@ class MappedFields:
         self.absent = {
             name: kafka_path(path) or path_of(path) for name, path in self._fields.items()
         }
-        self.is_read = False
+        """Field → the keys of its path, for fields that no record has had so far."""
+        self.is_read = False  # whether some record was read
 
     def mark_present(self, record: Mapping[str, Any]) -> None:
         """Remove the fields of a record from `absent`, except `MESSAGE`, which events have."""

@@ -28,13 +28,6 @@ class LogOrigin:
 
     Raises a SettingError if the file does not exist or cannot be read, and a TypeError if `where`
     is neither a path nor a file.
-
-    Attributes
-    ----------
-    name : str
-        The name in error messages.
-    is_stored : bool
-        Whether all bytes are available and can be read again, unlike those of a pipe.
     """
 
     def __init__(self, where: str | os.PathLike[str] | BinaryIO) -> None:
@@ -42,8 +35,9 @@ class LogOrigin:
         self._start = 0
         self._reading: BinaryIO | None = None
         self.is_stored = True
+        """Whether all bytes are available and can be read again, unlike those of a pipe."""
         if isinstance(where, str | os.PathLike):
-            self.name = os.fspath(where)
+            self.name = os.fspath(where)  # the name in error messages
             if self.name == "-":
                 self.name, self._file = "<stdin>", sys.stdin.buffer
                 self.is_stored = False

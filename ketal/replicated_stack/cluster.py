@@ -30,52 +30,26 @@ IDLE_S = 0.01
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The parameters of a run; one node may be killed during its work, and restarted.
+    """The parameters of a run; one node may be killed during its work, and restarted."""
 
-    Parameters
-    ----------
-    seed : int
-        The seed of the workload and of the faults.
-    bug : Bug
-        The bug in the protocol.
-    nodes : int
-        How many nodes there are; the last one joins while the others are at work.
-    steps : int
-        How many steps each node takes.
-    faults : Faults
-        The faults of the network.
-    collector : tuple of (str, int), Topic or None
-        A destination to which events are also sent, as they happen.
-    pause_s : float
-        The longest pause of a node between two steps.
-    off : float
-        The share of the steps that turn a node off.
-    monitor : callable or None
-        Called in each process with its name and its log. The result has a `collector`, which is fed
-        the events of the process, the addresses of its `peers`, to which they are also sent, and
-        `end`, which is called when all processes have sent their events.
-    """
-
-    seed: int
+    seed: int  # the seed of the workload and of the faults
     bug: Bug = Bug.NONE
-    nodes: int = 4
-    steps: int = 14
+    nodes: int = 4  # how many nodes there are; the last one joins while the others are at work
+    steps: int = 14  # how many steps each node takes
     faults: Faults = field(default_factory=Faults)
     collector: tuple[str, int] | Topic | None = None
-    pause_s: float = 0.006
-    off: float = 0.08
+    """A destination to which events are also sent, as they happen."""
+    pause_s: float = 0.006  # the longest pause of a node between two steps
+    off: float = 0.08  # the share of the steps that turn a node off
     monitor: Callable[[str, Path], Any] | None = None
+    """Called in each process with its name and its log. The result has a `collector`, which is fed
+    the events of the process, the addresses of its `peers`, to which they are also sent, and `end`,
+    which is called when all processes have sent their events."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A Kafka topic to which events are sent.
-
-    Attributes
-    ----------
-    bootstrap_servers, name : str
-        The servers and the name of the topic.
-    """
+    """A Kafka topic to which events are sent."""
 
     bootstrap_servers: str
     name: str

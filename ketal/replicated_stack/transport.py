@@ -23,19 +23,11 @@ RESEND_S = 0.025
 
 @dataclass(frozen=True)
 class Faults:
-    """The faults that the network injects.
+    """The faults that the network injects."""
 
-    Attributes
-    ----------
-    lost, doubled : float
-        The share of frames that are lost, and that are sent twice.
-    late_s : float
-        The longest delay of a frame.
-    """
-
-    lost: float = 0.1
-    doubled: float = 0.1
-    late_s: float = 0.012
+    lost: float = 0.1  # the share of frames that are lost
+    doubled: float = 0.1  # the share of frames that are sent twice
+    late_s: float = 0.012  # the longest delay of a frame
 
 
 class Transport:

@@ -27,13 +27,12 @@ from ketal.engine.verdict_building import flat
 from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import CanonicalKey
+from ketal.model.events.happened_before import CanonicalKey, canonical
 from ketal.model.limits import Limits
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Gap, Late
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
-from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.operators.order.release_options import ReleaseOptions

@@ -19,34 +19,22 @@ _HOMES = {
 }  # fmt: skip
 
 if TYPE_CHECKING:
-    from ketal.trace.carriers.http import AsgiMiddleware
-    from ketal.trace.carriers.queues import TracedQueue
-    from ketal.trace.carriers.sockets import TracedSocket, TracedStreams
-    from ketal.trace.carriers.threads import TracedThread
-    from ketal.trace.delivery.collecting import Collector, TopicCollector
-    from ketal.trace.delivery.log_sender import LogSender
-    from ketal.trace.delivery.sinks import JsonLines, KafkaSink
-    from ketal.trace.delivery.socket_sink import SocketSink
-    from ketal.trace.log_handler import LogHandler
-    from ketal.trace.message_header import kafka_headers
-    from ketal.trace.tracer import Tracer
+    from ketal.trace.carriers.http import AsgiMiddleware as AsgiMiddleware
+    from ketal.trace.carriers.queues import TracedQueue as TracedQueue
+    from ketal.trace.carriers.sockets import TracedSocket as TracedSocket
+    from ketal.trace.carriers.sockets import TracedStreams as TracedStreams
+    from ketal.trace.carriers.threads import TracedThread as TracedThread
+    from ketal.trace.delivery.collecting import Collector as Collector
+    from ketal.trace.delivery.collecting import TopicCollector as TopicCollector
+    from ketal.trace.delivery.log_sender import LogSender as LogSender
+    from ketal.trace.delivery.sinks import JsonLines as JsonLines
+    from ketal.trace.delivery.sinks import KafkaSink as KafkaSink
+    from ketal.trace.delivery.socket_sink import SocketSink as SocketSink
+    from ketal.trace.log_handler import LogHandler as LogHandler
+    from ketal.trace.message_header import kafka_headers as kafka_headers
+    from ketal.trace.tracer import Tracer as Tracer
 
-__all__ = [
-    "AsgiMiddleware",
-    "Collector",
-    "JsonLines",
-    "KafkaSink",
-    "LogHandler",
-    "LogSender",
-    "SocketSink",
-    "TopicCollector",
-    "TracedQueue",
-    "TracedSocket",
-    "TracedStreams",
-    "TracedThread",
-    "Tracer",
-    "kafka_headers",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

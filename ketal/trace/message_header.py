@@ -124,13 +124,11 @@ def _clock_text(headers: Headers) -> Text | None:
     if headers is None or isinstance(headers, str | bytes):
         return headers
     items = getattr(headers, "items", None)
-    pairs = cast("Iterable[tuple[Text, Text]]", headers if items is None else items())
-    return next((value for name, value in pairs if _is_clock_name(name)), None)
-
-
-def _is_clock_name(name: Text) -> bool:
-    text = name.decode("latin-1") if isinstance(name, bytes) else name
-    return text.lower() == NAME
+    for name, value in cast("Iterable[tuple[Text, Text]]", headers if items is None else items()):
+        text = name.decode("latin-1") if isinstance(name, bytes) else name
+        if text.lower() == NAME:
+            return value
+    return None
 
 
 def kafka_headers(headers: Mapping[str, str]) -> list[tuple[str, bytes]]:

@@ -41,23 +41,12 @@ def changed_clock(before: Clock, entries: Clock, dropped: Iterable[str]) -> Cloc
 
 @dataclass(slots=True)
 class KnownClock:
-    """The clock that an event arrived with, and its closure.
-
-    Attributes
-    ----------
-    counter : int
-        The counter of the event.
-    clock : dict of str to int
-    closure : dict of str to int, or None
-        As computed last; None if it was not computed.
-    final : bool
-        Whether the closure cannot grow any more.
-    """
+    """The clock that an event arrived with, and its closure."""
 
     counter: int
     clock: Clock
-    closure: Clock | None = None
-    final: bool = False
+    closure: Clock | None = None  # as computed last; None if it was not computed
+    final: bool = False  # whether the closure cannot grow any more
 
     @property
     def past(self) -> Clock:
@@ -75,12 +64,6 @@ class ClockMemory:
 
     Beyond `clocks_max` clocks, or `entries_max` entries of closures, the oldest eighth by arrival
     is evicted. Clocks are shared with their events, not copied.
-
-    Attributes
-    ----------
-    dirty : dict of (str, int) to bool, or None
-        The events that arrived, were evicted or were given a closure since the last save, and
-        whether they arrived; None where that is not tracked.
     """
 
     def __init__(self, clocks_max: int, entries_max: int = sys.maxsize) -> None:
@@ -90,6 +73,8 @@ class ClockMemory:
         self._events: dict[tuple[str, int], KnownClock] = {}  # in order of arrival
         self._counters: dict[str, list[int]] = {}  # of each node, sorted
         self.dirty: dict[tuple[str, int], bool] | None = None
+        """The events that arrived, were evicted or were given a closure since the last save, and
+        whether they arrived; None where that is not tracked."""
 
     def begin(self, arrivals: Iterable[tuple[str, int, Clock]]) -> None:
         """Load distinct events (node, counter, clock), in order of arrival, into a fresh memory."""

@@ -46,26 +46,11 @@ from ketal.operators.stateful import Stateful
 class Restorer(Stateful):
     """Restores the clocks of events, which are passed in their order of release.
 
-    Parameters
-    ----------
-    memory : ClockMemory
-        The clocks of the last events, and the closures of those released.
-    departed : set of str
-        The nodes that left; shared, and added to by `mark_departed` only. A node counts as
-        departed, too, once another node drops its entry: between two events of one
-        node, neighbours by counter, an entry disappears for no other reason, and the
-        `leave` may arrive later than the clocks that lack the entry.
-    entries_max : int
-        How many entries a restored clock may have.
-
-    Attributes
-    ----------
-    highest : dict of str to int
-        The highest counter of each node whose clock was read; 0 for one that was only named.
-    in_doubt : int
-        Events whose clock may still be too low: an event that they directly know was never
-        released (lost, declared lost, or evicted), or there was no room for its entries; and
-        events that were offered or released before their clock was raised.
+    `memory` has the clocks of the last events, and the closures of those released; a restored clock
+    has at most `entries_max` entries. `departed` are the nodes that left; the set is shared, and
+    only `mark_departed` adds to it. A node counts as departed, too, once another node drops its
+    entry: between two events of one node, neighbours by counter, an entry disappears for no other
+    reason, and the `leave` may arrive later than the clocks that lack the entry.
     """
 
     STATE: ClassVar = "in_doubt", "highest", "_released", "_doubted", "_low", "_incomplete"
@@ -75,7 +60,11 @@ class Restorer(Stateful):
         self.departed = departed
         self.entries_max = entries_max
         self.in_doubt = 0
+        """Events whose clock may still be too low: an event that they directly know was never
+        released (lost, declared lost, or evicted), or there was no room for its entries; and events
+        that were offered or released before their clock was raised."""
         self.highest: dict[str, int] = {}
+        """The highest counter of each node whose clock was read; 0 for one that was only named."""
         self._departed_with_events = 0  # how many nodes that left have an event in `highest`
         self._released: dict[str, int] = {}
         self._doubted: dict[str, int] = {}
@@ -354,25 +343,13 @@ def dropped_nodes(events: Sequence[Event]) -> set[str]:
 def restored_with_doubts(
     events: Iterable[Event], left: Collection[str] = (), *, limits: Limits = DEFAULT
 ) -> tuple[list[Event], int]:
-    """Return the events of a finite execution with their clocks restored.
+    """Return the events of a finite execution with their clocks restored, in the order given.
 
-    Parameters
-    ----------
-    events : iterable of Event
-        Distinct events, in any order.
-    left : collection of str
-        Every node that some `ketal.leave`, `ketal.view` or later incarnation of the log
-        shows to have left: `MembershipStage.departed`, after the log was read.
-    limits : Limits
-        `clock_entries_max` bounds a restored clock.
-
-    Returns
-    -------
-    list of Event
-        In the order given. Nodes whose entry was dropped without a control event count as
-        having left, wherever in the log that was.
-    int
-        How many of the clocks may still be too low.
+    The events are distinct. `left` has every node that some `ketal.leave`, `ketal.view` or later
+    incarnation of the log shows to have left: `MembershipStage.departed`, after the log was read.
+    Nodes whose entry was dropped without a control event count as having left, wherever in the log
+    that was. `clock_entries_max` of the limits bounds a restored clock. Also returned is how many
+    of the clocks may still be too low.
     """
     events = list(events)
     departed = {*left, *dropped_nodes(events)}

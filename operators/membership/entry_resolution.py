@@ -52,12 +52,8 @@ class EntryResolver(Stateful):
         """Return the incarnation that each entry of a restarted node refers to, by entry.
 
         The event, as it arrived, is of the incarnation `own`. Its own node is left out, and so are
-        nodes of which the clock itself names an incarnation.
-
-        Raises
-        ------
-        EventError
-            If an entry fits several incarnations, or none.
+        nodes of which the clock itself names an incarnation. Raises an EventError if an entry fits
+        several incarnations, or none.
         """
         bases = (event.clock.keys() & self.table.numbers.keys()) - {event.node}
         if bases:
@@ -138,10 +134,7 @@ class EntryResolver(Stateful):
     def _only_possible(self, base: str, names: list[str], event: Event, own: str) -> str:
         """Return the only one of some incarnations to which an entry can refer.
 
-        Raises
-        ------
-        EventError
-            If it is not exactly one.
+        Raises an EventError if it is not exactly one.
         """
         clock, bases = event.clock, self.table.bases
         counter = clock[base]

@@ -35,28 +35,17 @@ def restarted(names: Iterable[str]) -> set[str]:
 
 
 class IncarnationTable(Stateful):
-    """The incarnations of each node that has several, by number: at most `incarnations_max`.
-
-    Attributes
-    ----------
-    highest : dict of str to int
-        The highest counter of each incarnation.
-    numbers : dict of str to tuple of int
-        The incarnations of each node that restarted or numbers its incarnations, in order.
-    numbered : set of str
-        The nodes whose programs number their incarnations.
-    bases : dict of str to str
-        The node of each incarnation in `numbers`.
-    """
+    """The incarnations of each node that has several, by number: at most `incarnations_max`."""
 
     STATE: ClassVar = "highest", "numbers", "numbered"
 
     def __init__(self, incarnations_max: int) -> None:
         self.incarnations_max = incarnations_max
-        self.highest: dict[str, int] = {}
+        self.highest: dict[str, int] = {}  # the highest counter of each incarnation
         self.numbers: dict[str, tuple[int, ...]] = {}
-        self.numbered: set[str] = set()
-        self.bases: dict[str, str] = {}
+        """The incarnations of each node that restarted or numbers its incarnations, in order."""
+        self.numbered: set[str] = set()  # the nodes whose programs number their incarnations
+        self.bases: dict[str, str] = {}  # the node of each incarnation in `numbers`
         self._named_runs: dict[str, set[int]] = {}  # of nodes whose programs write `A#2`
         self._places: dict[str, dict[str, int]] = {}  # of `places`, until a name is added
 
@@ -108,10 +97,7 @@ class IncarnationTable(Stateful):
     def add(self, base: str, number: int, event: Event, *, with_first: bool) -> None:
         """Add an incarnation of a node and, if `with_first`, the node's first one too.
 
-        Raises
-        ------
-        EventError
-            If there are `incarnations_max` already; it names the event.
+        Raises an EventError, which names the event, if there are `incarnations_max` already.
         """
         if len(self.bases) >= self.incarnations_max:
             raise EventError(

@@ -48,17 +48,9 @@ class SeenEvents(Protocol):
 class Incarnations(Stateful):
     """Decides which incarnation of its node an event belongs to, and renames it.
 
-    Parameters
-    ----------
-    memory : ClockMemory
-        The clocks of the events that have arrived, under the names of their incarnations.
-    departed : set of str
-        The nodes that left: their entries may be missing in later clocks.
-    incarnations_max : int
-        How many incarnations of restarted nodes there may be.
+    `memory` has the clocks of the events that have arrived, under the names of their incarnations;
+    `departed` the nodes that left, whose entries may be missing in later clocks.
 
-    Notes
-    -----
     A program that numbers incarnations itself does so in the attribute `INCARNATION`: 1 is `A`,
     any other whole number k is `A#k`, and a node `A#k` keeps its name. Without it, an event of
     counter 1 whose content differs from every event of counter 1 of that node starts a new
@@ -93,12 +85,8 @@ class Incarnations(Stateful):
     def rename(self, event: Event, seen: SeenEvents) -> Event:
         """Return an event, possibly a duplicate, under the name of its incarnation.
 
-        Its node and its clock are renamed.
-
-        Raises
-        ------
-        EventError
-            If it is ambiguous which incarnation an event or an entry belongs to.
+        Its node and its clock are renamed. Raises an EventError if it is ambiguous which
+        incarnation an event or an entry belongs to.
         """
         if INCARNATION in event.data or event.node in self.table.numbered:
             # An event without a number, where others have one, belongs to the first run.
@@ -118,11 +106,8 @@ class Incarnations(Stateful):
     def _program_number(self, event: Event, value: object) -> int:
         """Return the incarnation's number that the program gave an event; add it if it is new.
 
-        Raises
-        ------
-        EventError
-            If it is not a whole number, or not the number in the node's name, or if the node was
-            seen to restart without numbers before.
+        Raises an EventError if it is not a whole number, or not the number in the node's name, or
+        if the node was seen to restart without numbers before.
         """
         node, number = event.node, number_of(value)
         if number is None:

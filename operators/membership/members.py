@@ -35,15 +35,6 @@ class MembershipStage(Stateful):
     `restored_entries_max` those of all that were restored, and `incarnations_max` the incarnations
     of nodes that restarted.
 
-    Attributes
-    ----------
-    live : set of str
-        The nodes that take part now.
-    departed : set of str
-        The nodes whose entries later clocks may lack.
-
-    Notes
-    -----
     The calls for each event, in turn: `rename` as it arrives; `arrived` if it is new;
     `restore_so_far` if it is offered on arrival; `restorer.restore` when it is released, before it
     is offered or sorted. The clocks of the memory are saved separately (`ClockMemory.rows`).
@@ -53,13 +44,13 @@ class MembershipStage(Stateful):
 
     def __init__(self, limits: Limits = DEFAULT) -> None:
         self.limits = limits
-        self.departed: set[str] = set()
+        self.departed: set[str] = set()  # the nodes whose entries later clocks may lack
         self.memory = ClockMemory(limits.dots_max, limits.restored_entries_max)
         self.incarnations = Incarnations(self.memory, self.departed, limits.incarnations_max)
         self.restorer = Restorer(self.memory, self.departed, limits.clock_entries_max)
         self.rename = self.incarnations.rename
         self.restore_so_far = self.restorer.restore_so_far
-        self.live: set[str] = set()
+        self.live: set[str] = set()  # the nodes that take part now
         self._left: set[str] = set()
 
     def begin(

@@ -36,39 +36,24 @@ class HeldEvents:
     """The events of a hold-back queue, and the progress of each node.
 
     `domains` is the part of clocks that is waited for; None: all entries.
-
-    Attributes
-    ----------
-    nodes : dict of str to NodeProgress
-        Every node that an event or a clock named.
-    settled : dict of str to int
-        How many dots of each node are settled.
-    count : int
-        How many events are held.
-    restorer : Restorer or None
-        Restores clocks, once a node has left.
-    arrivals : iterator of int
-        The numbers of arrivals.
-    sum_clock : callable or None
-        Returns the sum of an event's clock, as far as it is known; None if the policy needs no
-        sums.
-    unrecorded : bool
-        Whether events are held whose needs `newly_needed` has not recorded.
     """
 
     def __init__(self, domains: DomainPast | None) -> None:
-        self.nodes: dict[str, NodeProgress] = {}
+        self.nodes: dict[str, NodeProgress] = {}  # every node that an event or a clock named
+        # How many dots of each node are settled.
         self.settled: defaultdict[str, int] = defaultdict(int)
-        self.count = 0
-        self.restorer: Restorer | None = None
+        self.count = 0  # how many events are held
+        self.restorer: Restorer | None = None  # restores clocks, once a node has left
         self.sum_clock: Callable[[Event], int] | None = None
+        """Returns the known sum of an event's clock; None if the policy needs no sums."""
         self.unrecorded = False
+        """Whether events are held whose needs `newly_needed` has not recorded."""
         self._domains = domains
         # The entries of an event's clock that it waits for.
         self._awaited: Callable[[Event], Mapping[str, int]] = (
             _CLOCK if domains is None else domains.clock
         )
-        self.arrivals = itertools.count(1)
+        self.arrivals = itertools.count(1)  # the numbers of arrivals
         # The held events that name a dot, by their arrival, under a topology.
         self._by_named_dot: dict[tuple[str, int], dict[int, Held]] = {}
 

@@ -9,8 +9,8 @@ and one number for each node is enough.
 
 There is one queue. A policy (`ketal.operators.order.policy`) decides which event is released
 next: `eager` an event that is ready, `total` in canonical order, `frontier` by time. A finite
-log is known whole and needs no queue: it is released as `ketal.operators.causal_order` sorts
-it, and `ketal.operators.order.missing` finds its holes.
+log is known whole and needs no queue: it is released as `canonical` of
+`ketal.model.events.happened_before` sorts it, and `ketal.operators.order.missing` finds its holes.
 
 A dot that is *missing*, neither settled nor received, is given up by
 `ketal.operators.order.waits`, or by a queue that is full.
@@ -55,17 +55,7 @@ _POLICIES: Final[dict[Policy, type[ReleasePolicy]]] = {
 class HoldBackQueue:
     """A hold-back queue for a stream.
 
-    Parameters
-    ----------
-    options : ReleaseOptions
-        The options of the order.
-    domains : DomainPast or None
-        Under a topology, the part of its past that an event waits for.
-
-    Attributes
-    ----------
-    expires : bool
-        Whether time alone may release events.
+    Under a topology, `domains` is the part of its past that an event waits for.
     """
 
     def __init__(self, options: ReleaseOptions, domains: DomainPast | None = None) -> None:
@@ -76,7 +66,7 @@ class HoldBackQueue:
         self._live = live = LiveNodes(options.nodes, time, options.idle_us)
         self._policy = policy = _POLICIES[options.policy](options, store, time, live)
         self._waits = Waits(policy, domains)
-        self.expires = options.expires
+        self.expires = options.expires  # whether time alone may release events
         # If it matters since when dots are missing, the needs of an event are recorded when it is
         # held.
         self._passed_held_max = 0 if options.dates_missing else options.held_back_max

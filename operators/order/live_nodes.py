@@ -22,22 +22,17 @@ class LiveNodes(Stateful):
 
     The declared nodes are live from the beginning. A node that is silent for `idle_us`,
     unless that is None, has left.
-
-    Attributes
-    ----------
-    active : dict of str to (int or None)
-        The live nodes, and when each was active last (None: before any time), oldest first.
-    departed : dict of str to bool
-        The nodes that left, and whether a node is live again once it is active.
     """
 
     STATE: ClassVar = "active", "departed"
 
     def __init__(self, declared: Iterable[str], time: StreamTime, idle_us: int | None) -> None:
         self.departed: dict[str, bool] = {}
+        """The nodes that left, and whether a node is live again once it is active."""
         self._time = time
         self._idle_us = idle_us
         self.active: OrderedDict[str, int | None] = OrderedDict.fromkeys(declared)
+        """The live nodes, and when each was active last (None: before any time), oldest first."""
 
     def activate(self, node: str) -> bool:
         """Mark a node as active; return whether that made it live.

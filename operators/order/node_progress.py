@@ -32,28 +32,7 @@ class Held:
 
 
 class NodeProgress:
-    """The state of one node's events; `counts` has how many dots of each node are settled.
-
-    Attributes
-    ----------
-    summed : int
-        Up to here, events are received, given up, or their places have passed; kept if sums are
-        needed.
-    clock_sum : int
-        A lower bound of the clock sum of the event with counter `summed`.
-    declared : int
-        Up to here, events that are not held were released or given up.
-    needed : int
-        Up to here, events are in the past of an event that was held.
-    held : dict of int to Held
-        The held events, by counter.
-    given_up : dict of int to int
-        The stretches of dots that are given up and not yet settled: first counter to last.
-    arrived : set of int
-        The dots in `given_up` that were received: before the queue was made, or late.
-    waiters : dict of int to list of Held
-        The events of other nodes that wait until a counter is settled.
-    """
+    """The state of one node's events; `counts` has how many dots of each node are settled."""
 
     __slots__ = (
         "_counts", "_node", "_received", "arrived", "clock_sum", "declared", "given_up", "held",
@@ -62,11 +41,18 @@ class NodeProgress:
 
     def __init__(self, node: str, counts: dict[str, int]) -> None:
         self._node, self._counts = node, counts
+        # Up to `summed`, events are received, given up, or their places have passed, kept if sums
+        # are needed; `clock_sum` is a lower bound of the clock sum of the last of these. Up to
+        # `declared`, events that are not held were released or given up. Up to `needed`, events are
+        # in the past of an event that was held.
         self._received = self.summed = self.clock_sum = self.declared = self.needed = 0
-        self.held: dict[int, Held] = {}
+        self.held: dict[int, Held] = {}  # the held events, by counter
         self.given_up: dict[int, int] = {}
+        """The stretches of dots that are given up and not yet settled: first counter to last."""
         self.arrived: set[int] = set()
+        """The dots in `given_up` that were received: before the queue was made, or late."""
         self.waiters: dict[int, list[Held]] = {}
+        """The events of other nodes that wait until a counter is settled."""
 
     def begin(self, upto: int, beyond: Iterable[int]) -> None:
         """Count events that were seen before as received: all up to a counter, and some beyond."""

@@ -20,40 +20,22 @@ Policy: TypeAlias = Literal["eager", "total", "frontier"]
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseOptions:
-    """The options of an order, as a hold-back queue needs them.
+    """The options of an order, as a hold-back queue needs them."""
 
-    Attributes
-    ----------
-    policy : {"eager", "total", "frontier"}
-        When an event is released.
-    nodes : tuple of str
-        Nodes that are live from the beginning, even without an event.
-    frontier_us : int
-        How far the watermark follows the time that is reached (`frontier` only).
-    gap_us : int or None
-        After how much time a missing dot is declared lost; None: never.
-    idle_us : int or None
-        After how much time a silent node has left; None: never.
-    gives_up : bool
-        Whether a full queue gives up the dots that are missing longest, and refuses no event
-        (`overflow = lost`).
-    held_back_max, lost_max, waits_max : int
-        How many events wait, how many dots of a hole are named, and how many waits for missing dots
-        are recorded where no events are held back, at most.
-    by_watermark : bool
-        Whether time goes by watermarks alone, and not by the times of events.
-    """
-
-    policy: Policy = "eager"
-    nodes: tuple[str, ...] = ()
-    frontier_us: int = 0
-    gap_us: int | None = None
-    idle_us: int | None = None
+    policy: Policy = "eager"  # when an event is released
+    nodes: tuple[str, ...] = ()  # nodes that are live from the beginning, even without an event
+    frontier_us: int = 0  # how far the watermark follows the time that is reached (`frontier` only)
+    gap_us: int | None = None  # after how much time a missing dot is declared lost; None: never
+    idle_us: int | None = None  # after how much time a silent node has left; None: never
     gives_up: bool = False
-    held_back_max: int = DEFAULT.held_back_max
-    lost_max: int = DEFAULT.lost_max
+    """Whether a full queue gives up the dots that are missing longest, and refuses no event
+    (`overflow = lost`)."""
+    held_back_max: int = DEFAULT.held_back_max  # how many events wait at most
+    lost_max: int = DEFAULT.lost_max  # how many dots of a hole are named at most
     waits_max: int = DEFAULT.counters_max
+    """How many waits for missing dots are recorded at most where no events are held back."""
     by_watermark: bool = False
+    """Whether time goes by watermarks alone, and not by the times of events."""
 
     @classmethod
     def of(

@@ -22,43 +22,27 @@ from ketal.operators.stateful import Stateful
 
 @dataclass(slots=True)
 class ReleaseStep:
-    """The result of one call, or of several consecutive arrivals.
-
-    Attributes
-    ----------
-    released : list of Event
-        In the order in which a pattern is offered them, their clocks restored.
-    ends : list of int
-        For each arrival, the length of `released` after it was taken in.
-    gaps : list of Dot
-        Declared lost, longest missing first.
-    late : list of Event
-        Events whose place in the order has passed; they are not released.
-    refused : list of Event
-        Events for which the full queue has no room.
-    given_up : int
-        How many waits the full queue gave up (`overflow = lost`): a hole was
-        declared lost, or, where there is none, an event was released before its turn.
-    unnamed : int
-        Lost dots that `gaps` does not name.
-    raised : list of Dot
-        The released events whose clocks were changed by restoring.
-    lowest_keys : dict of Dot to CanonicalKey
-        For each lost dot, a lower bound of its place, where there is one order only (`total`).
-    limit : str
-        The limit that the search for the domains of an open topology exceeded, if any.
-    """
+    """The result of one call, or of several consecutive arrivals."""
 
     released: list[Event] = field(default_factory=list)
-    gaps: list[Dot] = field(default_factory=list)
+    """In the order in which a pattern is offered them, their clocks restored."""
+    gaps: list[Dot] = field(default_factory=list)  # declared lost, longest missing first
     late: list[Event] = field(default_factory=list)
+    """Events whose place in the order has passed; they are not released."""
     refused: list[Event] = field(default_factory=list)
+    """Events for which the full queue has no room."""
     given_up: int = 0
-    unnamed: int = 0
+    """How many waits the full queue gave up (`overflow = lost`): a hole was declared lost, or,
+    where there is none, an event was released before its turn."""
+    unnamed: int = 0  # lost dots that `gaps` does not name
     raised: list[Dot] = field(default_factory=list)
+    """The released events whose clocks were changed by restoring."""
     lowest_keys: dict[Dot, CanonicalKey] = field(default_factory=dict, compare=False)
+    """For each lost dot, a lower bound of its place, where there is one order only (`total`)."""
     limit: str = field(default="", compare=False)
+    """The limit that the search for the domains of an open topology exceeded, if any."""
     ends: list[int] = field(default_factory=list, compare=False)
+    """For each arrival, the length of `released` after it was taken in."""
 
     @property
     def only_releases(self) -> bool:
@@ -119,11 +103,8 @@ class StreamTime(Stateful):
     There is no wall clock. Before any time is known `now` is None; a wait that began
     then is counted from `first`, the first time that became known.
 
-    Parameters
-    ----------
-    by_watermark : bool
-        Whether only watermarks end waits. The largest event time may be far ahead of events
-        that are still to be read; a wait begins at it all the same.
+    If time goes `by_watermark`, only watermarks end waits. The largest event time may be far ahead
+    of events that are still to be read; a wait begins at it all the same.
     """
 
     STATE: ClassVar = "first", "now", "watermark_us"

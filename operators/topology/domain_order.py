@@ -45,10 +45,7 @@ def nodes_sharing_domain(groups: Domains) -> dict[str, frozenset[str]]:
 def domains_of(topology: Topology, limits: Limits = DEFAULT) -> Domains:
     """Return the domains of a topology; the search for them is done once.
 
-    Raises
-    ------
-    PatternError
-        If a limit is exceeded (K213, K214).
+    Raises a PatternError if a limit is exceeded (K213, K214).
     """
     return domains(topology.edges, limits, span=topology.span)
 
@@ -68,25 +65,11 @@ def gives_up_order(topology: Topology, limits: Limits = DEFAULT) -> bool:
 class DomainPast:
     """The part of its past that an event waits for under a topology, on a stream.
 
-    Parameters
-    ----------
-    limits : Limits
-        `topology_nodes_max` and `topology_steps_max` bound the search for domains. Of lost
-        dots at most `lost_max` ranges are held. Beyond that, the two lowest ranges of a node
-        become one: the dots between them count as lost too, so that events wait for more dots,
-        but for none that causal order does not wait for.
-    whole : bool
-        Whether all of its nodes are one domain, whatever the edges.
-
-    Attributes
-    ----------
-    lost : dict of str to list of (int, int)
-        The dots that count as released because they were declared lost, as ranges.
-
-    Raises
-    ------
-    PatternError
-        If the domains exceed a limit.
+    If it is `whole`, all of its nodes are one domain, whatever the edges. Otherwise
+    `topology_nodes_max` and `topology_steps_max` bound the search for domains, and a PatternError
+    is raised if a limit is exceeded. Of lost dots at most `lost_max` ranges are held. Beyond that,
+    the two lowest ranges of a node become one: the dots between them count as lost too, so that
+    events wait for more dots, but for none that causal order does not wait for.
     """
 
     def __init__(
@@ -95,6 +78,7 @@ class DomainPast:
         self.topology = topology
         self.limits = limits
         self.lost: dict[str, list[tuple[int, int]]] = {}
+        """The dots that count as released because they were declared lost, as ranges."""
         self._ranges = 0  # how many ranges `lost` has
         self._added: list[str] = []
         self._known = nodes_of(topology)

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from ketal.errors import PatternError, Span, pattern_error
+from ketal.errors import Span, pattern_error
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
@@ -82,12 +82,7 @@ def domains(
     """Return the domains of a topology (the Definition of section 4.1), exactly.
 
     Of relaxed edges only the nodes count; a node that has no others is in no domain. `span` is the
-    place of the topology in its file, for the errors.
-
-    Raises
-    ------
-    PatternError
-        If a limit is exceeded; the message names it.
+    place of the topology in its file, for the PatternError that names a limit that is exceeded.
     """
     edges = tuple(edges)
     nodes = sorted({end for edge in edges for end in _end_nodes(edge)})
@@ -101,17 +96,11 @@ def domains(
             hint="remove a topology without relaxed edges: it holds back "
             "the same events as causal order",
         )
-    graph = _ChannelGraph(nodes, _ordered(edges), limits.topology_steps_max, span)
-    return _maximal({graph.names(domain) for domain in graph.domains()})
-
-
-def _ordered(edges: Iterable[TopologyEdge]) -> list[tuple[str, str]]:
-    """Return the ends of the edges that carry order; a node's own events need no edge."""
-    ends = {_end_nodes(edge) for edge in edges if not edge.relaxed}
-    return sorted((p, q) for p, q in ends if p != q)
-
-
-def _maximal(sets: set[frozenset[str]]) -> Domains:
+    # The edges that carry order; a node's own events need no edge.
+    pairs = {_end_nodes(edge) for edge in edges if not edge.relaxed}
+    ends = sorted((p, q) for p, q in pairs if p != q)
+    graph = _ChannelGraph(nodes, ends, limits.topology_steps_max, span)
+    sets = {graph.names(domain) for domain in graph.domains()}
     return tuple(sorted((d for d in sets if not any(d < other for other in sets)), key=sorted))
 
 
@@ -169,7 +158,14 @@ class _ChannelGraph:
         while choices:
             self.steps += 1
             if self.steps > self.steps_max:
-                raise _steps_error(self.steps_max, self.span)
+                raise pattern_error(
+                    "K214",
+                    "computing the domains of this topology takes more than "
+                    f"{self.steps_max:,} search steps (limit topology_steps_max)",
+                    self.span,
+                    hint="whether a node lies on an elementary path is "
+                    "NP-complete: mark edges as relaxed, or remove the topology",
+                )
             first, second = choices.pop()
             while True:
                 first = self._between(p, r, first)
@@ -247,17 +243,6 @@ class _ChannelGraph:
             met ^= here
             if not met:
                 needed |= here
-
-
-def _steps_error(steps_max: int, span: Span | None) -> PatternError:
-    return pattern_error(
-        "K214",
-        f"computing the domains of this topology takes more than {steps_max:,} search steps "
-        "(limit topology_steps_max)",
-        span,
-        hint="whether a node lies on an elementary path is "
-        "NP-complete: mark edges as relaxed, or remove the topology",
-    )
 
 
 def _bits(vertices: int) -> Iterator[int]:

@@ -19,9 +19,7 @@ from ketal.clocks.autonomous import (
     ROOT,
     AutonomousStamp,
     AutonomousStamps,
-    children,
     combine,
-    internal,
     is_ancestor,
 )
 from ketal.clocks.scheme import StampOrder
@@ -34,12 +32,17 @@ EventName = tuple[int, int]
 SCHEME = AutonomousStamps()
 
 
+def internal(instance: AutonomousStamp) -> AutonomousStamp:
+    """Return the instance after an internal event."""
+    return SCHEME.event(instance)[0]
+
+
 def duplicate(
     instance: AutonomousStamp,
 ) -> tuple[AutonomousStamp, AutonomousStamp, AutonomousStamp]:
     """Return the stamp of a duplication, the last event of an instance, and the two new ones."""
     last = internal(instance)
-    return last, *children(last)
+    return last, *SCHEME.fork(last)
 
 
 def ancestors(stamp: AutonomousStamp) -> frozenset[str]:

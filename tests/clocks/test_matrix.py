@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 
-from ketal.clocks.matrices.matrix import MatrixClocks, MatrixStamp, known_everywhere
+from ketal.clocks.matrices.matrix import MatrixClocks, MatrixStamp
 from ketal.errors import EventError
 from tests.clocks.executions import SampleRun, sample_runs
 
 SCHEME = MatrixClocks()
+
+
+def known_everywhere(stamp: MatrixStamp, nodes: Iterable[str]) -> dict[str, int]:
+    """Return how many events of each node are known to all nodes: the least entry of each column.
+
+    Zeros are left out.
+    """
+    rows = [stamp.rows.get(node, {}) for node in nodes]
+    least = {name: min((row.get(name, 0) for row in rows), default=0) for name in stamp.clock}
+    return {name: counter for name, counter in least.items() if counter}
 
 
 def _rows(run: SampleRun, number: int) -> dict[str, dict[str, int]]:

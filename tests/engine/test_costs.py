@@ -19,7 +19,7 @@ from ketal.engine.find_next.runs import RunsFind
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import PatternError
 from ketal.model.events.event import Event
-from ketal.operators.causal_order import canonical
+from ketal.model.events.happened_before import canonical
 from tests.outcomes import LIMITS
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file

@@ -169,6 +169,16 @@ def test_work_of_finding_parts_grows_with_the_number_of_nodes() -> None:
     assert work(2_000) < 5 * work(500)
 
 
+def more_work(graph: CausalGraph, cuts_max: int, more_max: int) -> int:
+    """Return the work to enumerate cuts up to the second limit beyond that up to the first."""
+    count_cuts(graph, 1)  # which finds the links
+    _, few = counted_lines(lambda: count_cuts(graph, cuts_max))
+    count, more = counted_lines(lambda: count_cuts(graph, more_max))
+    assert not count.exact
+    assert more > few
+    return more - few
+
+
 def test_a_cut_costs_the_cuts_after_it_not_the_lines() -> None:
     """While two long lines are counted, the others wait for an event, and cost nothing."""
     pair = [e(f"{node}@{number}", "x") for node in "pq" for number in range(1, 51)]
@@ -177,13 +187,24 @@ def test_a_cut_costs_the_cuts_after_it_not_the_lines() -> None:
         """Return the work to enumerate 600 cuts more."""
         others = [e(f"n{number}@1", "x", "p:50") for number in range(waiting)]
         graph = CausalGraph([*pair, *others, e("n@1", "x", "p:50 q:50")])
-        _, few = counted_lines(lambda: count_cuts(graph, 200))
-        number, more = counted_lines(lambda: count_cuts(graph, 800))
-        assert not number.exact
-        return more - few
+        return more_work(graph, 200, 800)
 
     work(10)  # what is computed only once
     assert work(200) < 1.2 * work(50)
+
+
+def test_a_cut_costs_the_links_from_its_last_event_not_the_events_after_it() -> None:
+    """Each event knows all but the one right before it; links lead to it from only two of these."""
+
+    def work(nodes: int) -> int:
+        """Return the work to enumerate 60 cuts more."""
+        names = [f"n{number:03}" for number in range(nodes)]
+        pasts = (" ".join(f"{name}:1" for name in names[: max(0, at - 1)]) for at in range(nodes))
+        graph = CausalGraph([e(f"{n}@1", "x", p) for n, p in zip(names, pasts, strict=True)])
+        return more_work(graph, 20, 80)
+
+    work(60)  # what is computed only once
+    assert work(180) < 1.2 * work(60)
 
 
 def test_cuts_have_different_hashes() -> None:

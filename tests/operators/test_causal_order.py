@@ -12,8 +12,7 @@ import ketal
 from ketal import semantics
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key, concurrent, happened_before
-from ketal.operators.causal_order import canonical
+from ketal.model.events.happened_before import canonical, canonical_key, concurrent, happened_before
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions
 from tests.cases import CHAIN, FORK, e, p

@@ -17,10 +17,9 @@ from ketal.errors import EventError
 from ketal.model.events.content import content
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key, happened_before
+from ketal.model.events.happened_before import canonical, canonical_key, happened_before
 from ketal.model.events.incarnation import name_of
 from ketal.model.limits import Limits
-from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.clock_restoration import (
     Restorer,

@@ -13,11 +13,10 @@ import pytest
 from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key, happened_before
+from ketal.model.events.happened_before import canonical, canonical_key, happened_before
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
-from ketal.operators.causal_order import canonical
 from ketal.operators.order.frontier import Frontier
 from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.hold_back import HoldBackQueue

@@ -19,9 +19,8 @@ from ketal.engine.losses import NAMED_MAX
 from ketal.logs import read_log
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import happened_before
+from ketal.model.events.happened_before import canonical, happened_before
 from ketal.model.limits import DEFAULT
-from ketal.operators.causal_order import canonical
 from ketal.operators.order.release_options import Policy
 from ketal.runtime.admission.deduplication import Intake
 from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB

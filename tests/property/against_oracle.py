@@ -12,9 +12,9 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import PatternError
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical
 from ketal.model.limits import Limits
 from ketal.model.syntax import File
-from ketal.operators.causal_order import canonical
 from tests.cases import facts
 from tests.outcomes import TooManyError, outcome_of
 from tests.property import modes

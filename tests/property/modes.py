@@ -24,11 +24,11 @@ from ketal.engine.find_any.search import Search
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.verdict_building import flat
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical
 from ketal.model.limits import Limits
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
-from ketal.operators.causal_order import canonical
 from tests.outcomes import TooManyError, key
 from tests.property.executions import linear_extension
 

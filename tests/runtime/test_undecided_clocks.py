@@ -21,7 +21,7 @@ from ketal.errors import PatternError, SettingError
 from ketal.logs.clock_translation import UndecidedPairs
 from ketal.logs.restamping import restamped
 from ketal.model.events.event import Event
-from ketal.operators.causal_order import canonical
+from ketal.model.events.happened_before import canonical
 from tests.cases import facts
 from tests.examples.transcripts import ROOT
 from tests.outcomes import LIMITS, TooManyError, outcome_of

@@ -9,7 +9,6 @@ rest.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from ketal.auditing.contents.log_contents import (
 from ketal.errors import columns, printable
 from ketal.model import syntax
 from ketal.model.events.event_time import rfc3339
-from ketal.model.wording import counted, fitted, padded, preformatted
+from ketal.model.wording import counted, fitted, json_text, padded, preformatted
 
 WIDTH = 100
 ROWS = 20
@@ -402,6 +401,4 @@ def _examples_text(one: AttributeStats) -> str:
 
 
 def _example_text(value: Any) -> str:
-    if isinstance(value, str):
-        return _quoted(value)
-    return printable(json.dumps(value, ensure_ascii=False))
+    return _quoted(value) if isinstance(value, str) else printable(json_text(value))

@@ -28,52 +28,16 @@ from ketal.errors import EventError
 
 @dataclass(frozen=True, slots=True)
 class MatrixStamp:
-    """The matrix clock of an event.
-
-    Attributes
-    ----------
-    node : str
-        The node of the event.
-    rows : mapping of str to mapping of str to int
-        Node → the vector clock of its last known event; absent rows and entries are zero.
-    """
+    """The matrix clock of an event."""
 
     node: str
     rows: Mapping[str, Clock]
+    """Node → the vector clock of its last known event; absent rows and entries are zero."""
 
     @property
     def clock(self) -> Clock:
         """The node's own row, which is the vector clock of the event."""
         return self.rows.get(self.node, {})
-
-
-def known_everywhere(stamp: MatrixStamp, nodes: Iterable[str]) -> dict[str, int]:
-    """Return how many events of each node are known to all nodes, as far as a stamp shows.
-
-    Parameters
-    ----------
-    stamp : MatrixStamp
-        The stamp.
-    nodes : iterable of str
-        All nodes that may still need an event, including nodes without events.
-
-    Returns
-    -------
-    dict of str to int
-        The least entry of each column, without zeros.
-
-    Examples
-    --------
-    >>> from ketal.clocks.matrices.matrix import MatrixStamp, known_everywhere
-    >>> stamp = MatrixStamp("b", {"a": {"a": 2}, "b": {"a": 2, "b": 1}})
-    >>> known_everywhere(stamp, ["a", "b"])
-    {'a': 2}
-    >>> known_everywhere(stamp, ["a", "b", "c"])
-    {}
-    """
-    rows = [stamp.rows.get(node, {}) for node in nodes]
-    least = {name: min((row.get(name, 0) for row in rows), default=0) for name in stamp.clock}
-    return {name: counter for name, counter in least.items() if counter}
 
 
 class MatrixClocks(ReplicaScheme[MatrixStamp]):

@@ -9,11 +9,8 @@ uses pairs.
 The one rule: a stamp contains the number of every cause, so comparing two stamps needs no other
 stamps. a → b iff b's history contains a's label.
 
-The size of a stamp depends on how the hosts of a station interleave. A host that is alone at its
-stations needs one pair for each of them. If hosts at a station do not communicate and take turns,
-each number is a range of its own, and stamps grow with the run; the set encoding is then half as
-large as pairs. Bits need a digit for each number up to the greatest, known or not. A message and a
-handoff carry the whole stamp.
+If hosts at a station do not communicate and take turns, each number is a range of its own, and
+stamps grow with the run.
 
 Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997; Baquero and Moura,
 "Improving Causality Logging in Mobile Computing Networks", section III, Definition III.1.
@@ -60,21 +57,11 @@ def contains(pairs: Pairs, number: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DependencySequences:
-    """The causal history of an event, as the numbers of the known events of each station.
-
-    Attributes
-    ----------
-    host : str
-        The host of the event.
-    station : str
-        The station of the event; the last number of its sequence is the event's own.
-    history : mapping of str to tuple of int
-        Station → the numbers of its known events, as pairs.
-    """
+    """The causal history of an event, as the numbers of the known events of each station."""
 
     host: str
-    station: str
-    history: Mapping[str, Pairs]
+    station: str  # the station of the event; the last number of its sequence is the event's own
+    history: Mapping[str, Pairs]  # station → the numbers of its known events, as pairs
 
     @property
     def label(self) -> Label:

@@ -18,13 +18,6 @@ if hosts of one station send nothing to each other: a receive has two direct cau
 
 The one rule: bits represent causes within the station, labels those at other stations.
 
-A stamp has a clock entry for each station, a bit for each event of its station so far,
-and a label for each remote cause: n/8 bytes for n events at the station, or one character per bit
-if it is written as text. A message and a handoff carry the clock and one label, not the bits.
-Two stamps alone can decide *not before*, if the clock's entry is too small, and *before* for events
-of one station along links within it. All other comparisons take recursion over the logs of all
-stations in the past.
-
 Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997 (after Gahlot and
 Singhal, 1993); Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks",
 section IV, Fig. 5.
@@ -52,18 +45,11 @@ from ketal.clocks.scheme import Clock, not_a_stamp
 
 @dataclass(frozen=True, slots=True)
 class HierarchicalStamp(StationStamp):
-    """The clock of a station at an event, the bits of local causes, and remote causes.
-
-    Attributes
-    ----------
-    local : int
-        The bit vector: bit n - 1 is the station's event n; the highest set bit is the event itself.
-    remote : tuple of (str, int)
-        The labels of the direct causes at other stations.
-    """
+    """The clock of a station at an event, the bits of local causes, and remote causes."""
 
     local: int
-    remote: tuple[Label, ...]
+    """The bit vector: bit n - 1 is the station's event n; the highest set bit is this event."""
+    remote: tuple[Label, ...]  # the labels of the direct causes at other stations
 
 
 class HierarchicalClocks(LinkedStations[HierarchicalStamp]):

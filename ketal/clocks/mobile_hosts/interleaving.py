@@ -18,11 +18,6 @@ cause that adds to V() is identified by it, as the greatest of the new events.) 
 The one rule: the labels of an event name all its direct causes, so the log determines the
 execution.
 
-A stamp has an entry of V() for each station, and a label for the host's previous event and for each
-received message; it grows only as the number of digits does. A message and a handoff carry V()
-and one label. Two stamps alone can decide *not before*, if the entry of V() is too small. All other
-comparisons take recursion over the logs of all stations in the past.
-
 Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", section IV.
 """
 
@@ -45,18 +40,11 @@ from ketal.clocks.scheme import not_a_stamp
 
 @dataclass(frozen=True, slots=True)
 class InterleavingStamp(StationStamp):
-    """The clock of a station at an event, and the direct causes of the event.
-
-    Attributes
-    ----------
-    previous : (str, int) or None
-        The label of the host's previous event, at any station; None for its first event.
-    received : tuple of (str, int)
-        The labels of the sends of the received messages.
-    """
+    """The clock of a station at an event, and the direct causes of the event."""
 
     previous: Label | None
-    received: tuple[Label, ...]
+    """The label of the host's previous event, at any station; None for its first event."""
+    received: tuple[Label, ...]  # the labels of the sends of the received messages
 
 
 class InterleavingClocks(LinkedStations[InterleavingStamp]):

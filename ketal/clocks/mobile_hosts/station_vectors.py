@@ -7,9 +7,7 @@ know all earlier events of its station (Fig. 1: for two hosts without communicat
 [1 0] < [2 0]). If neither stamp is less, the events are concurrent; a lesser stamp proves
 happened-before only for events of one host.
 
-A stamp, a message and a handoff each have an entry for each station that may be known. Two stamps
-suffice for a comparison: *before* for events of one host, *concurrent* for any events, else
-*unknown*. The schemes `hierarchical` and `interleaving` add the information that this one loses:
+The schemes `hierarchical` and `interleaving` add the information that this one loses:
 their stamps name the direct causes of their events, each by its station and its number there, so
 that the log determines the execution, and the order of its events is computed by recursion over the
 log (`LinkedStations`).
@@ -33,21 +31,12 @@ from ketal.errors import EventError
 
 @dataclass(frozen=True, slots=True)
 class StationStamp:
-    """The clock of a station at an event of one of its hosts.
-
-    Attributes
-    ----------
-    host : str
-        The host of the event.
-    station : str
-        The station of the event; the event's number there is the station's entry of `clock`.
-    clock : mapping of str to int
-        Station → the number of its last event that may be known.
-    """
+    """The clock of a station at an event of one of its hosts."""
 
     host: str
     station: str
-    clock: Clock
+    """The station of the event; the event's number there is the station's entry of `clock`."""
+    clock: Clock  # station → the number of its last event that may be known
 
     @property
     def label(self) -> Label:

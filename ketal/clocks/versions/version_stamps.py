@@ -44,18 +44,10 @@ Name: TypeAlias = "tuple[str, ...]"
 
 @dataclass(frozen=True, slots=True)
 class VersionStamp:
-    """The stamp of a current version.
+    """The stamp of a current version."""
 
-    Attributes
-    ----------
-    update : tuple of str
-        The name that represents the known updates.
-    identity : tuple of str
-        The name that distinguishes the version from all other current versions.
-    """
-
-    update: Name
-    identity: Name
+    update: Name  # the name that represents the known updates
+    identity: Name  # the name that distinguishes the version from all other current versions
 
     def __str__(self) -> str:
         """Return the two names as sums of strings, update first: `[ε|0+10]`."""

@@ -27,23 +27,11 @@ from ketal.clocks.vector import compare, join, next_clock
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of an object: its dot, the context that its writer had read, and its value.
+    """A version of an object: its dot, the context that its writer had read, and its value."""
 
-    Attributes
-    ----------
-    replica : str
-        The server or replica that created the version.
-    counter : int
-        The number of the version there, from 1.
-    context : mapping of str to int
-        Replica → the number of its versions that the writer knew.
-    value : object
-        The written value.
-    """
-
-    replica: str
-    counter: int
-    context: Clock
+    replica: str  # the server or replica that created the version
+    counter: int  # the number of the version there, from 1
+    context: Clock  # replica → the number of its versions that the writer knew
     value: Any = None
 
     def obsoletes(self, other: Version) -> bool:

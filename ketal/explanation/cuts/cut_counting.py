@@ -19,9 +19,10 @@ extensions:
 Two levels are in memory at a time. A cut is one integer, with a bit field for each line that counts
 its events in the cut. The past that an event needs is encoded likewise, so one subtraction compares
 all fields: the uppermost bit of a field, set before, is borrowed if the field is less than needed
-(Lamport, "Multiple byte processing with full-word instructions", 1975). Only the next events of
-lines that wait for a cut's last event are compared with it; those of others are ready if they were
-before that event. So the cost of a cut grows with the cuts that follow it, not with the lines.
+(Lamport, "Multiple byte processing with full-word instructions", 1975). Of the next events of lines
+only those to which a link leads from a cut's last event are compared with it; the others are ready
+if they were before that event. So the cost of a cut grows with the cuts that follow it and with the
+links from its last event, not with the lines.
 
 Above the fields is the sum, over the events in the cut, of a weight for each line. Without it the
 hashes of many cuts would be equal: Python hashes an integer by its remainder modulo 2**61 - 1, and
@@ -103,8 +104,8 @@ class _LineField:
     """For each of its events, the encoded past that the event needs, followed by a value that no
     cut reaches."""
     awaiting: list[list[_LineField]]
-    """For each number of its events in a cut, the lines with an event that needs as many, while the
-    event before that one needs fewer."""
+    """For each number of its events in a cut, the lines with an event to which a link leads from
+    the last of these."""
 
 
 def _count_prime(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutCount:
@@ -167,11 +168,11 @@ def _bit_fields(order: EventOrder, pieces: Mapping[int, Piece]) -> tuple[list[_L
         for place in range(start, stop):
             counts = dict(order.known_in(pieces, number, place))
             for other, count in counts.items():
-                rise = count - before.get(other, 0)
-                if rise:
-                    needed += rise << lines[other].shift
-                    lines[other].awaiting[count].append(line)
+                needed += count - before.get(other, 0) << lines[other].shift
             line.needs.append(needed)
             before = counts
+            for other, at in order.causes[number][place]:
+                if other in pieces and pieces[other][0] <= at < pieces[other][1]:
+                    lines[other].awaiting[at + 1 - pieces[other][0]].append(line)
         line.needs.append(stop - start + 1 << line.shift)
     return list(lines.values()), guards

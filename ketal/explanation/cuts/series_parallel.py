@@ -33,9 +33,11 @@ from typing import Literal
 from ketal.errors import EventError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.model.events.event import Event
-from ketal.operators.causal_order import canonical
+from ketal.model.events.happened_before import canonical
 
 PartKind = Literal["event", "series", "parallel", "prime"]
+Place = tuple[int, int]
+"""An event: its line, and its place there."""
 Piece = tuple[int, int]
 """The start and the end (exclusive) of a piece of a line."""
 
@@ -71,6 +73,9 @@ class EventOrder:
         self.known: list[list[dict[int, int]]] = [[] for _ in self.lines]
         """For each event of each line, how many events of each other line are before it, by the
         links to it and to the events before it."""
+        self.causes: list[list[list[Place]]] = [[] for _ in self.lines]
+        """For each event of each line, the events of other lines that happened immediately before
+        it."""
         self._rank: list[list[int]] = [[] for _ in self.lines]
         events = canonical(event for own in self.lines for event in own)
         for rank, event in enumerate(events):
@@ -78,14 +83,16 @@ class EventOrder:
             if len(self.known[line]) != place:
                 raise _clock_error(self.lines[line][place - 1], event)
             known = dict(self.known[line][place - 1]) if place else {}
-            for sent in graph.messages_to(event):
-                other, at = numbers[sent.node], places[sent.dot]
+            messages = graph.messages_to(event)
+            causes = [(numbers[sent.node], places[sent.dot]) for sent in messages]
+            for sent, (other, at) in zip(messages, causes, strict=True):
                 if len(self.known[other]) <= at:
                     raise _clock_error(sent, event)
                 for number, upto in (*self.known[other][at].items(), (other, at + 1)):
                     if number != line and upto > known.get(number, 0):
                         known[number] = upto
             self.known[line].append(known)
+            self.causes[line].append(causes)
             self._rank[line].append(rank)
 
     def decompose(self) -> list[OrderPart]:

@@ -24,13 +24,13 @@ from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
 from ketal.logs import Log, watched
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import RecordBatch, log_with_clocks
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.wording import file_and_line, scope_text
-from ketal.operators.causal_order import canonical
 from ketal.pictures.clocks.timeline_layout import longest_chains
 from ketal.pictures.graphs.graph import Picture
 from ketal.pictures.labels import common_end

@@ -45,11 +45,6 @@ class RowOrigin:
     """An origin of a log's rows: mappings, or a table of pandas, polars or Arrow.
 
     Two columns of a table with the same name are an error. An iterator can be read only once.
-
-    Attributes
-    ----------
-    is_stored : bool
-        Whether all rows are available already: the rows have a length.
     """
 
     def __init__(self, rows: Any) -> None:
@@ -57,6 +52,7 @@ class RowOrigin:
         self._was_read = False
         self._is_iterator = hasattr(rows, "__next__")
         self.is_stored = isinstance(rows, Sized)
+        """Whether all rows are available already: the rows have a length."""
         self._library = _table_library(rows)
         if self._library == "pandas":
             self._rows = _with_index(rows)

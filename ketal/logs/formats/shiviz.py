@@ -20,7 +20,6 @@ so reads back the events that were written.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -37,7 +36,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.event_time import rfc3339
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record
-from ketal.model.wording import shortened
+from ketal.model.wording import json_text, shortened
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 """ShiViz's own default: a line of text, then a line with host and clock."""
@@ -277,7 +276,7 @@ def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
                     f"but the type {event.type!r} is not"
                 )
             data = msgspec.json.encode(event.data).decode()
-            clock = json.dumps(event.clock, ensure_ascii=False)
+            clock = json_text(event.clock)
             time = "" if event.time is None else f"\t{rfc3339(float(event.time))}"
             receives = msgspec.json.encode(list(map(str, event.receives))).decode()
             received = f"\t{receives}" if event.receives else ""

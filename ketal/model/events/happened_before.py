@@ -8,6 +8,7 @@ The one rule: the canonical order respects happened-before, and depends on nothi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from ketal.clocks import vector
@@ -38,3 +39,11 @@ def canonical_key(event: Event) -> CanonicalKey:
     are unique.
     """
     return sum(event.clock.values()), event.node, event.clock[event.node]
+
+
+def canonical(events: Iterable[Event]) -> list[Event]:
+    """Return the canonical linear extension of a finite execution.
+
+    By definition, it repeatedly removes the least event that no remaining one happened-before.
+    """
+    return sorted(events, key=canonical_key)

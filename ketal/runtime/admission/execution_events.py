@@ -15,11 +15,11 @@ from ketal.errors import EventError, SettingError, at_place
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import records_of
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import place_at
-from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.runtime.admission.deduplication import DUPLICATE, NEW, PRESUMED

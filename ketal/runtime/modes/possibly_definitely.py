@@ -34,6 +34,7 @@ from ketal.engine.scope_steps import OfferedEvents
 from ketal.engine.verdict_building import flat
 from ketal.errors import EventError, SettingError
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import deciding_log
@@ -42,7 +43,6 @@ from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.model.wording import counted
-from ketal.operators.causal_order import canonical
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import execution_names, executions_of

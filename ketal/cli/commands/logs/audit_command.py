@@ -19,8 +19,9 @@ from ketal.errors import SettingError
 from ketal.model.wording import counted
 
 if TYPE_CHECKING:
+    from ketal.auditing.faults import Audit
     from ketal.auditing.repair import Repair
-    from ketal.auditing.report import Audit, ExaminedExecution
+    from ketal.auditing.report import ExaminedExecution
     from ketal.logs import Log
 
 EXAMPLE = """\
