@@ -327,11 +327,13 @@ def test_dry_run_prints_the_plan_without_passwords(
 ) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
     (tmp_path / "forks.ketal").write_text(PATTERN)
-    (tmp_path / "job.toml").write_text(FULL)
+    own_clocks = ', clock = "pkt.vc", node = "kafka.header.node" }'
+    text = FULL.replace(own_clocks, ' }\nclock = "none"')
+    (tmp_path / "job.toml").write_text(text)
     assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 0
     out = capsys.readouterr().out
     for text in (
-        "blocks", "kafka:forks.verdicts", "sasl_plain_password", "pattern P: check",
+        "blocks", "clock: none", "kafka:forks.verdicts", "sasl_plain_password", "pattern P: check",
         "one for each key", "order: arrival",
         "warning: P takes events in the order in which they are consumed",
     ):  # fmt: skip
