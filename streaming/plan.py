@@ -26,6 +26,7 @@ def lines(job: Job, program: Program) -> Iterator[str]:
     )
     start = "beginning" if job.start == "earliest" else "end"
     yield f"topics: {', '.join(job.topics)}, from the {start} if nothing is committed"
+    yield f"clock: {job.source.clock}"
     for name, path in job.source.fields.items():
         yield f"field {name}: {path}"
     yield f"verdicts: {job.verdicts}, {_delivery_guarantee(job.verdicts, spark)}"

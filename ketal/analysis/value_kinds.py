@@ -18,7 +18,7 @@ from ketal.model import syntax as ast
 from ketal.model.guard_functions import FUNCTIONS, Kind
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
-from ketal.model.wording import counted
+from ketal.model.wording import counted, unquoted
 
 Params = Mapping[str, ast.ParamDecl]
 
@@ -117,12 +117,8 @@ def _kind_findings(
         if isinstance(side, ast.Field) and side.name == "time":
             hint = "`time` is in seconds since the epoch"
         elif isinstance(side, ast.Field) and isinstance(other, ast.Literal):
-            hint = f'`{side.name}` is a string: write `"{_unquoted(other.value)}"`'
+            hint = f'`{side.name}` is a string: write `"{unquoted(other.value)}"`'
     yield "K112", "error", f"this compares a {first} with a {second}", node.span, hint
-
-
-def _unquoted(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _operand_findings(

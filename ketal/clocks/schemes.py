@@ -44,13 +44,14 @@ SCHEMES: dict[str, Callable[[], Scheme[Any]]] = {
 }
 
 
-def scheme_named(name: str) -> Scheme[Any]:
+def scheme_named(name: str, *others: str) -> Scheme[Any]:
     """Return the scheme with a name; `plausible:8` is plausible clocks of 8 entries.
 
-    Raises a SettingError if there is no such scheme.
+    Raises a SettingError if there is no such scheme. It proposes a name of a scheme or of `others`,
+    the names that the caller accepts too.
     """
     if name in SCHEMES:
         return SCHEMES[name]()
     if sized := re.fullmatch(PlausibleClocks.name + ":([0-9]{1,9})", name):
         return PlausibleClocks(int(sized[1]))
-    raise SettingError(f"unknown clock scheme {name!r}{near(name, SCHEMES)}")
+    raise SettingError(f"unknown clock scheme {name!r}{near(name, [*SCHEMES, *others])}")

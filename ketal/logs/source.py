@@ -210,7 +210,7 @@ class Source:
         if not isinstance(self.clock, str):
             raise SettingError(f"clock must be the name of a scheme, not {self.clock!r}")
         if self.clock != NO_CLOCKS:
-            scheme_named(self.clock)
+            scheme_named(self.clock, NO_CLOCKS)
         for name in ("clock", "receives", INCARNATION, MESSAGE):
             if self.clock == NO_CLOCKS and name in self.fields:
                 raise SettingError(

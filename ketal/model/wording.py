@@ -110,3 +110,8 @@ def scope_text(scope: Mapping[str, Any]) -> str:
 
 def _reads_as_text(value: Any) -> bool:
     return isinstance(value, str) and _OF_OTHER_KIND.fullmatch(value) is None
+
+
+def unquoted(value: object) -> str:
+    """Return a value as text without quotes; a boolean as in patterns, TOML and JSON."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,7 +15,6 @@ held, so that a process which was given the same id later is never sent a signal
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -73,22 +72,16 @@ class BrokerFolder:
     def is_held(self) -> bool:
         """Return whether a broker runs or is being started."""
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR)
+            with open(self.path / "lock", "rb") as file:
+                # Shared: two processes that check at once do not take each other for a broker.
+                return not try_lock(file.fileno(), shared=True)
         except FileNotFoundError:
             return False
-        try:
-            # A shared lock: two processes that check at once do not take each other for a broker.
-            return not try_lock(descriptor, shared=True)
-        finally:
-            os.close(descriptor)
 
     def state(self) -> Running | None:
         """Return the content of broker.json; None if there is none.
 
-        Raises
-        ------
-        BrokerError
-            If the file is damaged.
+        Raises a BrokerError if the file is damaged.
         """
         path = self.path / "broker.json"
         try:
@@ -108,10 +101,7 @@ class BrokerFolder:
     def running(self) -> Running | None:
         """Return the broker that runs in this folder; None if none does.
 
-        Raises
-        ------
-        BrokerError
-            If another process is just starting a broker.
+        Raises a BrokerError if another process is just starting a broker.
         """
         if not self.is_held():
             return None
@@ -143,17 +133,14 @@ class BrokerFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
         """Take the lock; a broker that inherits the descriptor keeps it after this context ends."""
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
+        with open(self.path / "lock", "ab") as file:
             deadline = time.monotonic() + _CLAIM_S
-            while not try_lock(descriptor):
+            while not try_lock(file.fileno()):
                 # A process that only checks the lock (`is_held`) releases it at once.
                 if time.monotonic() > deadline:
                     self.refuse_running()
                 time.sleep(POLL_S)
-            yield descriptor
-        finally:
-            os.close(descriptor)
+            yield file.fileno()
 
     def cluster(self) -> str:
         """Return the cluster id that the data was formatted with."""

@@ -50,10 +50,7 @@ def properties_text(*, port: int, controller_port: int, data: str, given: Mappin
     folder of the topics, relative to the working directory of the broker: an absolute path could
     have characters that a property cannot have.
 
-    Raises
-    ------
-    SettingError
-        If `given` has a property that ketal itself sets.
+    Raises a SettingError if `given` has a property that ketal itself sets.
     """
     own = {
         "process.roles": "broker,controller",

@@ -141,10 +141,7 @@ class PartitionCheck:
 
         `place` returns where the item at an index was read. Items that are not events are skipped.
 
-        Raises
-        ------
-        SettingError
-            If a value was read in a partition of another number before.
+        Raises a SettingError if a value was read in a partition of another number before.
         """
         values = (self._read(item) if isinstance(item, Event) else None for item in items)
         self._record(map(keyed, values), number, place)

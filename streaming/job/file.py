@@ -16,6 +16,7 @@ from ketal.errors import SettingError, faults_placed, near
 from ketal.files.user_folders import state_folder
 from ketal.logs.source import Config, Source, load_config, table_of
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.wording import unquoted
 from ketal.streaming.job.client_properties import read_properties, refuse_variables
 from ketal.streaming.job.messages import MessageReader
 
@@ -179,10 +180,7 @@ def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
         `pattern`, `engine`, `bootstrap_servers`, `group_id`, `topics`, `to`, `state` and the
         fields of `Job` that only flags set; None for a flag that was not given.
 
-    Raises
-    ------
-    SettingError
-        If a setting is unknown, wrong or missing.
+    Raises a SettingError if a setting is unknown, wrong or missing.
     """
     given = _settings_of_flags(flags)
     if config is None:
@@ -423,7 +421,7 @@ def _params(table: Mapping[str, Any]) -> dict[str, str]:
             raise SettingError(
                 f'[params] {name} must be a string, a number or a boolean, for example w = "30 s"'
             )
-    return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in table.items()}
+    return {name: unquoted(value) for name, value in table.items()}
 
 
 def _jars(given: object, base: Path) -> tuple[Path, ...]:

@@ -70,10 +70,7 @@ class JobEngine(ABC):
 
         `what` is the notice. `lost` begins the message of the LostError, and `reason` ends it.
 
-        Raises
-        ------
-        LostError
-            If the outage has lasted for `lost_after_ms`.
+        Raises a LostError if the outage has lasted for `lost_after_ms`.
         """
         now_s = time.monotonic()
         if self.failing_since_s is None:

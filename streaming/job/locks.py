@@ -37,10 +37,8 @@ def lock(descriptor: int, path: str | Path) -> bool:
 def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Iterator[bool]:
     """Make a folder and lock it; yield False if `stopping` returned True before it was locked.
 
-    Raises
-    ------
-    SettingError
-        If another process holds the lock for `patience_s`, or the folder cannot be made or locked.
+    Raises a SettingError if another process holds the lock for `patience_s`, or the folder cannot
+    be made or locked.
     """
     path = folder / FILE
     with refused_as_setting(f"cannot store state in {folder}"):

@@ -70,13 +70,14 @@ class MessageReader:
         terms: RecordTerms = MESSAGE_IN_TOPIC,
         mapped: MappedFields | None = None,
     ) -> None:
-        self._shape = Shape(source, limits=limits, terms=terms, mapped=mapped)
+        self.shape = Shape(source, limits=limits, terms=terms, mapped=mapped)
+        """Where the fields of an event are in the JSON object."""
         self._noun = terms.text
-        self._plain = self._shape.plain
+        self._plain = self.shape.plain
         self._bytes_max = limits.line_bytes_max
         # A message of this length cannot exceed a limit: a clock entry takes at least five bytes.
         self._short = min(5 * limits.clock_entries_max, limits.line_bytes_max)
-        self._needed = MessageMetadata(self._shape.paths)
+        self._needed = MessageMetadata(self.shape.paths)
         self._units = TIME_UNITS[source.time_unit]
         self._has_clocks = source.clock != NO_CLOCKS
 
@@ -122,7 +123,7 @@ class MessageReader:
                 f"the {self._noun} has {len(value)} bytes, more than {self._bytes_max} "
                 "(limit line_bytes_max)"
             )
-        item = decoded(value, self._shape, self._metadata(record))
+        item = decoded(value, self.shape, self._metadata(record))
         if self._has_clocks or not isinstance(item, Event):
             return item
         return with_own_entry(item, record.offset + 1)

@@ -215,10 +215,7 @@ class MetricsServer(ThreadingHTTPServer):
 
     Port 0 stands for any free port, an empty host for every address of this machine.
 
-    Raises
-    ------
-    SettingError
-        If the port is taken, or the address is not one of this machine.
+    Raises a SettingError if the port is taken, or the address is not one of this machine.
     """
 
     daemon_threads = True

@@ -38,10 +38,7 @@ class ClosedPipeError(Exception):
 class Outputs:
     """The verdicts that are pending for the next commit, and the open files of a job.
 
-    Raises
-    ------
-    SettingError
-        If a file cannot be opened, or is another job's.
+    Raises a SettingError if a file cannot be opened, or is another job's.
     """
 
     def __init__(self, job: Job, hooks: Hooks) -> None:

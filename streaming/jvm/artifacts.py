@@ -117,10 +117,7 @@ def fetch_jars(
 ) -> Path:
     """Return the folder of a set of jars; download them if they are not in the cache.
 
-    Raises
-    ------
-    ArtifactsError
-        If Ivy is not installed, or the jars could not be downloaded.
+    Raises an ArtifactsError if Ivy is not installed, or the jars could not be downloaded.
     """
     folder = cache_folder() / "jars" / artifacts.folder_name
     if is_complete(folder):
@@ -133,9 +130,11 @@ def fetch_jars(
         prefix = f"{_WORKING}{folder.name}-"
         for old_working in folder.parent.glob(f"{prefix}*"):
             shutil.rmtree(old_working)
-        working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
-        try:
-            notify(f"downloading {artifacts.name} into {folder} (first use only)")
+        notify(f"downloading {artifacts.name} into {folder} (first use only)")
+        with tempfile.TemporaryDirectory(
+            dir=folder.parent, prefix=prefix, ignore_cleanup_errors=True
+        ) as made:
+            working = Path(made)
             command = [str(java.executable), *_JVM, *download_options(java)]
             _download([*command, *_ivy_arguments(ivy, working)], working, artifacts, notify)
             jars = working / "jars"
@@ -145,8 +144,6 @@ def fetch_jars(
                 # Incomplete, as was checked above.
                 shutil.rmtree(folder)
             os.rename(jars, folder)
-        finally:
-            shutil.rmtree(working, ignore_errors=True)
     return folder
 
 
@@ -177,14 +174,11 @@ def _ivy_jar(artifacts: Artifacts) -> Path:
 @contextmanager
 def _exclusive_lock(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
     """Hold a file lock, which the kernel releases when this process ends in any way."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        if not try_lock(descriptor):
+    with open(path, "ab") as file:
+        if not try_lock(file.fileno()):
             notify("waiting for another process that is downloading the same jars")
-            wait_for_lock(descriptor)
+            wait_for_lock(file.fileno())
         yield
-    finally:
-        os.close(descriptor)
 
 
 # --- Ivy ---------------------------------------------------------------------------

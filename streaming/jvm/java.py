@@ -58,10 +58,8 @@ class Java:
 def find_java(*, newest: int | None = None) -> Java:
     """Return the Java to use, of a version from `JAVA_OLDEST` to `newest`, if that is given.
 
-    Raises
-    ------
-    JavaError
-        If there is none; the message names each place, and the reason against the Java there.
+    Raises a JavaError if there is none; the message names each place, and the reason against the
+    Java there.
     """
     searched: list[str] = []
     passed_over: list[str] = []

@@ -33,7 +33,8 @@ class Connection:
         self.producer: Any = None
         self._engine = engine
         self._job = engine.job
-        self._call_s = engine.job.call_timeout_ms / 1e3
+        self._timeout_ms = engine.job.call_timeout_ms
+        self._call_s = self._timeout_ms / 1e3
         self._uncommitted: Any = None
         """A second consumer, with `read_uncommitted`, for the ends of partitions."""
 
@@ -114,10 +115,9 @@ class Connection:
     def committed(self, partitions: Sequence[TopicPartition]) -> Committed:
         """Return the commit of each partition; None where there is none."""
         out: dict[TopicPartition, Commit | None] = {}
-        timeout_ms = self._job.call_timeout_ms
         for partition in partitions:
             ask = self.consumer.committed
-            held = self._call("requesting offsets", ask, partition, True, timeout_ms)
+            held = self._call("requesting offsets", ask, partition, True, self._timeout_ms)
             out[partition] = None if held is None else Commit.of(held)
         return out
 
@@ -129,7 +129,6 @@ class Connection:
         With `grown`, a partition without a commit, in a topic where other partitions have one, was
         added to the topic; such a partition is read from its beginning.
         """
-        timeout_ms = self._job.call_timeout_ms
         offsets = {
             partition: held.offset for partition, held in committed.items() if held is not None
         }
@@ -140,11 +139,10 @@ class Connection:
             for partition in fresh
             if self._job.start == "earliest" or partition.topic in known
         ]
-        last = [partition for partition in fresh if partition not in first]
         if first:
             ask = self.consumer.beginning_offsets
-            offsets.update(self._call("requesting start offsets", ask, first, timeout_ms))
-        return {**offsets, **self.end_offsets(last)}
+            offsets.update(self._call("requesting start offsets", ask, first, self._timeout_ms))
+        return {**offsets, **self.end_offsets([*fresh.difference(first)])}
 
     def end_offsets(
         self, partitions: Sequence[TopicPartition], *, committed_only: bool = True
@@ -156,10 +154,8 @@ class Connection:
             make = partial(clients.make_consumer, of_group=False, committed_only=False)
             self._uncommitted = self._call("connecting", make, self._job, calls=2)
         consumer = self.consumer if committed_only else self._uncommitted
-        timeout_ms = self._job.call_timeout_ms
-        return self._call(
-            "requesting end offsets", consumer.end_offsets, list(partitions), timeout_ms
-        )
+        ask = consumer.end_offsets
+        return self._call("requesting end offsets", ask, list(partitions), self._timeout_ms)
 
     def commit(
         self,

@@ -334,7 +334,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
     def _is_unchanged(self, number: int, committed: Committed) -> bool:
         """Return whether a revoked part still has the state of its partitions' last commit."""
         part = self._revoked.get(number)
-        if part is None:
-            return False
-        commits = [committed[partition] for partition in part.positions]
-        return all(commit is not None and commit.metadata == part.metadata for commit in commits)
+        return part is not None and all(
+            (commit := committed[partition]) is not None and commit.metadata == part.metadata
+            for partition in part.positions
+        )

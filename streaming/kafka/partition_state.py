@@ -206,9 +206,11 @@ class Part:
             else:
                 items.append(item)
                 sources.append(record)
-                if not uses_watermark:
+                if not uses_watermark or not isinstance(item, Event) or item.time is None:
                     continue
-                own = self._watermark_of_event(partition, item)
+                if not self.watermarks.observe(partition, float(item.time)):
+                    continue
+                own = self._advanced_watermark()
             items += own
             sources += [record] * len(own)
             if has_ended and self.ended:
@@ -230,16 +232,6 @@ class Part:
             if not self.ended:
                 return self._advanced_watermark()
         return [control]
-
-    def _watermark_of_event(self, partition: TopicPartition, item: LogItem) -> list[LogItem]:
-        """Return the new watermark as an item, if the time of an event advances it."""
-        if not isinstance(item, Event) or item.time is None:
-            return []
-        return (
-            self._advanced_watermark()
-            if self.watermarks.observe(partition, float(item.time))
-            else []
-        )
 
     def _advanced_watermark(self) -> list[LogItem]:
         """Return the new watermark as an item, if it has advanced; mark the part dirty then."""
@@ -288,11 +280,8 @@ def open_part(
     `positions` and `committed` have the next offset to read and the last commit of each partition
     of the part; `loaded` is what `Storage.load` returned for it.
 
-    Raises
-    ------
-    StateError
-        If the state does not fit, and `on_change` does not allow that. If it does, the part begins
-        anew, and its `notice` says so.
+    Raises a StateError if the state does not fit, and `on_change` does not allow that. If it does,
+    the part begins anew, and its `notice` says so.
     """
     job = engine.job
     # Once a single consumer has begun, it restores only what it has committed itself.

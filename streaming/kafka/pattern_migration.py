@@ -46,11 +46,8 @@ def resume(
 
     `on_change` is "stop", "fresh" or "drain": what to do if the state is of another program.
 
-    Raises
-    ------
-    StateError
-        If the state is damaged; or if it is of another program, and `on_change` is "stop", or is
-        "drain" and a pattern cannot be drained. The message names the change.
+    Raises a StateError if the state is damaged; or if it is of another program, and `on_change` is
+    "stop", or is "drain" and a pattern cannot be drained. The message names the change.
     """
     options: dict[str, Any] = {"limits": limits, "release": JobRelease}
     try:

@@ -33,10 +33,8 @@ RETRY_FIRST_S, RETRY_MAX_S = 0.2, 3.0
 class ProcessEngine(RunningJob):
     """A job that runs in this process; the parameters are those of `JobEngine`.
 
-    Raises
-    ------
-    SettingError
-        If Kafka's properties are wrong, or several consumers cannot share the job.
+    Raises a SettingError if Kafka's properties are wrong, or several consumers cannot share the
+    job.
     """
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:

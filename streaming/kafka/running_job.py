@@ -98,12 +98,9 @@ class RunningJob(JobEngine):
     def check_owner(self, offsets: Offsets) -> None:
         """Check that no other process has taken over, and that no other job uses the group.
 
-        Raises
-        ------
-        LostError
-            If another process has committed the offsets of the job's topics; or if offsets of other
-            topics were committed since the last session began: then two jobs have this group and
-            fence each other, which the offsets of this job's topics do not show.
+        Raises a LostError if another process has committed the offsets of the job's topics; or if
+        offsets of other topics were committed since the last session began: then two jobs have this
+        group and fence each other, which the offsets of this job's topics do not show.
         """
         job = self.job
         others = {

@@ -114,6 +114,10 @@ def _attribute_name(attribute: syntax.Attribute | syntax.Field) -> str:
     return ".".join(("data", *keys) if own else keys)
 
 
+def _key_name(key: PartitionKey) -> str:
+    return ", ".join(map(_attribute_name, key))
+
+
 def attribute_paths(
     attribute: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]
 ) -> tuple[Path, ...]:
@@ -160,22 +164,18 @@ def placement(families: Sequence[Family], source: Source) -> dict[str, str]:
                 for attribute in family.partition
             ]
             keyed = keying_attribute(family.partition, source) is not None
-            names = ", ".join(map(_attribute_name, family.partition))
-            out[names] = "the messages' key" if keyed else ", ".join(where)
+            out[_key_name(family.partition)] = "the messages' key" if keyed else ", ".join(where)
     return out
 
 
 def row_placements(families: Sequence[Family], source: Source | None) -> tuple[str, ...]:
     """Describe for each family how the group of a row is computed."""
     where = {} if source is None else placement(families, source)
-    named = (
-        (family.groups, ", ".join(map(_attribute_name, family.partition))) for family in families
-    )
     return tuple(
-        f"{groups} key groups by {where.get(names, f'the columns {names}')} (hashing {HASHING})"
-        if names
+        f"{one.groups} key groups by {where.get(name, f'the columns {name}')} (hashing {HASHING})"
+        if (name := _key_name(one.partition))
         else "one key group"
-        for groups, names in named
+        for one in families
     )
 
 
@@ -213,9 +213,7 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
         if not compiled.partition:
             why = f"{unsplittable_reason(compiled)}; without it,"
         elif _partition_key(compiled) != key:
-            own, others = (
-                ", ".join(map(_attribute_name, one)) for one in (_partition_key(compiled), key)
-            )
+            own, others = _key_name(_partition_key(compiled)), _key_name(key)
             why = f"is partitioned by {own}, but the job by {others}; unless it is a separate job,"
         else:
             continue

@@ -56,6 +56,7 @@ COLUMNS = ("verdict", "pattern", "id", "execution", "scope", "json")
 LINE = "line"
 """An additional column in jobs: the verdict as a line for people."""
 _CODEC, _LEVEL = "zstd", 1
+OutputRow = tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Work:
         """The columns of the rows that groups return."""
         return [*COLUMNS, LINE] if self.figures else list(COLUMNS)
 
-    def verdict_row(self, verdict: Verdict) -> tuple[str | None, ...]:
+    def verdict_row(self, verdict: Verdict) -> OutputRow:
         """Return a verdict as a row; its JSON may be an overflow verdict, with the same id."""
         pattern, scope, bytes_max = None, None, self.rejection_bytes_max
         if not isinstance(verdict, Rejected):
@@ -95,10 +96,6 @@ class Work:
         name, text = written_message(verdict, bytes_max)
         row = (verdict.kind, pattern, name, verdict.execution or None, scope, text.decode())
         return (*row, str(verdict)) if self.figures else row
-
-    def family_index(self, group: int) -> int:
-        """Return the index of a group's family."""
-        return [n for n, one in enumerate(self.families) if one.first <= group][-1]
 
     def execution(self, family: int, held: Mapping[bytes, bytes] | None) -> Execution:
         """Return the execution of a group of a family, new or restored from its records."""
@@ -163,16 +160,14 @@ def _checksum(size: int, compressed: bytes) -> int:
 class Group:
     """One key group; `held` is the state that `state` returned, None for a new group.
 
-    Raises
-    ------
-    StateError
-        If the state is damaged, of another program, or of rows that are hashed in another way.
+    Raises a StateError if the state is damaged, of another program, or of rows that are hashed in
+    another way.
     """
 
     def __init__(self, work: Work, number: int, held: bytes | None) -> None:
         self.number = number
         self._work = work
-        self._family = work.family_index(number)
+        self._family = max(n for n, one in enumerate(work.families) if one.first <= number)
         self._reports = self._family == 0
         self._rows = RowReader(work.shape, work.limits)
         keyed_by = (work.shape.source or Source()).keyed_by or ""
@@ -309,9 +304,7 @@ class Group:
             return None
         return Control("watermark", time=min(marks))
 
-    def figures_row(
-        self, verdicts: Counter[tuple[str | None, str | None]]
-    ) -> tuple[str | None, ...]:
+    def figures_row(self, verdicts: Counter[tuple[str | None, str | None]]) -> OutputRow:
         """Return the row of figures: counts since the beginning, and `verdicts` of this batch.
 
         `absent` has the mapped fields that no row had which this worker has read; None without one.
@@ -332,7 +325,7 @@ class Group:
         text = msgspec.json.encode(figures).decode()
         return FIGURES, None, str(self.number), None, None, text, None
 
-    def counts_row(self) -> tuple[str | None, ...]:
+    def counts_row(self) -> OutputRow:
         """Return the row of counts: the differences to the previous row of counts."""
         counts = self._current_counts()
         added = {name: count - self._counted.get(name, 0) for name, count in counts.items()}

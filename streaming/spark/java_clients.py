@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import LostError, SettingError, refused_as_setting
+from ketal.model.wording import unquoted
 from ketal.streaming.job.file import Job
 
 if TYPE_CHECKING:
@@ -37,10 +38,7 @@ def kafka_options(job: Job) -> dict[str, str]:
     The options may hold passwords, as the properties do. A timeout among the properties overrides
     that of the job.
 
-    Raises
-    ------
-    SettingError
-        If a property is one that Java's clients do not have.
+    Raises a SettingError if a property is one that Java's clients do not have.
     """
     given = dict(job.properties)
     out = {"bootstrap.servers": job.bootstrap_servers}
@@ -63,8 +61,7 @@ def kafka_options(job: Job) -> dict[str, str]:
                 f"{', '.join(sorted([*_RENAMED, 'sasl_plain_username', 'sasl_plain_password']))}, "
                 "ssl_cafile, ssl_certfile, ssl_keyfile, and Java's own names, which have a dot"
             )
-        java = name.replace("_", ".") if name in _RENAMED else name
-        out[java] = _property_text(value)
+        out[name.replace("_", ".") if name in _RENAMED else name] = unquoted(value)
     request_ms = out.setdefault("request.timeout.ms", str(min(job.call_timeout_ms, REQUEST_MS_MAX)))
     # A call consists of requests, and Java's clients refuse a timeout of calls that is shorter than
     # that of requests. A value that is not a number is left for them to refuse.
@@ -103,10 +100,6 @@ def _pem_text(path: str) -> str:
 def _jaas_string(text: Any) -> str:
     """Return a text as a quoted string of a JAAS configuration."""
     return '"' + str(text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _property_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def partition_counts(session: SparkSession, job: Job, options: Mapping[str, str]) -> dict[str, int]:

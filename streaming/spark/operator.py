@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ketal.streaming.spark.group import Group, Work
+from ketal.streaming.spark.group import Group, OutputRow, Work
 from ketal.streaming.spark.rows.row_reader import Row
 
 ROWS_MAX = 10_000
@@ -130,7 +130,7 @@ class Operator:
 
         work = _load_work(self.pickled, self.digest)
         group = self._restored_group(work, int(key[0]), state.get[0] if state.exists else None)
-        out: list[tuple[str | None, ...]] = []
+        out: list[OutputRow] = []
         mark_ms = state.getCurrentWatermarkMs() if work.timed else 0
         out += map(work.verdict_row, group.advance(mark_ms))
         if not state.hasTimedOut:
@@ -142,8 +142,8 @@ class Operator:
         state.update((blob,))
         self._cache_group(group, blob)
         _exempt_groups()
-        for start in range(0, len(out), ROWS_MAX):
-            yield pandas.DataFrame(out[start : start + ROWS_MAX], columns=work.output)
+        for rows in _chunks(out):
+            yield pandas.DataFrame(rows, columns=work.output)
 
     def _restored_group(self, work: Work, number: int, held: bytes | None) -> Group:
         cached = _cached_groups.pop((self.digest, number), None)
@@ -161,39 +161,42 @@ class Operator:
         Only one batch of rows is in memory at a time.
         """
         work = _load_work(self.pickled, self.digest)
-        group: Group | None = None
-        out: list[tuple[str | None, ...]] = []
-        for batch in batches:
-            numbers = batch.column("group").to_pylist()
-            arrays = [
-                batch.column(name).to_numpy(zero_copy_only=False) for name in work.shape.columns
-            ]
-            rows = zip(*(array.tolist() for array in arrays), strict=True)
-            numbered = zip(numbers, rows, strict=True)
-            for number, some in itertools.groupby(numbered, operator.itemgetter(0)):
-                if group is None or group.number != number:
-                    out += _conclude(group, work)
-                    group = Group(work, number, None)
-                for verdict in group.process([row for _, row in some]):
-                    out.append(work.verdict_row(verdict))
-                    if len(out) >= ROWS_MAX:
-                        yield _record_batch(out, work.output)
-                        out = []
-        out += _conclude(group, work)
-        for start in range(0, len(out), ROWS_MAX):
-            yield _record_batch(out[start : start + ROWS_MAX], work.output)
+        for rows in _chunks(_table_rows(work, batches)):
+            yield _record_batch(rows, work.output)
 
 
-def _conclude(group: Group | None, work: Work) -> list[tuple[str | None, ...]]:
-    if group is None:
-        return []
-    out = list(map(work.verdict_row, group.execution.conclude()))
-    return [*out, *_extra_rows(group, work, Counter())]
+def _table_rows(work: Work, batches: Iterable[Any]) -> Iterator[OutputRow]:
+    """Yield the rows that the groups of a table return."""
+    group: Group | None = None
+    for batch in batches:
+        numbers = batch.column("group").to_pylist()
+        arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in work.shape.columns]
+        rows = zip(*(array.tolist() for array in arrays), strict=True)
+        numbered = zip(numbers, rows, strict=True)
+        for number, some in itertools.groupby(numbered, operator.itemgetter(0)):
+            if group is None or group.number != number:
+                yield from _conclude(group, work)
+                group = Group(work, number, None)
+            yield from map(work.verdict_row, group.process([row for _, row in some]))
+    yield from _conclude(group, work)
+
+
+def _conclude(group: Group | None, work: Work) -> Iterator[OutputRow]:
+    if group is not None:
+        yield from map(work.verdict_row, group.execution.conclude())
+        yield from _extra_rows(group, work, Counter())
+
+
+def _chunks(rows: Iterable[OutputRow]) -> Iterator[list[OutputRow]]:
+    """Yield rows in lists of at most `ROWS_MAX`."""
+    rows = iter(rows)
+    while chunk := list(itertools.islice(rows, ROWS_MAX)):
+        yield chunk
 
 
 def _extra_rows(
     group: Group, work: Work, verdicts: Counter[tuple[str | None, str | None]]
-) -> Iterator[tuple[str | None, ...]]:
+) -> Iterator[OutputRow]:
     """Yield the rows of figures and of counts of a group, where the work asks for them."""
     if work.figures:
         yield group.figures_row(verdicts)
@@ -201,7 +204,7 @@ def _extra_rows(
         yield group.counts_row()
 
 
-def _record_batch(out: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
+def _record_batch(out: Sequence[OutputRow], names: Sequence[str]) -> Any:
     import pyarrow
 
     columns = zip(*out, strict=True)

@@ -50,10 +50,7 @@ def verdict_rows(rows: DataFrame) -> DataFrame:
 def observe_counts(rows: DataFrame, program: Program, counts: Observation | str) -> DataFrame:
     """Return the rows of verdicts only, with `counts` observing the sums of the rows of counts.
 
-    Raises
-    ------
-    TypeError
-        If `counts` is neither an Observation nor a str.
+    Raises a TypeError if `counts` is neither an Observation nor a str.
     """
     # Spark Connect has an Observation of its own.
     if not isinstance(counts, str) and type(counts).__name__ != "Observation":

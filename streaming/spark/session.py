@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ketal.errors import LostError, SettingError
+from ketal.errors import LostError
 from ketal.files.file_replacement import replace_file
 from ketal.files.user_folders import cache_folder
 from ketal.streaming.job.file import Job
@@ -62,8 +62,6 @@ def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession
 
     Raises
     ------
-    SettingError
-        If pyspark is not installed.
     JavaError
         If there is no Java for it.
     ArtifactsError
@@ -71,14 +69,10 @@ def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession
     LostError
         If Spark does not start.
     """
-    try:
-        from py4j.protocol import Py4JError
-        from pyspark import SparkContext
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("py4j", "pyspark"):
-            raise
-        raise SettingError("pyspark is not installed: pip install 'ketal[spark]'") from None
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     # Not the active session, which belongs to a thread: a process has one context.
     own = SparkContext._active_spark_context is None and _SUBMIT_VARIABLE not in os.environ
     try:

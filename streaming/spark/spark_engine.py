@@ -57,10 +57,7 @@ _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct
 class SparkEngine(JobEngine):
     """A job that runs on Spark; the parameters are those of `JobEngine`.
 
-    Raises
-    ------
-    SettingError
-        If the program cannot run in key groups, or a property is unknown.
+    Raises a SettingError if the program cannot run in key groups, or a property is unknown.
     """
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:

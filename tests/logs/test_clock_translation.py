@@ -174,6 +174,8 @@ def test_more_records_than_events_max_are_an_error() -> None:
     ("options", "reason"),
     [
         ({"clock": "ict"}, "unknown clock scheme 'ict'; did you mean itc"),
+        ({"clock": "non"}, "unknown clock scheme 'non'; did you mean none"),
+        ({"clock": "x"}, "unknown clock scheme 'x'; choose from history, vector.*, hlc, none"),
         ({"clock": 1}, "clock must be the name of a scheme"),
         ({"clock": "itc", "nodes": ["a"]}, "nodes applies only to positional vector clocks"),
         (

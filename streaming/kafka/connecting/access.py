@@ -29,7 +29,7 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS
 from ketal.streaming.kafka.connecting.client_errors import causes
 from ketal.streaming.kafka.connecting.clients import client_properties, is_listening
-from ketal.streaming.kafka.connecting.properties import refused_as_settings
+from ketal.streaming.kafka.connecting.properties import WORDS, refused_as_settings
 
 _REFUSED = (
     faults.IllegalSaslStateError,
@@ -38,7 +38,6 @@ _REFUSED = (
     faults.UnsupportedSaslMechanismError,
 )
 _CONNECTION_CLOSED = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
-_TLS = {"PLAINTEXT": False, "SSL": True, "SASL_PLAINTEXT": False, "SASL_SSL": True}
 
 
 def check_access(job: Job) -> None:
@@ -131,13 +130,14 @@ def _protocol_fault(job: Job, server: str, given: Mapping[str, Any]) -> str | No
     protocol = str(given.get("security_protocol", "PLAINTEXT"))
     if not is_listening(server):
         return None
-    tls = _TLS[protocol]
+    tls = protocol.endswith("SSL")
     unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
     plain = {**given, "security_protocol": "PLAINTEXT"}
     with_tls = {**given, "security_protocol": "SSL", "ssl_context": unverified}
-    hint = f"but security_protocol is {protocol}\n  hint: choose from {', '.join(_TLS)}"
+    protocols = WORDS["security_protocol"]
+    hint = f"but security_protocol is {protocol}\n  hint: choose from {', '.join(protocols)}"
     if _connection_fault(job, server, plain if tls else with_tls, greeting_only=True) is None:
         return f"it {'does not use' if tls else 'uses'} TLS, {hint}"
     if protocol.startswith("SASL"):

@@ -82,11 +82,8 @@ _decode_claim = msgspec.json.Decoder(_ClaimContent).decode
 class Claim:
     """The claim of a group to a folder, made when it has committed with state in the folder.
 
-    Raises
-    ------
-    SettingError
-        If the folder is another engine's or group's, or of a job that reads other topics only; or
-        if the file of the claim cannot be read or made.
+    Raises a SettingError if the folder is another engine's or group's, or of a job that reads other
+    topics only; or if the file of the claim cannot be read or made.
     """
 
     def __init__(self, folder: Path, group_id: str, topics: Sequence[str]) -> None:
@@ -158,10 +155,8 @@ class FolderStore:
         `changes` has the records changed since the last call, or since the state that was read; for
         a new job, all records. A removed record has None for its value.
 
-        Raises
-        ------
-        SettingError
-            If the records cannot be written, for example because the disk is full.
+        Raises a SettingError if the records cannot be written, for example because the disk is
+        full.
         """
         try:
             if self._database is None:

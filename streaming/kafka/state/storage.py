@@ -86,10 +86,8 @@ class Storage(ABC):
     ) -> tuple[Store, dict[bytes, bytes]]:
         """Return the store of a part, and the records of the state that its commits name.
 
-        Raises
-        ------
-        StateError
-            If that state is missing or damaged; or if no commit names a state and yet there is one.
+        Raises a StateError if that state is missing or damaged; or if no commit names a state and
+        yet there is one.
         """
 
     @abstractmethod

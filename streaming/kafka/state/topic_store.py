@@ -122,11 +122,8 @@ class Changelog:
     def restore(self, loaded: Loaded, commits: Collection[str]) -> dict[bytes, bytes]:
         """Restore the log of the part; return its records.
 
-        Raises
-        ------
-        StateError
-            If there are no records, or they are damaged, or belong to another commit or to another
-            number of parts.
+        Raises a StateError if there are no records, or they are damaged, or belong to another
+        commit or to another number of parts.
         """
         if loaded.fault is not None:
             raise loaded.fault
@@ -180,10 +177,8 @@ def load(
 
     With `open_too` the end is after the transactions that are open now, otherwise before them.
 
-    Raises
-    ------
-    TimeoutError
-        If an open transaction does not end, so that the end of a partition cannot be reached.
+    Raises a TimeoutError if an open transaction does not end, so that the end of a partition cannot
+    be reached.
     """
     wanted = [TopicPartition(job.store.name, number) for number in numbers]
     if not wanted:

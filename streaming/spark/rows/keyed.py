@@ -49,10 +49,7 @@ class KeyGroupCheck:
     def check(self, value: Any, group: int, place: str) -> None:
         """Check the value of an event, and record the group of the key of its message.
 
-        Raises
-        ------
-        SettingError
-            If the key of another message with that value has another group.
+        Raises a SettingError if the key of another message with that value has another group.
         """
         key = keyed(value)
         if key is None:

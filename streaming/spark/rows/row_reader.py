@@ -14,7 +14,6 @@ from ketal.errors import EventError
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import brief_reason
 from ketal.logs.record_terms import MESSAGE_IN_TOPIC, ROW_OF_EVENT
-from ketal.logs.shape import Shape
 from ketal.logs.source import MappedFields, Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -55,7 +54,6 @@ class RowReader:
         self._source = shape.source
         self._texts = [name for name in ("clock", "data") if name in self._at]
         self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(shape.headers)]
-        self._shape = Shape(Source(), limits=limits, terms=ROW_OF_EVENT)
         terms = ROW_OF_EVENT if shape.source is None else MESSAGE_IN_TOPIC
         source = shape.source or Source()
         self.mapped = MappedFields(source.fields)
@@ -97,7 +95,7 @@ class RowReader:
             for name in self._texts:
                 if (text := row[self._at[name]]) is not None:
                     record[name] = _decode_json(text, name)
-            return self._shape.item(record)
+            return self._reader.shape.item(record)
         except EventError as fault:
             return self.rejection(row, brief_reason(fault.reason))
 

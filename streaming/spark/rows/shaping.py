@@ -51,11 +51,8 @@ def shape_rows(
 
     Unless `lateness_ms` is None, the column `mark` has Spark's watermark.
 
-    Raises
-    ------
-    SettingError
-        If the columns are neither those of messages nor of events, or have wrong types, or if no
-        column has a pattern's partition key.
+    Raises a SettingError if the columns are neither those of messages nor of events, or have wrong
+    types, or if no column has a pattern's partition key.
     """
     _check_named_once(events)
     source_columns = _columns_of(events, families, source)

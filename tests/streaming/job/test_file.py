@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -327,11 +328,13 @@ def test_dry_run_prints_the_plan_without_passwords(
 ) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
     (tmp_path / "forks.ketal").write_text(PATTERN)
-    (tmp_path / "job.toml").write_text(FULL)
+    own_clocks = ', clock = "pkt.vc", node = "kafka.header.node" }'
+    text = FULL.replace(own_clocks, ' }\nclock = "none"')
+    (tmp_path / "job.toml").write_text(text)
     assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 0
     out = capsys.readouterr().out
     for text in (
-        "blocks", "kafka:forks.verdicts", "sasl_plain_password", "pattern P: check",
+        "blocks", "clock: none", "kafka:forks.verdicts", "sasl_plain_password", "pattern P: check",
         "one for each key", "order: arrival",
         "warning: P takes events in the order in which they are consumed",
     ):  # fmt: skip
@@ -517,3 +520,16 @@ def test_invalid_metrics_port_is_refused(port: int) -> None:
         SettingError, match=f"--metrics-port must be an integer from 0 to 65535, not {port}"
     ):
         read_job(None, flags)
+
+
+def test_engine_spark_without_pyspark_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.ketal").write_text(PATTERN)
+    (tmp_path / "job.toml").write_text(
+        'pattern = "p.ketal"\nengine = "spark"\n[source]\ntopics = ["t"]\n'
+        '[state]\nstore = "dir:state"\n'
+    )
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert main(["stream", "--config", str(tmp_path / "job.toml")]) == 2
+    assert "ketal: pyspark is not installed: pip install 'ketal[spark]'" in capsys.readouterr().err

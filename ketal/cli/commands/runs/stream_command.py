@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from ketal.programs.program import Program
     from ketal.streaming.job.file import Job
 
-_EXTRAS = {"kafka": ("kafka-python", "stream"), "pyspark": ("pyspark", "spark")}
+_EXTRAS = {
+    "kafka": ("kafka-python", "stream"),
+    "py4j": ("pyspark", "spark"),
+    "pyspark": ("pyspark", "spark"),
+}
 """Module → (package to install, extra of ketal that installs it)."""
 
 EXAMPLE = """\
