@@ -182,7 +182,8 @@ class VerdictBuilder:
         pattern, fingerprint, execution = self._name, self._fingerprint, self.execution
         reads, returns = self.compiled.bound.returns, None
         any_may_come_last, loses = self._any_may_come_last, self.losses.any_missed
-        lost, make_match = NO_DOTS, Match
+        lost = NO_DOTS
+        make_match = Match  # compiled code looks a global up each time
         for taken in listed:
             if any_may_come_last:
                 # The time must not depend on which of the match's events was offered last.
