@@ -21,7 +21,7 @@ from hypothesis import given, reject
 import ketal
 from ketal.compiler.automaton import ANONYMOUS, Automaton, Ways
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.minterms import Theory
+from ketal.compiler.minterms import SPLITS_MAX, Theory
 from ketal.compiler.pipeline import compile_pattern
 from ketal.compiler.predicate_codegen import Masks, compile_masks
 from ketal.compiler.predicates import evaluate
@@ -534,7 +534,7 @@ def unrelated_events(count: int) -> str:
 @pytest.mark.parametrize("head", ["find any", "find next", "find strict", "check"])
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
 def test_unrelated_guards_do_not_multiply_letters(head: str, order: str) -> None:
-    count = 24
+    count = sample(12, 24)
     steps = [f"E{i}" for i in range(count)]
     for body in (" ".join(steps), f"({' | '.join(steps)})+", f"({' | '.join(steps)})* E0"):
         with calls_at_most(CALLS_MAX):
@@ -606,9 +606,10 @@ def test_overlapping_steps_that_count_alike_need_few_states() -> None:
 
 
 def test_large_automaton_below_the_limit_is_compiled() -> None:
+    more = sample(9, 10)
     with calls_at_most(2 * CALLS_MAX):
-        compiled = compile_one("check (A | B)* A (A | B){10}", letters=OVERLAPPING)
-    assert len(compiled.automaton.table) == 2**11
+        compiled = compile_one(f"check (A | B)* A (A | B){{{more}}}", letters=OVERLAPPING)
+    assert len(compiled.automaton.table) == 2 ** (1 + more)
 
 
 @pytest.mark.parametrize(
@@ -706,14 +707,22 @@ def test_events_of_exponential_size_are_refused_before_expansion() -> None:
     assert (diagnostic.code, "(limit pattern_bytes_max)" in diagnostic.message) == ("K003", True)
 
 
-def test_proof_over_large_guards_is_abandoned_in_time() -> None:
+@pytest.fixture
+def splits(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the splits after which a proof is abandoned: a tenth of them in `make test`."""
+    splits_max = sample(SPLITS_MAX // 10, SPLITS_MAX)
+    monkeypatch.setattr("ketal.compiler.minterms.SPLITS_MAX", splits_max)
+    return splits_max
+
+
+def test_proof_over_large_guards_is_abandoned_in_time(splits: int) -> None:
     """Each event names the one before twice: 127 or 1,023 parts, most split in a full proof."""
     last = sample(7, 10)
     links = "".join(
         f"event E{n} = (E{n - 1} || x == {n}) && (E{n - 1} || y == {n});\n"
         for n in range(1, last + 1)
     )
-    with calls_at_most(6 * CALLS_MAX):
+    with calls_at_most(12_000 * splits):
         assert ketal.compile(f"event E0 = z == 0;\n{links}pattern P {{ find next E{last}; }}")
 
 
@@ -763,8 +772,8 @@ def test_work_grows_with_the_length_of_a_pattern(
         assert {diagnostic.code for diagnostic in found} == codes
         return calls
 
-    work(300)  # what is computed only once
-    assert work(1_200) < growth * work(300)
+    work(150)  # what is computed only once
+    assert work(600) < growth * work(150)
 
 
 def test_work_of_formatting_grows_with_the_number_of_comments() -> None:
@@ -1207,7 +1216,7 @@ def test_scope_with_two_parts_of_the_same_name_is_refused() -> None:
         ketal.compile(text)
 
 
-def test_guard_too_hard_to_refute_is_assumed_satisfiable() -> None:
+def test_guard_too_hard_to_refute_is_assumed_satisfiable(splits: int) -> None:
     # Eight pigeons in seven holes: unsatisfiable, and exponential to refute by splitting.
     pigeons, holes = range(8), range(7)
     somewhere = [" || ".join(f"p{p}h{h}a == p{p}h{h}b" for h in holes[:1]) for p in pigeons[:1]]
@@ -1218,7 +1227,7 @@ def test_guard_too_hard_to_refute_is_assumed_satisfiable() -> None:
         for p, q in itertools.combinations(pigeons, 2)
     ]
     text = f"pattern P {{ event E = true; A = {' && '.join([*somewhere, *clauses])}; check A*; }}"
-    with calls_at_most(10 * CALLS_MAX):
+    with calls_at_most(20_000 * splits):
         ketal.compile(text, limits=Limits(atoms_max=200))
 
 

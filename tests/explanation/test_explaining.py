@@ -354,7 +354,7 @@ def test_every_verdict_is_explained() -> None:
 def test_order_that_explains_a_mode_gives_the_verdict(mode: str) -> None:
     explained = {"match": 0, "violation": 0}
 
-    @drawn(90, 3_000)
+    @drawn(60, 3_000)
     def holds(rng: random.Random) -> None:
         file = pattern_file(rng, order="causal", without=("params",))
         (pattern,) = file.patterns

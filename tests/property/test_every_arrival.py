@@ -227,7 +227,7 @@ def test_every_arrival_order_with_clocks_that_name_incarnations(
 
 @pytest.mark.parametrize("relation", sorted(PROGRAMS))
 def test_every_arrival_order_with_events_that_number_incarnations(relation: str) -> None:
-    @examples(30, 750)
+    @examples(15, 750)
     @given(executions(named=False, restarts=True))
     def holds(run: Small) -> None:
         check_numbered(PROGRAMS[relation], run)
