@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
+from ketal.engine.find.windows import FOREVER
 from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, load_event, received, save_event
@@ -23,8 +24,6 @@ from ketal.model.events.event_time import microseconds
 from ketal.model.limits import Limits
 from ketal.model.values import base_node, glob_regex
 
-NEVER_US: Final = 2**62
-"""Later than any time that an event can have."""
 _NUMBER: Final = attrgetter("number")
 
 
@@ -156,7 +155,7 @@ class Copies:
             for other, earliest in self._earliest.items()
             if other != node
         )
-        return min((time for time in times if time is not None), default=NEVER_US)
+        return min((time for time in times if time is not None), default=FOREVER)
 
     def nodes_seeing(self, event: Event) -> list[str]:
         """Return the nodes whose copies are offered an event when it is released."""
@@ -287,7 +286,7 @@ class EarliestAfter:
 
     def after(self, counter: int) -> int | None:
         """Return the earliest time of an event above a counter; None if there is no event."""
-        index = bisect_right(self._candidates, (counter, NEVER_US), self._passed)
+        index = bisect_right(self._candidates, (counter, FOREVER), self._passed)
         return self._candidates[index][1] if index < len(self._candidates) else None
 
 

@@ -19,8 +19,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from ketal.engine.copies import NEVER_US
-from ketal.engine.find.windows import ends_windows_early
+from ketal.engine.find.windows import FOREVER, ends_windows_early
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
 from ketal.engine.verdict_building import flat
@@ -273,5 +272,5 @@ class LogRelease(Release):
 
 def _least_times_us(events: Sequence[Event]) -> list[int]:
     """Return, for each of some events in order, the least time of it and of those after it."""
-    times_us = (NEVER_US if (us := event.time_us) is None else us for event in reversed(events))
+    times_us = (FOREVER if (us := event.time_us) is None else us for event in reversed(events))
     return list(accumulate(times_us, min))[::-1]

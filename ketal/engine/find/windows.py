@@ -19,7 +19,7 @@ from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.machine import Machine
 
 FOREVER: Final = 1 << 60
-"""Later than every time and place: the earliest start where there is none."""
+"""Later than every time and place: the earliest one where there is none."""
 
 
 def ends_windows_early(compiled: CompiledPattern) -> bool:

@@ -44,6 +44,7 @@ def canonical_key(event: Event) -> CanonicalKey:
 def canonical(events: Iterable[Event]) -> list[Event]:
     """Return the canonical linear extension of a finite execution.
 
-    By definition, it repeatedly removes the least event that no remaining one happened-before.
+    By definition, it repeatedly removes the least event that no remaining one happened-before. The
+    sort gives the same, as its key rises along happened-before.
     """
     return sorted(events, key=canonical_key)
