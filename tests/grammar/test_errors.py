@@ -218,12 +218,12 @@ def test_limits_can_be_set() -> None:
     "text",
     [
         " || ".join(f"x == {n}" for n in range(2_000)),
-        " && ".join(f"x != {n}" for n in range(1_100)),
-        " || ".join(f"x == {n} && y == {n}" for n in range(1_100)),
-        "x == " + " + ".join(["y"] * 1_100),
-        "x == " + " - ".join(["y * 2 / 3"] * 1_100),
-        "x == (" + ") + (".join(["y + 1"] * 1_100) + ")",
-        f"x in [{', '.join(map(str, range(1_100)))}]",
+        " && ".join(f"x != {n}" for n in range(2_000)),
+        " || ".join(f"x == {n} && y == {n}" for n in range(2_000)),
+        "x == " + " + ".join(["y"] * 2_000),
+        "x == " + " - ".join(["y * 2 / 3"] * 2_000),
+        "x == (" + ") + (".join(["y + 1"] * 2_000) + ")",
+        f"x in [{', '.join(map(str, range(2_000)))}]",
     ],
     ids=lambda text: text[:30],
 )
@@ -233,7 +233,7 @@ def test_long_flat_guard_does_not_count_as_nested(text: str) -> None:
 
 @pytest.mark.parametrize("body", [" ", " | ", " (A) | ", "? "])
 def test_long_flat_body_does_not_count_as_nested(body: str) -> None:
-    text = f"pattern P {{ event A = true; check {body.join(['A'] * 1_100)}; }}"
+    text = f"pattern P {{ event A = true; check {body.join(['A'] * 2_000)}; }}"
     assert not findings(text)
 
 
