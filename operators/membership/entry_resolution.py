@@ -126,7 +126,7 @@ class EntryResolver(Stateful):
         low = 0
         for node, known in event.clock.items():
             cause = None if node in self.table.numbers else self.memory.find(node, known)
-            if cause is not None and node != event.node:
+            if cause is not None:
                 for name in cause.clock.keys() & places.keys():
                     low = max(low, places[name] + (counter < cause.clock[name]))
         return min(low, len(places) - 1)
@@ -150,12 +150,6 @@ class EntryResolver(Stateful):
             # Entries of restarted nodes are not resolved yet, so they are not compared.
             elif self._within({n: c for n, c in known.clock.items() if n not in bases}, clock):
                 fitting.append(name)
-        if fitting and names[-1] in absent:
-            latest = (names[-1], counter)
-            self._absent.add(latest)
-            if len(self._absent) > self.memory.clocks_max:
-                self._absent = {latest}
-                self.doubtful += 1
         possible = fitting or absent
         if len(possible) != 1:
             dots = " or ".join(str(Dot(name, counter)) for name in possible)
@@ -165,4 +159,10 @@ class EntryResolver(Stateful):
                 f"name the incarnation in the clock, for example {names[-1]}",
                 place=str(event.dot),
             )
+        if fitting and names[-1] in absent:
+            latest = (names[-1], counter)
+            self._absent.add(latest)
+            if len(self._absent) > self.memory.clocks_max:
+                self._absent = {latest}
+                self.doubtful += 1
         return possible[0]
