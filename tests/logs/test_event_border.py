@@ -230,7 +230,7 @@ def test_changing_the_arguments_does_not_change_an_event() -> None:
 
 def test_readers_construct_clean_events() -> None:
     data = {"x": [1]}
-    event = clean_event("a", "T", {"a": 1, "b": 0}, data=data)
+    event = clean_event("a", "T", {"a": 1, "b": 0}, None, data, None)
     assert type(event) is Event
     assert event.data is data
     assert event.clock == {"a": 1}

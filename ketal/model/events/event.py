@@ -12,7 +12,6 @@ that a caller passed do not change the event.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -33,7 +32,7 @@ Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
 
 
 class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True, gc=False):
-    """The fields of an event, as a decoder returns them."""
+    """The fields of an event, as JSON has them."""
 
     node: str
     type: str
@@ -41,7 +40,7 @@ class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=Tr
     time: float | int | str | None = None
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     id: str | None = None
-    receives: Sequence[Dot | str] = ()
+    receives: tuple[str, ...] = ()
 
 
 def received_dots(event: EventFields) -> tuple[Dot, ...]:
@@ -130,6 +129,8 @@ class Event(EventFields, frozen=True):
     ...
     ketal.errors.EventError: clock: the node's own entry 'n1' is ...
     """
+
+    receives: Sequence[Dot | str] = ()  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         clock = self._normalise_fields()
@@ -232,40 +233,26 @@ def received(event: Event) -> tuple[Dot, ...]:
     return event.receives  # type: ignore[return-value]
 
 
-_BLANK = Event(node="n", type="t", clock={"n": 1})
-
-
 def clean_event(
     node: str,
     type: str,
     clock: dict[str, int],
-    time: float | int | str | None = None,
-    data: dict[str, Any] | None = None,
-    id: str | None = None,
+    time: float | int | str | None,
+    data: dict[str, Any],
+    id: str | None,
     receives: Any = (),
 ) -> Event:
-    """Return an Event of plain values, such as a JSON decoder returns.
+    """Return an Event of plain values, such as a JSON decoder returns; an EventError if invalid.
 
     Only node, type, clock, time and `receives` are checked; `data` is not copied.
-
-    Raises
-    ------
-    EventError
-        As for `Event`.
     """
-    # A copy is made without `__post_init__`, which would check all of `data`.
-    event = copy.copy(_BLANK)
-    _force(event, "node", node)
-    _force(event, "type", type)
-    _force(event, "clock", clock)
-    _force(event, "time", time)
-    _force(event, "data", {} if data is None else data)
-    _force(event, "id", id)
+    event: Any = EventFields(node, type, clock, time, data, id, receives or ())
+    # `__post_init__` of Event would check all of `data`.
+    _force(event, "__class__", Event)
     event._normalise_fields()
     if receives:
-        _force(event, "receives", receives)
         _force(event, "receives", received_dots(event))
-    return event
+    return event  # type: ignore[no-any-return]
 
 
 def save_event(event: Event) -> tuple[Any, ...]:

@@ -22,15 +22,7 @@ _FAULTS = (ValueError, TypeError, RecursionError, EventError)
 _DEEP_BYTES_MIN = 2 * DEPTH_MAX
 """The least bytes of data that are nested too deeply: each level has two brackets."""
 _NESTED = frozenset((dict, list))
-
-
-class _Decoded(EventFields, frozen=True):
-    """The fields of an event as JSON has them."""
-
-    receives: tuple[str, ...] = ()
-
-
-_decode = msgspec.json.Decoder(_Decoded).decode
+_decode = msgspec.json.Decoder(EventFields).decode
 
 
 def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
@@ -39,7 +31,7 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
     Such an object may still be an event, for example with a number as its node, so the caller
     decodes it field by field.
     """
-    decoded: list[_Decoded | None] = []
+    decoded: list[EventFields | None] = []
     rest = map(_decode, texts)
     while len(decoded) < len(texts):
         try:
@@ -68,7 +60,7 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
     return out
 
 
-def _remove_deep(decoded: list[_Decoded | None], texts: Sequence[bytes]) -> None:
+def _remove_deep(decoded: list[EventFields | None], texts: Sequence[bytes]) -> None:
     """Replace objects whose data are nested too deeply by None."""
     for number, (fields, text) in enumerate(zip(decoded, texts, strict=True)):
         if fields is None or len(text) <= _DEEP_BYTES_MIN:
