@@ -21,11 +21,7 @@ from ketal.analysis.declared_names import (
     names_in,
 )
 from ketal.analysis.registered_guards import RegisteredGuard
-from ketal.analysis.statements import (
-    did_you_mean,
-    first_repeated,
-    statement_findings,
-)
+from ketal.analysis.statements import did_you_mean, first_repeated, statement_findings
 from ketal.errors import Diagnostic, diagnostic_place
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import GUARD_WORDS

@@ -18,14 +18,7 @@ from typing import Any, Literal, TypeAlias
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax import Field, Value
-from ketal.model.values import (
-    argument_types,
-    arguments_match,
-    base_node,
-    glob_regex,
-    origin,
-    regex,
-)
+from ketal.model.values import argument_types, arguments_match, base_node, glob_regex, origin, regex
 
 Kind: TypeAlias = Literal["number", "string", "boolean", "any"]
 Test: TypeAlias = Callable[[Any], object]

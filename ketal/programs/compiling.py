@@ -366,9 +366,7 @@ def build(
     return program
 
 
-def _checked_transitions(
-    given: Iterable[tuple[str, str, str]],
-) -> Iterator[tuple[str, str, str]]:
+def _checked_transitions(given: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
     """Yield transitions, which must be triples; raise a TypeError otherwise."""
     if not isinstance(given, Iterable) or isinstance(given, str):
         raise wrong_type("transitions", "a list of (state, step, state)", given)
