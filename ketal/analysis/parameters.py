@@ -73,11 +73,8 @@ def substitute_params(
 ) -> tuple[syntax.File, syntax.Pattern]:
     """Return a file and a pattern with parameters replaced by their values.
 
-    Raises
-    ------
-    SettingError
-        If a given value has another kind than the declared one, is too large a number, or is a
-        length of time of 0.
+    A ParameterError if a given value has another kind than the declared one, is too large a
+    number, or is a length of time of 0.
     """
     values: dict[str, syntax.Literal | syntax.Duration] = {}
     for decl in (*file.params, *pattern.params):

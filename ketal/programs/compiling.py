@@ -219,13 +219,7 @@ def load(
 
 
 def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
-    """Return the text of a pattern file.
-
-    Raises
-    ------
-    SettingError
-        If the file cannot be read, is not UTF-8, or is longer than `pattern_bytes_max`.
-    """
+    """Return the text of a pattern file; a SettingError if it cannot be read or decoded."""
     if not os.fspath(path):
         # `Path("")` would be the current folder.
         raise SettingError("the name of the pattern file is empty")
@@ -241,10 +235,7 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
 def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
     """Decode a pattern file, of which the first `pattern_bytes_max` + 1 bytes are enough.
 
-    Raises
-    ------
-    SettingError
-        If it is not UTF-8, or longer than `pattern_bytes_max`.
+    A SettingError if it is not UTF-8, or longer than `pattern_bytes_max`.
     """
     if len(raw) > limits.pattern_bytes_max:
         raise SettingError(

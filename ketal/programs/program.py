@@ -273,13 +273,7 @@ class Program(Mapping[str, "Program"]):
 
 
 def checked_program(argument: object) -> Program:
-    """Return an argument, checked to be a Program.
-
-    Raises
-    ------
-    TypeError
-        If it is not a Program, but a file name or a text, for instance.
-    """
+    """Return an argument; a TypeError if it is not a Program, but a file name, for instance."""
     if not isinstance(argument, Program):
         wanted = "a ketal.Program, from ketal.load(path) or ketal.compile(text)"
         raise wrong_type("program", wanted, argument)

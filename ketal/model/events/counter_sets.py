@@ -169,13 +169,7 @@ class Counters:
         return above.to_bytes(above.bit_length() + 7 >> 3, "little") or None
 
     def put(self, number: int, packed: bytes, upto: int) -> None:
-        """Restore a chunk from bytes; `upto` is the counter up to which all were seen.
-
-        Raises
-        ------
-        ValueError
-            If there are more bytes than a chunk has.
-        """
+        """Restore a chunk from bytes; a ValueError if there are more bytes than a chunk has."""
         if len(packed) > SPAN >> 3:
             raise ValueError(
                 f"a chunk of counters has {len(packed)} bytes; the maximum is {SPAN >> 3}"

@@ -46,10 +46,7 @@ class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=Tr
 def received_dots(event: EventFields) -> tuple[Dot, ...]:
     """Return the dots of `receives` sorted and without duplicates, as equality of events requires.
 
-    Raises
-    ------
-    EventError
-        If one of them is not a dot, is the event's own dot, or is not in the past of its clock.
+    An EventError if one is not a dot, is the event's own, or is not in the past of its clock.
     """
     receives: Any = event.receives
     if isinstance(receives, str) or not isinstance(receives, Sequence):
