@@ -14,7 +14,6 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
@@ -38,8 +37,6 @@ from ketal.model import syntax
 from ketal.model.limits import Limits
 from ketal.model.wording import unreadable_error
 from ketal.programs.program import Program
-
-_PARAM_VALUES = (int, float, str, bool, timedelta, syntax.Duration)
 
 
 def compile(
@@ -82,7 +79,7 @@ def compile(
     """
     limits = Limits.given(limits)
     for parameter, value in params.items():
-        if not isinstance(value, _PARAM_VALUES):
+        if not isinstance(value, ParamValue):
             wanted = "a number, a str, a bool or a datetime.timedelta"
             raise wrong_type(f"parameter {parameter}", wanted, value)
     file, compiled, diagnostics, source = _compile_with_diagnostics(text, name, limits, params)
