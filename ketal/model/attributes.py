@@ -1,9 +1,8 @@
 """Attributes: the values that an event's data can hold.
 
-An attribute is a value that JSON can express: None, a boolean, a number, a string, a
-list, or a mapping with strings for keys. Nothing else has a meaning in a
-pattern, in a verdict or in a snapshot, so values passed by a program are converted,
-or refused with their path:
+An attribute is a value that JSON can express: None, a boolean, a number, a string, a list, or a
+mapping with strings for keys. Nothing else has a meaning in a pattern, in a verdict or in a
+snapshot, so values passed by a program are converted, or refused with their path:
 
 - a tuple becomes a list, a mapping of any class a dict, a value of a subclass
   (an enum, `numpy.float64`) or a numpy scalar the plain value that it holds;

@@ -1,10 +1,9 @@
 """Compile programs from text, from files and from code; report the diagnostics of a text.
 
-The stages of compiling a text: `ketal.grammar` parses it,
-`ketal.analysis.name_resolution` checks names and types, `ketal.compiler.pipeline` makes
-automata. A file must be UTF-8 text of bounded length, which is checked
-before it is parsed. A pattern built in code is rendered to text and compiled from that, so that
-no pattern can be built that cannot be written.
+The stages of compiling a text: `ketal.grammar` parses it, `ketal.analysis.name_resolution` checks
+names and types, `ketal.compiler.pipeline` makes automata. A file must be UTF-8 text of bounded
+length, which is checked before it is parsed. A pattern built in code is rendered to text and
+compiled from that, so that no pattern can be built that cannot be written.
 
 The one rule: all errors of a file are reported together, with their places.
 """
@@ -53,10 +52,9 @@ def compile(
     limits : Limits, optional
         Limits to use instead of the defaults.
     **params
-        Values for `param` declarations: numbers, strings, booleans; for a duration
-        `"30s"` or a `datetime.timedelta`. A declared parameter with the name of an argument above
-        cannot be set (warning K119), and has its value from the text: `name="b"` sets the name of
-        the text.
+        Values for `param` declarations: numbers, strings, booleans; for a duration `"30s"` or a
+        `datetime.timedelta`. A declared parameter with the name of an argument above cannot be set
+        (warning K119), and has its value from the text: `name="b"` sets the name of the text.
 
     Raises
     ------

@@ -1,9 +1,8 @@
 """Sets of the counters of a node that were seen beyond a hole, one bit each.
 
-A key group receives only a part of an execution, and so only some counters of each node:
-holes are never filled, and many counters are beyond them. As bits in chunks they take
-little memory, and each chunk is one record of the saved state
-(`ketal.runtime.state.records`).
+A key group receives only a part of an execution, and so only some counters of each node: holes are
+never filled, and many counters are beyond them. As bits in chunks they take little memory, and each
+chunk is one record of the saved state (`ketal.runtime.state.records`).
 
 The one rule: bits at or below `upto`, the counter up to which all were seen, are ignored,
 whether they are set or not.

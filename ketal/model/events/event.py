@@ -1,10 +1,9 @@
 """Events, as `ketal.Event` makes them.
 
-An event has a node, a type, a vector clock, and perhaps a time, data and an
-id. Its dot (node, clock[node]) identifies it. All fields are normalised here,
-when an event is made: zero entries are dropped from clocks, a node that is a number
-becomes its decimal string, a time becomes seconds since the epoch, and data
-become values that JSON and a snapshot can hold.
+An event has a node, a type, a vector clock, and perhaps a time, data and an id. Its dot (node,
+clock[node]) identifies it. All fields are normalised here, when an event is made: zero entries are
+dropped from clocks, a node that is a number becomes its decimal string, a time becomes seconds
+since the epoch, and data become values that JSON and a snapshot can hold.
 
 The one rule: an event holds plain values of its own. Changes to the mappings
 that a caller passed do not change the event.
@@ -82,11 +81,10 @@ class Event(EventFields, frozen=True):
     time : float, int, str, datetime or None
         Event time: seconds since the epoch, RFC 3339 or a datetime.
     data : mapping of str to Any
-        Its attributes: None, booleans, integers, floats (infinities and NaN
-        too), strings, lists, and mappings with strings for keys. A tuple
-        becomes a list, a mapping of another class a dict, a value of a subclass
-        (an enum, `numpy.float64`) or a numpy scalar the plain value it holds.
-        Nothing else has a meaning in a pattern, JSON or a snapshot.
+        Its attributes: None, booleans, integers, floats (infinities and NaN too), strings, lists,
+        and mappings with strings for keys. A tuple becomes a list, a mapping of another class a
+        dict, a value of a subclass (an enum, `numpy.float64`) or a numpy scalar the plain value it
+        holds. Nothing else has a meaning in a pattern, JSON or a snapshot.
     id : str, int or None
         A name given by the program; the identity of the event is its dot.
     receives : sequence of Dot or str
@@ -96,11 +94,10 @@ class Event(EventFields, frozen=True):
     Raises
     ------
     EventError
-        If an argument is invalid: an own entry of the clock that is missing or not positive,
-        an entry that is not an integer, an invalid time, an empty node or
-        type, a type that begins with `ketal.` (see `Control`), a value that is not an attribute
-        (the message names its path), or a received event that is not in the past of the clock,
-        or is the event itself.
+        If an argument is invalid: an own entry of the clock that is missing or not positive, an
+        entry that is not an integer, an invalid time, an empty node or type, a type that begins
+        with `ketal.` (see `Control`), a value that is not an attribute (the message names its
+        path), or a received event that is not in the past of the clock, or is the event itself.
 
     Notes
     -----

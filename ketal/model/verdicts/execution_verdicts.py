@@ -95,8 +95,7 @@ class Rejected(WrittenVerdict, frozen=True, kw_only=True):
     Attributes
     ----------
     place : str
-        `file:line`, for Kafka `topic/partition/offset`; empty for an event
-        that came from code.
+        `file:line`, for Kafka `topic/partition/offset`; empty for an event that came from code.
     reason : str
         The reason, in one sentence.
     execution : str
