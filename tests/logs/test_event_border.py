@@ -22,8 +22,7 @@ from ketal.errors import EventError
 from ketal.model.attributes import DEPTH_MAX
 from ketal.model.events.content import content
 from ketal.model.events.control import Control
-from ketal.model.events.event import Event, clean_event, load_event, save_event
-from ketal.model.events.event_decoding import decode_events
+from ketal.model.events.event import Event, clean_event, decode_events, load_event, save_event
 from ketal.runtime.state.records import decode_record, encode_record
 from tests.cases import p
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ketal.errors import at_place
 from ketal.model.events.dot import Dot
-from ketal.model.events.draft import Draft
+from ketal.model.events.event import Draft
 from ketal.model.verdicts.bound_steps import Steps
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict, PlacesOf, WrittenVerdict
 
