@@ -119,9 +119,7 @@ GUARD_WORDS = ("Causal", "Conc", "call", *FUNCTIONS)
 
 PREDICATES = FUNCTIONS | _by_name(
     Predicate(
-        "matches",
-        lambda limits, text: regex(text, limits.regex_memory_max).search,
-        ("string",),
+        "matches", lambda limits, text: regex(text, limits.regex_memory_max).search, ("string",)
     ),
     Predicate(
         "type",
@@ -137,12 +135,6 @@ PREDICATES = FUNCTIONS | _by_name(
         ("string",),
         subject=lambda event: event.data.get("result_type"),
     ),
-    Predicate(
-        "arguments",
-        _arguments_test,
-        ("any",),
-        kind="any",
-        subject=argument_types,
-    ),
+    Predicate("arguments", _arguments_test, ("any",), kind="any", subject=argument_types),
 )
 """Name → predicate."""
