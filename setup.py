@@ -14,7 +14,7 @@ from setuptools import Extension, setup
 
 PACKAGES = (
     "ketal/compiler/memo.py",
-    "ketal/model/sets",
+    "ketal/model/events/counter_sets.py",
     "ketal/model/events/event_time.py",
     "ketal/model/events/type_table.py",
     "ketal/model/verdicts/bound_steps.py",

@@ -27,8 +27,7 @@ import pyarrow.parquet
 import ketal
 from ketal.cli.process_state import COLLECT_AFTER
 from ketal.logs import Source
-from ketal.model.events.event import Event
-from ketal.model.events.event_decoding import decode_events
+from ketal.model.events.event import Event, decode_events
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.state.folder_store import FolderStore

@@ -42,10 +42,10 @@ class NameFindings:
         """The names that may be used in a body: steps, and events used as steps."""
         self.params: dict[str, ast.ParamDecl] = {}
 
-    def add(self, finding: Finding) -> None:
-        """Add a finding, unless it was added before."""
-        code, severity, message, span, hint = finding
-        self.diagnostics[Diagnostic(code, severity, message, span, hint, self.name)] = None
+    def add(self, *findings: Finding) -> None:
+        """Add findings, unless they were added before."""
+        for finding in findings:
+            self.diagnostics[Diagnostic(*finding, self.name)] = None
 
     def error(self, code: str, message: str, span: Span | None, hint: str = "") -> None:
         """Add an error."""
@@ -108,8 +108,7 @@ class NameFindings:
                     self.add(unknown_param(part, params))
                 case ast.Function(name=name) if name not in registered and name not in FUNCTIONS:
                     self._report_unknown_guard(part)
-        for finding in guard_findings(node, params, registered):
-            self.add(finding)
+        self.add(*guard_findings(node, params, registered))
 
     def check_event(self, event: ast.EventDecl) -> None:
         """Check an event's guard: names, kinds, and that it depends on the event alone."""

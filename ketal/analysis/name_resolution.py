@@ -21,11 +21,7 @@ from ketal.analysis.declared_names import (
     names_in,
 )
 from ketal.analysis.registered_guards import RegisteredGuard
-from ketal.analysis.statements import (
-    did_you_mean,
-    first_repeated,
-    statement_findings,
-)
+from ketal.analysis.statements import did_you_mean, first_repeated, statement_findings
 from ketal.errors import Diagnostic, diagnostic_place
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import GUARD_WORDS
@@ -103,8 +99,7 @@ class _PatternNames(NameFindings):
         self._check_body()
         self._check_alphabet()
         self._check_localhost()
-        for finding in statement_findings(self.pattern, self.params):
-            self.add(finding)
+        self.add(*statement_findings(self.pattern, self.params))
         self._check_returns()
         self._check_use()
 
@@ -135,8 +130,7 @@ class _PatternNames(NameFindings):
             edges = pattern.body.edges
             for state in dict.fromkeys(s for e in edges for s in (e.source, e.target)):
                 self.check_reserved("state", state, pattern.body.span)
-        for finding in body_findings(pattern.kind, pattern.body):
-            self.add(finding)
+        self.add(*body_findings(pattern.kind, pattern.body))
 
     def _strategy_hint(self, node: ast.Node) -> str:
         """Return a hint if a word of the language is in the place of the strategy, else nothing."""

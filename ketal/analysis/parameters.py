@@ -73,11 +73,8 @@ def substitute_params(
 ) -> tuple[syntax.File, syntax.Pattern]:
     """Return a file and a pattern with parameters replaced by their values.
 
-    Raises
-    ------
-    SettingError
-        If a given value has another kind than the declared one, is too large a number, or is a
-        length of time of 0.
+    A ParameterError if a given value has another kind than the declared one, is too large a
+    number, or is a length of time of 0.
     """
     values: dict[str, syntax.Literal | syntax.Duration] = {}
     for decl in (*file.params, *pattern.params):
@@ -95,9 +92,10 @@ def substitute_params(
                 and isinstance(decl.value, syntax.Literal)
                 and kind(value.value) != kind(decl.value.value)
             ):
+                hint = "; write it as `30s`" if isinstance(decl.value, syntax.Duration) else ""
                 raise ParameterError(
                     f"parameter {decl.name} is declared as {_value_text(decl.value)} and cannot be "
-                    f"{_value_text(value)}{_duration_hint(decl.value)}",
+                    f"{_value_text(value)}{hint}",
                     decl.name,
                 )
             values[decl.name] = value
@@ -122,10 +120,6 @@ def _refuse_zero_lengths(
                     f"`{statement}` requires a duration longer than zero",
                     length.name,
                 )
-
-
-def _duration_hint(declared: syntax.Literal | syntax.Duration) -> str:
-    return "; write it as `30s`" if isinstance(declared, syntax.Duration) else ""
 
 
 def _value_text(value: syntax.Literal | syntax.Duration) -> str:

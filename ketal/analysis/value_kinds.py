@@ -72,9 +72,7 @@ def guard_findings(
                 yield from _operand_findings("-", operand, part, params)
             case ast.Function(name=name):
                 guard = FUNCTIONS.get(name) or registered.get(name)
-                if guard is not None and len(guard.parameters) != len(part.arguments):
-                    yield _argument_count_finding(part, guard.parameters)
-                elif guard is not None:
+                if guard is not None:
                     yield from _argument_findings(part, guard.parameters, params)
                 if name in ("host", "origin"):
                     for argument in part.arguments:
@@ -132,19 +130,17 @@ def _operand_findings(
         )  # fmt: skip
 
 
-def _argument_count_finding(node: ast.Function, parameters: tuple[Kind, ...]) -> Finding:
-    wanted, given = len(parameters), len(node.arguments)
-    wants = counted(wanted, "argument")
-    return (
-        "K104", "error", f"the guard `{node.name}` takes {wants}, not {given}", node.span,
-        f"call it with ({', '.join(parameters)})",
-    )  # fmt: skip
-
-
 def _argument_findings(
     node: ast.Function, parameters: tuple[Kind, ...], params: Params
 ) -> Iterator[Finding]:
-    """Yield findings about arguments of the wrong kind, and arguments that must be constants."""
+    """Yield findings about the number and the kinds of arguments, and about missing constants."""
+    if len(parameters) != len(node.arguments):
+        wanted = counted(len(parameters), "argument")
+        yield (
+            "K104", "error", f"the guard `{node.name}` takes {wanted}, not {len(node.arguments)}",
+            node.span, f"call it with ({', '.join(parameters)})",
+        )  # fmt: skip
+        return
     constants = len(FUNCTIONS[node.name].constants) if node.name in FUNCTIONS else 0
     for number, (kind, argument) in enumerate(zip(parameters, node.arguments, strict=True), 1):
         actual = kind_of(argument, params)

@@ -37,7 +37,7 @@ from ketal.auditing.log_model import (
 )
 from ketal.clocks.vector import COUNTER_MAX
 from ketal.model.events.dot import Dot
-from ketal.model.events.draft import Draft
+from ketal.model.events.event import Draft
 
 _PAIRS_MIN = 12
 """How many pairs of neighbours it takes at least for the order of a file to be evidence."""

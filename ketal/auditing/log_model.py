@@ -20,8 +20,7 @@ from typing import NamedTuple
 from ketal.logs.traces.message_pairing import Pairing
 from ketal.model.events.content import content
 from ketal.model.events.dot import Dot
-from ketal.model.events.draft import Draft, known_receives
-from ketal.model.events.event import Event
+from ketal.model.events.event import Draft, Event, known_receives
 from ketal.model.graph_walks import postorder
 from ketal.model.wording import place_at
 

@@ -26,8 +26,7 @@ from ketal.auditing.report import ExaminedExecution
 from ketal.clocks.vector import join
 from ketal.errors import at_place
 from ketal.model.events.control import Control
-from ketal.model.events.draft import Draft, known_receives
-from ketal.model.events.event import Event
+from ketal.model.events.event import Draft, Event, known_receives
 from ketal.model.wording import file_and_line, place_at
 
 

@@ -24,8 +24,7 @@ from ketal.logs import Log
 from ketal.logs.log_records import too_many_error
 from ketal.logs.traces.message_pairing import Messages
 from ketal.model.events.control import Control
-from ketal.model.events.draft import Draft
-from ketal.model.events.event import Event
+from ketal.model.events.event import Draft, Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.log_arguments import deciding_log, records_of
 from ketal.model.verdicts.execution_verdicts import Rejected

@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         leave_closed_pipe()
         code = FINE
     except Exception as error:
-        code = _report_error(error)
+        code = report_error(error)
     return _flush_stdout(code)
 
 
@@ -232,7 +232,7 @@ def report_interruption(stop: KeyboardInterrupt) -> int:
     return TERMINATED if is_sigterm else INTERRUPTED
 
 
-def _report_error(error: Exception) -> int:
+def report_error(error: Exception) -> int:
     """Print an error for the user, or a traceback for a fault of ketal; return the exit code."""
     from ketal.errors import KetalError, PatternError, StateError
 

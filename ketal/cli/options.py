@@ -70,10 +70,10 @@ Each but `field` has the name of a setting of `Source`.
 # --- arguments of commands -----------------------------------------------------
 
 
-def add_logs(parser: argparse.ArgumentParser) -> None:
+def add_logs(parser: argparse.ArgumentParser, name: str = "logs") -> None:
     """Add the positional argument for the logs that a command reads."""
     parser.add_argument(
-        "logs",
+        name,
         metavar="LOG",
         nargs="+",
         help="logs of one execution, also .gz and .zst; - is standard input",

@@ -14,8 +14,8 @@ before their end.
 At most `most` missed events are held by their dots. Of those evicted, the lowest counter of each
 node is kept, which stands for all of them in every scope.
 
-The one rule: each missed event that is held has a scope, `ANY` or None, and is in the set of dots
-of that scope, unless it is None; the bounds of its place are recorded once.
+The one rule: each missed event that is held has a scope, `ANY` or None, and is among the sorted
+dots of that scope, unless it is None; the bounds of its place are recorded once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ import bisect
 import heapq
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ketal.clocks import vector
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
-from ketal.model.sets.dot_set import DotSet
 from ketal.model.values import keyed
 
 ScopeName = tuple[Any, ...]
@@ -65,7 +64,7 @@ class Losses:
         self.any_missed = False  # whether any event was missed so far
         # Each dot with its scope: a name, None for none, ANY where it is not known; oldest first.
         self._scopes: dict[Dot, ScopeName | None] = {}
-        self._by_scope: dict[ScopeName, DotSet] = {}  # by these scopes, ANY included
+        self._by_scope: dict[ScopeName, list[Dot]] = {}  # by these scopes, ANY included; sorted
         self._evicted: dict[str, int] = {}
         # Of each dot, a lower and an upper bound of its place (None: not known yet).
         self._places: dict[Dot, tuple[CanonicalKey, CanonicalKey | None]] = {}
@@ -113,13 +112,13 @@ class Losses:
         self.any_missed = True
         self._scopes[dot] = scope
         if scope is not None:
-            self._by_scope.setdefault(scope, DotSet()).add(dot.node, dot.counter)
+            bisect.insort(self._by_scope.setdefault(scope, []), dot)
 
     def _remove(self, dot: Dot) -> None:
         scope = self._scopes.pop(dot, None)
         if scope is not None:
             dots = self._by_scope[scope]
-            dots.discard(dot.node, dot.counter)
+            del dots[bisect.bisect_left(dots, dot)]
             if not dots:
                 del self._by_scope[scope]
 
@@ -180,7 +179,7 @@ class Losses:
         known = self._scopes.get(dot, ANY)
         return known is ANY or known == scope
 
-    def _dot_sets(self, scope: ScopeName) -> list[DotSet]:
+    def _known_dots(self, scope: ScopeName) -> list[list[Dot]]:
         return [dots for name in (ANY, scope) if (dots := self._by_scope.get(name)) is not None]
 
     def awaited_in_vain(
@@ -191,7 +190,7 @@ class Losses:
         return dots if self.awaited is None else first_named(heapq.merge(dots, self.awaited()))
 
     def _missed_until(self, scope: ScopeName, upto: CanonicalKey | None) -> tuple[Dot, ...]:
-        dots: Iterable[Dot] = heapq.merge(*self._dot_sets(scope))
+        dots: Iterable[Dot] = heapq.merge(*self._known_dots(scope))
         if upto is not None and self._places:
             dots = (d for d in dots if d not in self._places or self._places[d][0] < upto)
         return first_named(dots) or self._evicted_dots()
@@ -203,7 +202,7 @@ class Losses:
         if not (self.any_missed and self.past_matters):
             return NO_DOTS
         clock = vector.join(clocks)
-        missed = [dots.before(clock) for dots in self._dot_sets(scope)]
+        missed = [_dots_before(dots, clock) for dots in self._known_dots(scope)]
         return first_named(heapq.merge(*missed)) or self._evicted_dots(clock)
 
     def missed_between(
@@ -265,8 +264,8 @@ class Losses:
         assert len(self._places) <= self.most
         assert self.any_missed or not (self._scopes or self._evicted or self._places)
         for name, dots in self._by_scope.items():
-            assert dots, "a set that is empty is removed"
-            assert sorted(dots) == sorted(d for d, scope in self._scopes.items() if scope == name)
+            assert dots, "a list that is empty is removed"
+            assert dots == sorted(d for d, scope in self._scopes.items() if scope == name)
         assert set(self._scopes.values()) - {None} == set(self._by_scope)
         first_places = [(low, dot) for dot, (low, high) in self._places.items() if high is None]
         assert self._open == sorted(first_places)
@@ -280,6 +279,17 @@ def _saved_scope(scope: ScopeName | None) -> Any:
     if scope is ANY:
         return 0
     return None if scope is None else [value for _, value in scope]
+
+
+def _dots_before(dots: list[Dot], clock: Mapping[str, int]) -> Iterator[Dot]:
+    """Yield those of some sorted dots that are in the past of a clock."""
+    begin = 0
+    while begin < len(dots):
+        node = dots[begin].node
+        end = bisect.bisect_right(dots, (node, clock.get(node, 0)), begin)
+        for number in range(begin, end):
+            yield dots[number]
+        begin = bisect.bisect_right(dots, (node, vector.COUNTER_MAX), end)
 
 
 def first_named(dots: Iterable[Dot]) -> tuple[Dot, ...]:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from ketal.errors import EventError, SettingError
-from ketal.model.events.draft import Draft
-from ketal.model.events.event import Event
+from ketal.model.events.event import Draft, Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record
 from ketal.model.verdicts.execution_verdicts import Rejected

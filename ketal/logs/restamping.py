@@ -19,8 +19,7 @@ from ketal.clocks.scheme import Happening, Scheme
 from ketal.clocks.stamping import direct_causes
 from ketal.errors import SettingError
 from ketal.model.events.dot import Dot
-from ketal.model.events.draft import Draft
-from ketal.model.events.event import Event, received
+from ketal.model.events.event import Draft, Event, received
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import DEFAULT, Limits
 

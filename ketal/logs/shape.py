@@ -39,8 +39,7 @@ from ketal.logs.source import (
 from ketal.logs.times import TimeReading
 from ketal.model.attributes import refuse_deep
 from ketal.model.events.control import CONTROL_PREFIX, Control
-from ketal.model.events.draft import Draft
-from ketal.model.events.event import Event, clean_event
+from ketal.model.events.event import Draft, Event, clean_event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import dig

@@ -1,9 +1,8 @@
 """Attributes: the values that an event's data can hold.
 
-An attribute is a value that JSON can express: None, a boolean, a number, a string, a
-list, or a mapping with strings for keys. Nothing else has a meaning in a
-pattern, in a verdict or in a snapshot, so values passed by a program are converted,
-or refused with their path:
+An attribute is a value that JSON can express: None, a boolean, a number, a string, a list, or a
+mapping with strings for keys. Nothing else has a meaning in a pattern, in a verdict or in a
+snapshot, so values passed by a program are converted, or refused with their path:
 
 - a tuple becomes a list, a mapping of any class a dict, a value of a subclass
   (an enum, `numpy.float64`) or a numpy scalar the plain value that it holds;
@@ -55,11 +54,7 @@ _Where = tuple[Any, str | int] | str
 def attributes(data: Any, label: str = "data") -> dict[str, Any]:
     """Return an event's data as plain values, in new containers; messages call it `label`.
 
-    Raises
-    ------
-    EventError
-        If the data are not a mapping, or a value in them is not an attribute; the message names
-        its path.
+    An EventError if they are not a mapping, or a value is not an attribute: it names its path.
     """
     if data.__class__ is not dict and not isinstance(data, Mapping):
         raise EventError(f"{label} must be a mapping, not {class_name(data)}")
@@ -143,13 +138,7 @@ def _key(name: Any, where: _Where) -> str:
 
 
 def text(value: str, where: _Where) -> str:
-    """Return a string as a plain `str`.
-
-    Raises
-    ------
-    EventError
-        If UTF-8 cannot encode it.
-    """
+    """Return a string as a plain `str`; an EventError if UTF-8 cannot encode it."""
     plain = str.__str__(value)
     if not plain.isascii():
         try:
@@ -163,13 +152,7 @@ def text(value: str, where: _Where) -> str:
 
 
 def name_of(value: object, label: str) -> str:
-    """Return a node's name or an event's id: a string, or an integer in decimal.
-
-    Raises
-    ------
-    EventError
-        If it is neither.
-    """
+    """Return a node's name or an event's id: a string, or an integer in decimal, else refused."""
     if isinstance(value, str):
         return str.__str__(value)
     value = unboxed(value)

@@ -27,8 +27,7 @@ def _json_value(value: float) -> Any:
 class FrozenMapping(Mapping[str, Any]):
     """An immutable mapping: equal to the dict of its items, and hashable.
 
-    Values of different kinds are not equal: `{"x": 1}` and `{"x": True}` are two
-    scopes.
+    Values of different kinds are not equal: `{"x": 1}` and `{"x": True}` are two scopes.
 
     Parameters
     ----------

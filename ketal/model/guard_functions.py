@@ -18,14 +18,7 @@ from typing import Any, Literal, TypeAlias
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax import Field, Value
-from ketal.model.values import (
-    argument_types,
-    arguments_match,
-    base_node,
-    glob_regex,
-    origin,
-    regex,
-)
+from ketal.model.values import argument_types, base_node, glob_regex, origin, regex
 
 Kind: TypeAlias = Literal["number", "string", "boolean", "any"]
 Test: TypeAlias = Callable[[Any], object]
@@ -71,9 +64,25 @@ def _dotted_glob_test(limits: Limits, glob: str) -> Test:
     return fullmatch
 
 
-def _regex_test(limits: Limits, text: str) -> Test:
-    search: Test = regex(text, limits.regex_memory_max).search
-    return search
+def _arguments_test(limits: Limits, globs: tuple[str, ...]) -> Test:
+    """Return the test of a list of argument types, in which the glob `..` is any number of types.
+
+    It takes time proportional to globs times types: no list makes it backtrack.
+    """
+    tests = [None if glob == ".." else _dotted_glob_test(limits, glob) for glob in globs]
+
+    def test(types: list[str]) -> bool:
+        lengths = {0}  # of the beginnings of `types` that match the globs so far
+        for fits in tests:
+            if fits is None:
+                lengths = set(range(min(lengths), len(types) + 1))
+            else:
+                lengths = {n + 1 for n in lengths if n < len(types) and fits(types[n])}
+            if not lengths:
+                return False
+        return len(types) in lengths
+
+    return test
 
 
 def _glob_elsewhere(glob: str, *wildcards: str) -> bool | None:
@@ -109,7 +118,9 @@ GUARD_WORDS = ("Causal", "Conc", "call", *FUNCTIONS)
 """The words of the guards that take arguments in parentheses."""
 
 PREDICATES = FUNCTIONS | _by_name(
-    Predicate("matches", _regex_test, ("string",)),
+    Predicate(
+        "matches", lambda limits, text: regex(text, limits.regex_memory_max).search, ("string",)
+    ),
     Predicate(
         "type",
         _dotted_glob_test,
@@ -124,12 +135,6 @@ PREDICATES = FUNCTIONS | _by_name(
         ("string",),
         subject=lambda event: event.data.get("result_type"),
     ),
-    Predicate(
-        "arguments",
-        lambda limits, globs: lambda types: arguments_match(globs, types),
-        ("any",),
-        kind="any",
-        subject=argument_types,
-    ),
+    Predicate("arguments", _arguments_test, ("any",), kind="any", subject=argument_types),
 )
 """Name → predicate."""

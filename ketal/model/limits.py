@@ -115,9 +115,7 @@ class Limits:
         1_000_000, "cuts", "pairs of a consistent cut and a state that possibly/definitely visit"
     )
     counted_cuts_max: int = _limit(
-        2_000_000,
-        "cuts",
-        "consistent cuts of prime parts that `ketal cuts` visits one by one",
+        2_000_000, "cuts", "consistent cuts of prime parts that `ketal cuts` visits one by one"
     )
     drawn_cuts_max: int = _limit(200, "cuts", "consistent cuts of a lattice that can be drawn")
     stamp_pairs_max: int = _limit(

@@ -54,12 +54,9 @@ class RecordBatch:
 
 
 def checked_log(log: Any, what: str = "log") -> Any:
-    """Return an argument after checking that it can be a log; `what` is its name in the error.
+    """Return an argument, which `what` names; a TypeError if it cannot be a log.
 
-    Raises
-    ------
-    TypeError
-        If it cannot be a log, as a file or its name, bytes, or a single event.
+    A file or its name, bytes, and a single event cannot.
     """
     file = isinstance(log, str | bytes | bytearray | os.PathLike) or hasattr(log, "read")
     if file or not (hasattr(log, "batches") or isinstance(log, Iterable)):
@@ -76,12 +73,7 @@ def has_no_clocks(log: Any) -> bool:
 def deciding_log(log: Any, what: str = "log") -> Any:
     """Return an argument after checking that it can be a log whose clocks decide happened-before.
 
-    Raises
-    ------
-    SettingError
-        If the clocks leave the order of some events open, as Lamport clocks do.
-    TypeError
-        If it cannot be a log.
+    A SettingError if they leave the order of some events open, as Lamport clocks do.
     """
     undecided = getattr(checked_log(log, what), "undecided", None)
     if undecided is not None:
@@ -94,13 +86,7 @@ def deciding_log(log: Any, what: str = "log") -> Any:
 
 
 def log_with_clocks(log: Any) -> Any:
-    """Return an argument after checking that it is no log without clocks.
-
-    Raises
-    ------
-    SettingError
-        If it is one.
-    """
+    """Return an argument; a SettingError if it is a log without clocks."""
     return deciding_log(log) if has_no_clocks(log) else log
 
 
@@ -153,12 +139,8 @@ def no_log_item(item: object, what: str = "an item of a log") -> TypeError:
 def records_of(log: Any) -> Iterator[Record]:
     """Yield (execution, item, file, line) of each record of a log.
 
-    Events after the end of their execution are rejected, as in a run.
-
-    Raises
-    ------
-    TypeError
-        If it cannot be a log, or an item of it cannot be in a log.
+    Events after the end of their execution are rejected, as in a run. A TypeError if it cannot be
+    a log, or an item of it cannot be in one.
     """
     ended: set[str] = set()
     batches = batches_of(checked_log(log))
@@ -173,8 +155,6 @@ def records_of(log: Any) -> Iterator[Record]:
             raise no_log_item(item)
         elif execution in ended:
             place = place_at(file, line) or str(item.dot)
-            item = Rejected(place=place, reason=_ENDED, execution=execution)
+            reason = "the execution has ended (ketal.end)"
+            item = Rejected(place=place, reason=reason, execution=execution)
         yield execution, item, file, line
-
-
-_ENDED = "the execution has ended (ketal.end)"

@@ -160,40 +160,6 @@ def origin(event: Event) -> str:
     return value if isinstance(value, str) else event.node
 
 
-def arguments_match(globs: tuple[str, ...], values: list[str]) -> bool:
-    """Return whether argument types match a list of globs in which `..` is any number.
-
-    Takes time proportional to globs times values: no list makes it backtrack.
-    """
-    # Positions in `globs` that may match the next value; a `..` matches any number of values.
-    places = _skip_wildcards(globs, {0})
-    for value in values:
-        after = set()
-        for place in places:
-            if place < len(globs):
-                if globs[place] == "..":
-                    after.add(place)
-                elif _glob(globs[place]).fullmatch(value) is not None:
-                    after.add(place + 1)
-        places = _skip_wildcards(globs, after)
-        if not places:
-            return False
-    return len(globs) in places
-
-
-def _skip_wildcards(globs: tuple[str, ...], places: set[int]) -> set[int]:
-    """Return the positions, and those reached from them by `..` that match no value."""
-    for place, glob in enumerate(globs):
-        if glob == ".." and place in places:
-            places.add(place + 1)
-    return places
-
-
-@functools.lru_cache(maxsize=4096)
-def _glob(glob: str) -> Any:
-    return glob_regex(glob, dotted=True)
-
-
 @functools.lru_cache(maxsize=1024)
 def regex(text: str, memory: int) -> Any:
     """Compile an RE2 expression: matching takes linear time, whatever the string."""

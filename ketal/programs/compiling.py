@@ -1,10 +1,9 @@
 """Compile programs from text, from files and from code; report the diagnostics of a text.
 
-The stages of compiling a text: `ketal.grammar` parses it,
-`ketal.analysis.name_resolution` checks names and types, `ketal.compiler.pipeline` makes
-automata. A file must be UTF-8 text of bounded length, which is checked
-before it is parsed. A pattern built in code is rendered to text and compiled from that, so that
-no pattern can be built that cannot be written.
+The stages of compiling a text: `ketal.grammar` parses it, `ketal.analysis.name_resolution` checks
+names and types, `ketal.compiler.pipeline` makes automata. A file must be UTF-8 text of bounded
+length, which is checked before it is parsed. A pattern built in code is rendered to text and
+compiled from that, so that no pattern can be built that cannot be written.
 
 The one rule: all errors of a file are reported together, with their places.
 """
@@ -14,7 +13,6 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
@@ -39,8 +37,6 @@ from ketal.model.limits import Limits
 from ketal.model.wording import unreadable_error
 from ketal.programs.program import Program
 
-_PARAM_VALUES = (int, float, str, bool, timedelta, syntax.Duration)
-
 
 def compile(
     text: str, *, name: str = "<pattern>", limits: Limits | None = None, **params: ParamValue
@@ -56,10 +52,9 @@ def compile(
     limits : Limits, optional
         Limits to use instead of the defaults.
     **params
-        Values for `param` declarations: numbers, strings, booleans; for a duration
-        `"30s"` or a `datetime.timedelta`. A declared parameter with the name of an argument above
-        cannot be set (warning K119), and has its value from the text: `name="b"` sets the name of
-        the text.
+        Values for `param` declarations: numbers, strings, booleans; for a duration `"30s"` or a
+        `datetime.timedelta`. A declared parameter with the name of an argument above cannot be set
+        (warning K119), and has its value from the text: `name="b"` sets the name of the text.
 
     Raises
     ------
@@ -82,7 +77,7 @@ def compile(
     """
     limits = Limits.given(limits)
     for parameter, value in params.items():
-        if not isinstance(value, _PARAM_VALUES):
+        if not isinstance(value, ParamValue):
             wanted = "a number, a str, a bool or a datetime.timedelta"
             raise wrong_type(f"parameter {parameter}", wanted, value)
     file, compiled, diagnostics, source = _compile_with_diagnostics(text, name, limits, params)
@@ -219,13 +214,7 @@ def load(
 
 
 def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
-    """Return the text of a pattern file.
-
-    Raises
-    ------
-    SettingError
-        If the file cannot be read, is not UTF-8, or is longer than `pattern_bytes_max`.
-    """
+    """Return the text of a pattern file; a SettingError if it cannot be read or decoded."""
     if not os.fspath(path):
         # `Path("")` would be the current folder.
         raise SettingError("the name of the pattern file is empty")
@@ -241,10 +230,7 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
 def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
     """Decode a pattern file, of which the first `pattern_bytes_max` + 1 bytes are enough.
 
-    Raises
-    ------
-    SettingError
-        If it is not UTF-8, or longer than `pattern_bytes_max`.
+    A SettingError if it is not UTF-8, or longer than `pattern_bytes_max`.
     """
     if len(raw) > limits.pattern_bytes_max:
         raise SettingError(
@@ -366,9 +352,7 @@ def build(
     return program
 
 
-def _checked_transitions(
-    given: Iterable[tuple[str, str, str]],
-) -> Iterator[tuple[str, str, str]]:
+def _checked_transitions(given: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
     """Yield transitions, which must be triples; raise a TypeError otherwise."""
     if not isinstance(given, Iterable) or isinstance(given, str):
         raise wrong_type("transitions", "a list of (state, step, state)", given)

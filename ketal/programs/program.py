@@ -7,7 +7,7 @@ The one rule: a program is immutable; methods that select or recompile patterns 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ketal.analysis.parameters import ParamValue
@@ -144,12 +144,11 @@ class Program(Mapping[str, "Program"]):
             unknown = ", ".join(map(repr, names))
             noun = "pattern" if len(names) == 1 else "patterns"
             raise SettingError(f"unknown {noun} {unknown}; choose from {', '.join(self)}")
+        return self._with(chosen, [w for w in self.warnings if not w.pattern or w.pattern in names])
+
+    def _with(self, compiled: Iterable[CompiledPattern], warnings: Iterable[Diagnostic]) -> Program:
         return Program(
-            chosen,
-            self.file,
-            tuple(w for w in self.warnings if w.pattern == "" or w.pattern in names),
-            source=self.source,
-            params=self.params,
+            tuple(compiled), self.file, tuple(warnings), source=self.source, params=self.params
         )
 
     def __contains__(self, name: object) -> bool:
@@ -223,10 +222,7 @@ class Program(Mapping[str, "Program"]):
         of_patterns = [warning for pattern in self.compiled for warning in pattern.warnings]
         warnings = [warning for warning in self.warnings if warning not in of_patterns]
         warnings += [warning for pattern in compiled for warning in pattern.warnings]
-        warnings.sort(key=diagnostic_place)
-        return Program(
-            tuple(compiled), self.file, tuple(warnings), source=self.source, params=self.params
-        )
+        return self._with(compiled, sorted(warnings, key=diagnostic_place))
 
     @property
     def name(self) -> str:
@@ -273,13 +269,7 @@ class Program(Mapping[str, "Program"]):
 
 
 def checked_program(argument: object) -> Program:
-    """Return an argument, checked to be a Program.
-
-    Raises
-    ------
-    TypeError
-        If it is not a Program, but a file name or a text, for instance.
-    """
+    """Return an argument; a TypeError if it is not a Program, but a file name, for instance."""
     if not isinstance(argument, Program):
         wanted = "a ketal.Program, from ketal.load(path) or ketal.compile(text)"
         raise wrong_type("program", wanted, argument)

@@ -27,10 +27,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, Final, Protocol
 
+from ketal.model.events.counter_sets import Counters
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import microseconds
-from ketal.model.sets.counter_sets import Counters
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep, StreamTime, holes_between, named_counters
 from ketal.operators.stateful import Stateful

@@ -24,8 +24,7 @@ from ketal.logs.record_terms import MESSAGE_IN_TOPIC, RecordTerms
 from ketal.logs.shape import Item, Shape
 from ketal.logs.source import KAFKA, MappedFields, Path, Source
 from ketal.logs.times import TIME_UNITS
-from ketal.model.events.event import Event
-from ketal.model.events.event_decoding import decode_events
+from ketal.model.events.event import Event, decode_events
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import LogItem
 from ketal.model.verdicts.execution_verdicts import Rejected

@@ -15,8 +15,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ketal.logs import Log
-from ketal.model.events.draft import Draft
-from ketal.model.events.event import Event
+from ketal.model.events.event import Draft, Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 Clock = dict[str, int]

@@ -28,8 +28,8 @@ from ketal.compiler.predicates import evaluate
 from ketal.errors import Diagnostic, PatternError, SettingError
 from ketal.grammar import format_text
 from ketal.model.events.event import Event
+from ketal.model.guard_functions import PREDICATES
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.values import arguments_match
 from tests.cases import REPLICATED_STACK, e, p
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
@@ -849,11 +849,11 @@ def test_argument_types_match_as_by_the_obvious_recursion() -> None:
 
     for length in range(5):
         for globs in itertools.product(("..", "*", "a", "b"), repeat=length):
+            matches = PREDICATES["arguments"].prepare(DEFAULT, globs)
             for count in range(4):
                 for values in itertools.product("ab", repeat=count):
-                    assert arguments_match(globs, list(values)) is matches_by_recursion(
-                        globs, list(values)
-                    )
+                    types = list(values)
+                    assert matches(types) is matches_by_recursion(globs, types)
 
 
 # --- errors and warnings of the compiler --------------------------------------------------------

@@ -22,8 +22,7 @@ from ketal.errors import EventError
 from ketal.model.attributes import DEPTH_MAX
 from ketal.model.events.content import content
 from ketal.model.events.control import Control
-from ketal.model.events.event import Event, clean_event, load_event, save_event
-from ketal.model.events.event_decoding import decode_events
+from ketal.model.events.event import Event, clean_event, decode_events, load_event, save_event
 from ketal.runtime.state.records import decode_record, encode_record
 from tests.cases import p
 
@@ -230,7 +229,7 @@ def test_changing_the_arguments_does_not_change_an_event() -> None:
 
 def test_readers_construct_clean_events() -> None:
     data = {"x": [1]}
-    event = clean_event("a", "T", {"a": 1, "b": 0}, data=data)
+    event = clean_event("a", "T", {"a": 1, "b": 0}, None, data, None)
     assert type(event) is Event
     assert event.data is data
     assert event.clock == {"a": 1}

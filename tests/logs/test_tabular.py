@@ -13,8 +13,7 @@ import pytest
 from ketal.errors import SettingError
 from ketal.logs import place, read_log
 from ketal.model.events.control import Control
-from ketal.model.events.draft import Draft
-from ketal.model.events.event import Event
+from ketal.model.events.event import Draft, Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 

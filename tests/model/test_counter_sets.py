@@ -1,4 +1,4 @@
-"""Sets of counters beyond holes (`ketal.model.sets.counter_sets`)."""
+"""Sets of counters beyond holes (`ketal.model.events.counter_sets`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.model.sets.counter_sets import SPAN, Counters
+from ketal.model.events.counter_sets import SPAN, Counters
 
 counter_sets: Any = st.sets(
     st.one_of(st.integers(1, 40), st.integers(1_000, 1_060), st.integers(9_000, 9_009))

@@ -18,10 +18,10 @@ import ketal
 from ketal.engine import scopes
 from ketal.errors import PatternError
 from ketal.model import syntax
+from ketal.model.events import counter_sets as counters
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.sets import counter_sets as counters
 from ketal.programs.program import Program
 from ketal.runtime.admission import seen_digests as contents
 from ketal.runtime.state import recorder

@@ -15,7 +15,7 @@ import ketal
 from ketal import Event, EventError, Limits, Monitor
 from ketal.model.attributes import DEPTH_MAX
 from ketal.model.events.control import Control
-from ketal.model.events.event_decoding import decode_events
+from ketal.model.events.event import decode_events
 from ketal.model.events.incarnation import INCARNATION
 from tests.driven import Driven
 from tests.sampling import examples

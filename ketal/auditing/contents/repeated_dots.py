@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ketal.model.events.content import digest
+from ketal.model.events.counter_sets import Counters
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.sets.counter_sets import Counters
 
 Status = Literal["new", "duplicate", "repeated"]
 

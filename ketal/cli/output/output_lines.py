@@ -136,13 +136,8 @@ def picture_form(
     """Return the form of a picture, from `--to` or the suffix of FILE; None if neither has one.
 
     `suffixes` maps suffixes to forms; `output` is the `--output` of a command that writes either
-    numbers or a picture.
-
-    Raises
-    ------
-    SettingError
-        If FILE has the suffix of a form that the command does not write, or both a picture and JSON
-        are requested.
+    numbers or a picture. A SettingError if FILE has the suffix of a form that the command does not
+    write, or both a picture and JSON are requested.
     """
     suffix = os.path.splitext(path or "")[1].lower()
     if to is None:
@@ -161,13 +156,8 @@ def picture_form(
 def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLines]:
     """Open the output of a command: a file, or standard output.
 
-    `path` is the `--write` of a command; None and `-` are standard output. `inputs` are files that
-    the command reads, and so must not overwrite.
-
-    Raises
-    ------
-    SettingError
-        If the file cannot be written, or is one of the inputs.
+    `path` is the `--write` of a command; None and `-` are standard output. A SettingError if the
+    file cannot be written, or is one of the `inputs`, which the command reads.
     """
     if path is None or path == "-":
         # UTF-8 in every locale.

@@ -60,9 +60,7 @@ class ProgressLine(StatusLine):
     """
 
     def __init__(
-        self,
-        read: Callable[[], float | None],
-        judged: Callable[[], float | None] = lambda: None,
+        self, read: Callable[[], float | None], judged: Callable[[], float | None] = lambda: None
     ) -> None:
         self._shares = {"read": read, "judged": judged}
         self._phase = "read"

@@ -170,17 +170,14 @@ class VerdictLines:
             for (step, dot), of_step in zip(verdict.steps, of_steps, strict=True):
                 related.append((FilePlace(*file_and_line(of_step)), f"{step}={dot}"))
                 place = of_step or place
-        pattern, name = "", ""
-        if not isinstance(verdict, Rejected):
-            pattern, name = verdict.pattern, verdict.id
         return Annotation(
             verdict.kind,
             "error" if verdict.kind in self._args.fail_on else "warning",
             str(verdict if explanation is None else explanation),
             FilePlace(*file_and_line(place)),
-            pattern,
+            getattr(verdict, "pattern", ""),
             tuple(one for one in related if one[0].file),
-            name,
+            getattr(verdict, "id", ""),
         )
 
     # --- the summary ---

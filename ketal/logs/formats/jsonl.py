@@ -27,9 +27,7 @@ from ketal.logs.shape import Item, Shape, json_type_of
 from ketal.logs.source import KAFKA
 from ketal.logs.streams import LongLineError, blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
-from ketal.model.events.draft import Draft
-from ketal.model.events.event import Event
-from ketal.model.events.event_decoding import decode_events
+from ketal.model.events.event import Draft, Event, decode_events
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import LogItem, RecordBatch, deciding_log
 from ketal.model.verdicts.execution_verdicts import Rejected

@@ -1,1 +1,1 @@
-"""Events: their dots, vector clocks, times and contents."""
+"""Events: their dots, counters, vector clocks, times and contents."""

@@ -64,15 +64,7 @@ class Dot(NamedTuple):
 
 
 def given_dot(dot: Dot | str) -> Dot:
-    """Return a dot that a user gave as such or as text, `node@counter`.
-
-    Raises
-    ------
-    SettingError
-        If the text is not a dot.
-    TypeError
-        If it is neither a dot nor text.
-    """
+    """Return a dot that a user gave as such or as text; a SettingError if the text is not a dot."""
     try:
         return dot if isinstance(dot, Dot) else Dot.parse(dot)
     except EventError as error:

@@ -1,20 +1,19 @@
 """Events, as `ketal.Event` makes them.
 
-An event has a node, a type, a vector clock, and perhaps a time, data and an
-id. Its dot (node, clock[node]) identifies it. All fields are normalised here,
-when an event is made: zero entries are dropped from clocks, a node that is a number
-becomes its decimal string, a time becomes seconds since the epoch, and data
-become values that JSON and a snapshot can hold.
+An event has a node, a type, a vector clock, and perhaps a time, data and an id. Its dot (node,
+clock[node]) identifies it. All fields are normalised here, when an event is made: zero entries are
+dropped from clocks, a node that is a number becomes its decimal string, a time becomes seconds
+since the epoch, and data become values that JSON and a snapshot can hold.
 
-The one rule: an event holds plain values of its own. Changes to the mappings
-that a caller passed do not change the event.
+The one rule: an event holds plain values of its own, which changes to the mappings that a caller
+passed do not change. A decoded event equals the one that the constructor makes of the same values.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from contextlib import suppress
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -26,14 +25,32 @@ from ketal.model.events.dot import Dot, dot_of
 from ketal.model.events.event_time import microseconds, seconds
 
 _force = msgspec.structs.force_setattr
-_STR, _INT = frozenset((str,)), frozenset((int,))
+_STR, _INT, _NESTED = frozenset((str,)), frozenset((int,)), frozenset((dict, list))
+_FAULTS = (ValueError, TypeError, RecursionError, EventError)
+_DEEP_BYTES_MIN = 2 * attributes.DEPTH_MAX
+"""The least bytes of data that are nested too deeply: each level has two brackets."""
 
 Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
 """An entry of a clock; msgspec's decoders check these bounds, in C."""
 
 
+class Draft(NamedTuple):
+    """The fields of a record that would be an event if its clock were valid.
+
+    `clock` and `receives` are the record's values, unchecked.
+    """
+
+    node: str
+    type: str
+    clock: Any
+    time: float | None
+    data: dict[str, Any]
+    id: str | None
+    receives: Any = ()
+
+
 class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True, gc=False):
-    """The fields of an event, as a decoder returns them."""
+    """The fields of an event, as JSON has them."""
 
     node: str
     type: str
@@ -41,16 +58,16 @@ class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=Tr
     time: float | int | str | None = None
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     id: str | None = None
-    receives: Sequence[Dot | str] = ()
+    receives: tuple[str, ...] = ()
+
+
+_decode = msgspec.json.Decoder(EventFields).decode
 
 
 def received_dots(event: EventFields) -> tuple[Dot, ...]:
     """Return the dots of `receives` sorted and without duplicates, as equality of events requires.
 
-    Raises
-    ------
-    EventError
-        If one of them is not a dot, is the event's own dot, or is not in the past of its clock.
+    An EventError if one is not a dot, is the event's own, or is not in the past of its clock.
     """
     receives: Any = event.receives
     if isinstance(receives, str) or not isinstance(receives, Sequence):
@@ -86,11 +103,10 @@ class Event(EventFields, frozen=True):
     time : float, int, str, datetime or None
         Event time: seconds since the epoch, RFC 3339 or a datetime.
     data : mapping of str to Any
-        Its attributes: None, booleans, integers, floats (infinities and NaN
-        too), strings, lists, and mappings with strings for keys. A tuple
-        becomes a list, a mapping of another class a dict, a value of a subclass
-        (an enum, `numpy.float64`) or a numpy scalar the plain value it holds.
-        Nothing else has a meaning in a pattern, JSON or a snapshot.
+        Its attributes: None, booleans, integers, floats (infinities and NaN too), strings, lists,
+        and mappings with strings for keys. A tuple becomes a list, a mapping of another class a
+        dict, a value of a subclass (an enum, `numpy.float64`) or a numpy scalar the plain value it
+        holds. Nothing else has a meaning in a pattern, JSON or a snapshot.
     id : str, int or None
         A name given by the program; the identity of the event is its dot.
     receives : sequence of Dot or str
@@ -100,11 +116,10 @@ class Event(EventFields, frozen=True):
     Raises
     ------
     EventError
-        If an argument is invalid: an own entry of the clock that is missing or not positive,
-        an entry that is not an integer, an invalid time, an empty node or
-        type, a type that begins with `ketal.` (see `Control`), a value that is not an attribute
-        (the message names its path), or a received event that is not in the past of the clock,
-        or is the event itself.
+        If an argument is invalid: an own entry of the clock that is missing or not positive, an
+        entry that is not an integer, an invalid time, an empty node or type, a type that begins
+        with `ketal.` (see `Control`), a value that is not an attribute (the message names its
+        path), or a received event that is not in the past of the clock, or is the event itself.
 
     Notes
     -----
@@ -130,6 +145,8 @@ class Event(EventFields, frozen=True):
     ...
     ketal.errors.EventError: clock: the node's own entry 'n1' is ...
     """
+
+    receives: Sequence[Dot | str] = ()  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         clock = self._normalise_fields()
@@ -232,40 +249,92 @@ def received(event: Event) -> tuple[Dot, ...]:
     return event.receives  # type: ignore[return-value]
 
 
-_BLANK = Event(node="n", type="t", clock={"n": 1})
-
-
 def clean_event(
     node: str,
     type: str,
     clock: dict[str, int],
-    time: float | int | str | None = None,
-    data: dict[str, Any] | None = None,
-    id: str | None = None,
+    time: float | int | str | None,
+    data: dict[str, Any],
+    id: str | None,
     receives: Any = (),
 ) -> Event:
-    """Return an Event of plain values, such as a JSON decoder returns.
+    """Return an Event of plain values, such as a JSON decoder returns; an EventError if invalid.
 
     Only node, type, clock, time and `receives` are checked; `data` is not copied.
-
-    Raises
-    ------
-    EventError
-        As for `Event`.
     """
-    # A copy is made without `__post_init__`, which would check all of `data`.
-    event = copy.copy(_BLANK)
-    _force(event, "node", node)
-    _force(event, "type", type)
-    _force(event, "clock", clock)
-    _force(event, "time", time)
-    _force(event, "data", {} if data is None else data)
-    _force(event, "id", id)
+    event: Any = EventFields(node, type, clock, time, data, id, receives or ())
+    # `__post_init__` of Event would check all of `data`.
+    _force(event, "__class__", Event)
     event._normalise_fields()
     if receives:
-        _force(event, "receives", receives)
         _force(event, "receives", received_dots(event))
-    return event
+    return event  # type: ignore[no-any-return]
+
+
+def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
+    """Return the events of JSON objects, None for an object that does not have an Event's fields.
+
+    Such an object may still be an event, for example with a number as its node, so the caller
+    decodes it field by field. The decoder checks the class of every field and the bounds of every
+    counter in C; left to check are the own entry, zero entries, empty names, the time, `receives`,
+    and the nesting of data.
+    """
+    decoded: list[EventFields | None] = []
+    rest = map(_decode, texts)
+    while len(decoded) < len(texts):
+        try:
+            decoded.extend(rest)
+        except _FAULTS:
+            # The list has all objects that were decoded before the fault.
+            decoded.append(None)
+    out: list[Event | None] = decoded  # type: ignore[assignment]
+    if max(map(len, texts), default=0) > _DEEP_BYTES_MIN:
+        _remove_deep(decoded, texts)
+    for number, fields in enumerate(decoded):
+        if fields is not None:
+            clock = fields.clock
+            try:
+                if fields.node in clock and fields.type and "" not in clock and all(clock.values()):
+                    if fields.time is not None:
+                        _force(fields, "time", seconds(fields.time))
+                    if fields.receives:
+                        _force(fields, "receives", received_dots(fields))
+                    # It has the fields of an Event; changing the class avoids a copy.
+                    _force(fields, "__class__", Event)
+                else:
+                    out[number] = Event(*msgspec.structs.astuple(fields))
+            except EventError:
+                out[number] = None
+    return out
+
+
+def _remove_deep(decoded: list[EventFields | None], texts: Sequence[bytes]) -> None:
+    """Replace objects whose data are nested too deeply by None."""
+    for number, (fields, text) in enumerate(zip(decoded, texts, strict=True)):
+        if fields is None or len(text) <= _DEEP_BYTES_MIN:
+            continue
+        # Most data need no traversal: they are flat, or have too few brackets.
+        flat = _NESTED.isdisjoint(map(type, fields.data.values()))
+        if not flat and text.count(b"[") + text.count(b"{") > attributes.DEPTH_MAX:
+            try:
+                attributes.refuse_deep(fields.data)
+            except EventError:
+                decoded[number] = None
+
+
+def known_receives(event: Event | Draft, clock: Mapping[str, int]) -> tuple[Dot, ...]:
+    """Return the dots in an event's `receives` that are in the past of a corrected clock.
+
+    An event whose clock is corrected may have named events that it cannot have received.
+    """
+    if not isinstance(event.receives, Sequence):
+        return ()
+    dots = []
+    for one in event.receives:
+        with suppress(EventError):
+            dots.append(Dot.parse(str(one)))
+    own = Dot(event.node, clock.get(event.node, 0))
+    return tuple(dot for dot in dots if clock.get(dot.node, 0) >= dot.counter and dot != own)
 
 
 def save_event(event: Event) -> tuple[Any, ...]:

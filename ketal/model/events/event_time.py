@@ -29,13 +29,7 @@ _FINER_AT = len("2026-01-01T00:00:00.000000")
 
 
 def parsed_time(text: str) -> datetime:
-    """Return the time in an RFC 3339 text; a leap second is read as the second after it.
-
-    Raises
-    ------
-    EventError
-        If the text is not RFC 3339.
-    """
+    """Return the time in an RFC 3339 text; a leap second is read as the second after it."""
     # Python also reads 20240101 as a day, which RFC 3339 does not allow.
     stripped = text.strip() if "-" in text else ""
     try:
@@ -70,16 +64,8 @@ def _parse_rare_form(stripped: str, text: str) -> datetime:
 def seconds(value: Any) -> float:
     """Return a time as seconds since the epoch, rounded to a microsecond.
 
-    Parameters
-    ----------
-    value : int, float, str or datetime
-        Seconds since the epoch, RFC 3339 text, or an aware datetime (a naive
-        one is read as UTC).
-
-    Raises
-    ------
-    EventError
-        If it is not a time between the years 1 and 9999.
+    It is given as seconds since the epoch, as RFC 3339 text, or as a datetime (a naive one is read
+    as UTC). An EventError if it is not a time between the years 1 and 9999.
     """
     if value.__class__ is float and _TIME_MIN_S <= value < _TIME_MAX_S:
         return round(value * 1e6) / 1e6

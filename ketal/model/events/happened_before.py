@@ -34,9 +34,8 @@ def concurrent(a: Event, b: Event) -> bool:
 def canonical_key(event: Event) -> CanonicalKey:
     """Return the sort key of the canonical linear extension.
 
-    The key is the sum of the clock's entries, then node, then counter. If a → b, b has the
-    larger sum, so the order respects happened-before; it is a strict total order, since dots
-    are unique.
+    The key is the sum of the clock's entries, then node, then counter. If a → b, b has the larger
+    sum, so the order respects happened-before; it is a strict total order, since dots are unique.
     """
     return sum(event.clock.values()), event.node, event.clock[event.node]
 

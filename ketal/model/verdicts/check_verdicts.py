@@ -56,8 +56,6 @@ class Violation(IdentifiedVerdict, frozen=True, kw_only=True):
     """
 
     kind: ClassVar[str] = "violation"
-    count: ClassVar[str] = "violations"
-    nouns: ClassVar[tuple[str, str]] = ("violation", "violations")
     event: Dot
     type: str = ""
     expected: tuple[str, ...] = ()
@@ -105,8 +103,6 @@ class Incomplete(IdentifiedVerdict, frozen=True, kw_only=True):
     """
 
     kind: ClassVar[str] = "incomplete"
-    count: ClassVar[str] = "incomplete"
-    nouns: ClassVar[tuple[str, str]] = ("incomplete run", "incomplete runs")
     state: str = ""
     expected: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ketal.errors import at_place
 from ketal.model.events.dot import Dot
-from ketal.model.events.draft import Draft
+from ketal.model.events.event import Draft
 from ketal.model.verdicts.bound_steps import Steps
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict, PlacesOf, WrittenVerdict
 
@@ -95,8 +95,7 @@ class Rejected(WrittenVerdict, frozen=True, kw_only=True):
     Attributes
     ----------
     place : str
-        `file:line`, for Kafka `topic/partition/offset`; empty for an event
-        that came from code.
+        `file:line`, for Kafka `topic/partition/offset`; empty for an event that came from code.
     reason : str
         The reason, in one sentence.
     execution : str

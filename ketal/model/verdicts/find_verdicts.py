@@ -75,8 +75,6 @@ class Match(_Bound, frozen=True, kw_only=True):
     """
 
     kind: ClassVar[str] = "match"
-    count: ClassVar[str] = "matches"
-    nouns: ClassVar[tuple[str, str]] = ("match", "matches")
     returns: dict[str, Any] | None = None
 
     @property
@@ -127,8 +125,6 @@ class TimedOut(_Bound, frozen=True, kw_only=True):
     """
 
     kind: ClassVar[str] = "timed_out"
-    count: ClassVar[str] = "timed_out"
-    nouns: ClassVar[tuple[str, str]] = ("timed out", "timed out")
 
     def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
         body = self._steps_json(places_of)

@@ -101,11 +101,6 @@ class IdentifiedVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         The lost events that could change the verdict.
     """
 
-    count: ClassVar[str] = ""
-    """The name of the count of such verdicts in a pattern's counts; empty if they have none."""
-    nouns: ClassVar[tuple[str, str]] = ("", "")
-    """The noun for such verdicts in the summary, singular and plural."""
-
     pattern: str
     fingerprint: str
     scope: FrozenMapping = NO_SCOPE

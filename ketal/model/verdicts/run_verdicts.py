@@ -53,12 +53,7 @@ class Transition(IdentifiedVerdict, frozen=True, kw_only=True):
         return ((f"{self.source}>{self.step}>{self.target}", self.event),)
 
     def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
-        return {
-            "event": str(self.event),
-            "step": self.step,
-            "from": self.source,
-            "to": self.target,
-        }
+        return {"event": str(self.event), "step": self.step, "from": self.source, "to": self.target}
 
     def __str__(self) -> str:
         arrow = f"{self.source} -> {self.target}" + (f" on {self.step}" if self.step else "")

@@ -21,5 +21,10 @@ Numbered = tuple[int, list[Verdict]]
 
 KINDS = tuple(verdict.kind for verdict in get_args(Verdict))
 """The kinds of verdicts, in the order in which messages list them."""
-COUNTED = {verdict.count: verdict.nouns for verdict in get_args(RunVerdict) if verdict.count}
-"""Name of a count in a pattern's counts → nouns for such verdicts, singular and plural."""
+COUNTED = {
+    "matches": ("match", "matches"),
+    "violations": ("violation", "violations"),
+    "incomplete": ("incomplete run", "incomplete runs"),
+    "timed_out": ("timed out", "timed out"),
+}
+"""The counts of verdicts in a pattern's counts → their nouns in the summary: singular, plural."""

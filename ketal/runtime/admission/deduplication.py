@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ketal.model.events.content import content, digest
+from ketal.model.events.counter_sets import SPAN, Counters
 from ketal.model.events.event import Event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
-from ketal.model.sets.counter_sets import SPAN, Counters
 from ketal.model.values import base_node
 from ketal.operators.membership.clock_memory import SeenDots
 from ketal.runtime.admission.seen_contents import SeenContents
@@ -266,7 +266,7 @@ class Intake:
         """Load what `save` returned, and the parts that are saved separately, into a new intake.
 
         `beyond` yields (node, chunk number, chunk) of the counters beyond holes
-        (`ketal.model.sets.counter_sets`), `contents` the contents of the last events.
+        (`ketal.model.events.counter_sets`), `contents` the contents of the last events.
         """
         for node, (upto, evicted) in state["nodes"].items():
             seen = self._add_node(node)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, FOUND, complain, interruption_named, options
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from ketal.auditing.repair import Repair
     from ketal.auditing.report import ExaminedExecution
     from ketal.logs import Log
+
+    Written = tuple[str, str, Repair]
+    """An execution, the file of its corrected log, and what was corrected."""
 
 EXAMPLE = """\
 examples:
@@ -102,29 +104,7 @@ def _report_unmatched_keys(parts: list[ExaminedExecution]) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _WrittenRepair:
-    """The corrected log of an execution, and its file."""
-
-    execution: str
-    path: str
-    repair: Repair
-
-    def sentence(self) -> str:
-        """Return a sentence about what was written."""
-        repair = self.repair
-        sentence = (
-            f"{self.path}: {counted(len(repair.items), 'record')}, "
-            f"{len(repair.changed):,} changed, {len(repair.left):,} left"
-        )
-        if repair.duplicates:
-            sentence += f"; {counted(repair.duplicates, 'duplicate')} omitted"
-        return f"{sentence} (execution {self.execution})" if self.execution else sentence
-
-
-def _write_repairs(
-    parts: list[ExaminedExecution], args: argparse.Namespace
-) -> list[_WrittenRepair]:
+def _write_repairs(parts: list[ExaminedExecution], args: argparse.Namespace) -> list[Written]:
     """Write the corrected log; several executions get a file each, as JSON lines require."""
     from ketal.auditing.repair import repair_execution
     from ketal.logs import write_jsonl
@@ -141,28 +121,35 @@ def _write_repairs(
             pass
         with interruption_named(f"{path} was not written to the end"):
             write_jsonl(repair.items, path)
-        written.append(_WrittenRepair(part.name, path, repair))
+        written.append((part.name, path, repair))
     return written
 
 
 # --- forms of output --------------------------------------------------------------
 
 
-def _json_lines(audit: Audit, repairs: list[_WrittenRepair]) -> Iterator[str]:
+def _json_lines(audit: Audit, repairs: list[Written]) -> Iterator[str]:
     yield from (as_json(fault.to_dict()) for fault in audit.faults)
-    for one in repairs:
-        named = {"execution": one.execution} if one.execution else {}
-        for kind, changes in (("changed", one.repair.changed), ("left", one.repair.left)):
+    for execution, _, repair in repairs:
+        named = {"execution": execution} if execution else {}
+        for kind, changes in (("changed", repair.changed), ("left", repair.left)):
             yield from (as_json(change.to_dict(kind) | named) for change in changes)
     yield as_json({"statistics": audit.statistics.to_dict(), "faults": len(audit.faults)})
 
 
-def _human_lines(audit: Audit, repairs: list[_WrittenRepair]) -> Iterator[str]:
+def _human_lines(audit: Audit, repairs: list[Written]) -> Iterator[str]:
     from ketal.auditing.faults import fault_lines, statistics_lines
 
     yield from fault_lines(audit)
-    for one in repairs:
-        yield from (f"changed {change}" for change in one.repair.changed)
-        yield from (f"left {change}" for change in one.repair.left)
+    for _, _, repair in repairs:
+        yield from (f"changed {change}" for change in repair.changed)
+        yield from (f"left {change}" for change in repair.left)
     yield from statistics_lines(audit)
-    yield from (one.sentence() for one in repairs)
+    for execution, path, repair in repairs:
+        sentence = (
+            f"{path}: {counted(len(repair.items), 'record')}, "
+            f"{len(repair.changed):,} changed, {len(repair.left):,} left"
+        )
+        if repair.duplicates:
+            sentence += f"; {counted(repair.duplicates, 'duplicate')} omitted"
+        yield f"{sentence} (execution {execution})" if execution else sentence

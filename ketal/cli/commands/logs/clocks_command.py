@@ -57,12 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(_ACTIONS),
         help="; ".join(f"{action} {what}" for action, what in _ACTIONS.items()),
     )
-    parser.add_argument(
-        "words",
-        metavar="LOG",
-        nargs="+",
-        help="logs of one execution, also .gz and .zst; - is standard input",
-    )
+    options.add_logs(parser, "words")
     add_output(parser, "human", "json")
     options.add_repeatable(parser, "--scheme", "SCHEME", "compare only this scheme (repeatable)")
     parser.add_argument(

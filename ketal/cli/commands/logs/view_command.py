@@ -42,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="format (default: determined by the extension of FILE, otherwise html)",
     )
     parser.add_argument(
-        "--write",
-        metavar="FILE",
-        help="write to FILE (default: LOG.html); - is standard output",
+        "--write", metavar="FILE", help="write to FILE (default: LOG.html); - is standard output"
     )
     options.add_params(parser)
     options.add_reading(parser)

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options, print_error
+from ketal.cli import COULD_NOT_RUN, FINE, FOUND, options, report_error
 from ketal.cli.output.output_lines import OutputLines, open_output
 from ketal.errors import PatternError, SettingError, printable
 from ketal.model.limits import Limits
@@ -50,11 +50,8 @@ def execute(args: argparse.Namespace) -> int:
         for path in args.files:
             try:
                 differ |= _lay_out(path, args, limits, sink)
-            except PatternError as fault:
-                print_error(str(fault))
-                failed = True
-            except SettingError as fault:
-                complain(str(fault))
+            except (PatternError, SettingError) as fault:
+                report_error(fault)
                 failed = True
     if failed:
         return COULD_NOT_RUN

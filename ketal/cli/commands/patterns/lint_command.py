@@ -85,7 +85,7 @@ def execute(args: argparse.Namespace) -> int:
             args.log, source, limits, lambda log: contents_of(log, limits=limits)
         )
     findings: list[Finding] = []
-    compiled: list[tuple[PatternText, Program]] = []
+    compiled: list[tuple[PatternText, CompiledPattern]] = []
     unread_files = 0
     for path in args.files:
         try:
@@ -97,17 +97,16 @@ def execute(args: argparse.Namespace) -> int:
         pattern = PatternText(text, name)
         diagnostics, program = _lint(pattern, limits, source.undecided, stats)
         if program is not None:
-            compiled.append((pattern, program))
+            compiled += [(pattern, one) for one in program.compiled]
         findings += [(pattern, d) for d in diagnostics]
     with open_output(args.write, inputs=[*args.files, *args.log]) as sink:
         for line in _lines(args.output, findings, len(args.files) - unread_files):
             sink.line(line)
         if args.explain_cost:
-            patterns = [(text, one) for text, program in compiled for one in program.compiled]
-            for line in _cost_lines(args.output, patterns):
+            for line in _cost_lines(args.output, compiled):
                 sink.line(line)
     if stats is not None:
-        _report_log(args.log, stats, [program for _, program in compiled])
+        _report_log(args.log, stats, [one for _, one in compiled])
     if unread_files:
         return COULD_NOT_RUN
     return FOUND if any(d.severity == "error" for _, d in findings) else FINE
@@ -142,7 +141,7 @@ def _lint(
     return diagnostics, program
 
 
-def _report_log(logs: list[str], stats: LogStats, programs: list[Program]) -> None:
+def _report_log(logs: list[str], stats: LogStats, compiled: list[CompiledPattern]) -> None:
     """Print on standard error which records and names the check against the logs left out.
 
     A SettingError if the logs have no event.
@@ -151,7 +150,7 @@ def _report_log(logs: list[str], stats: LogStats, programs: list[Program]) -> No
 
     require_events(logs, stats.events, stats.rejected, stats.first_rejected)
     report_rejected(stats.rejected, stats.first_rejected, "--log: ")
-    for sentence in unchecked([one for p in programs for one in p.compiled], stats):
+    for sentence in unchecked(compiled, stats):
         complain(f"--log: {sentence}")
 
 

@@ -1,9 +1,8 @@
 """Sets of the counters of a node that were seen beyond a hole, one bit each.
 
-A key group receives only a part of an execution, and so only some counters of each node:
-holes are never filled, and many counters are beyond them. As bits in chunks they take
-little memory, and each chunk is one record of the saved state
-(`ketal.runtime.state.records`).
+A key group receives only a part of an execution, and so only some counters of each node: holes are
+never filled, and many counters are beyond them. As bits in chunks they take little memory, and each
+chunk is one record of the saved state (`ketal.runtime.state.records`).
 
 The one rule: bits at or below `upto`, the counter up to which all were seen, are ignored,
 whether they are set or not.
@@ -169,13 +168,7 @@ class Counters:
         return above.to_bytes(above.bit_length() + 7 >> 3, "little") or None
 
     def put(self, number: int, packed: bytes, upto: int) -> None:
-        """Restore a chunk from bytes; `upto` is the counter up to which all were seen.
-
-        Raises
-        ------
-        ValueError
-            If there are more bytes than a chunk has.
-        """
+        """Restore a chunk from bytes; a ValueError if there are more bytes than a chunk has."""
         if len(packed) > SPAN >> 3:
             raise ValueError(
                 f"a chunk of counters has {len(packed)} bytes; the maximum is {SPAN >> 3}"

@@ -1,1 +1,0 @@
-"""Sets of dots and of counters."""
