@@ -22,7 +22,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.wording import counted
-from ketal.pictures.clocks.clock_pairs import pair_svg
+from ketal.pictures.clocks.clock_figures import pair_svg
 from ketal.runtime.admission.execution_events import (
     ExecutionEvents,
     execution_named,
@@ -58,7 +58,7 @@ class EventComparison:
         A SettingError if one knows more events that the other does not than a picture draws.
         """
         one, other = self.pair.first.event, self.pair.second.event
-        return pair_svg(one.clock, other.clock, title=self.pair.because)
+        return pair_svg(one.clock, other.clock, self.pair.because)
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
