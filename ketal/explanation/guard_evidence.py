@@ -249,12 +249,8 @@ def undecided_in_words(scheme: str, event: Event, others: object) -> str:
 
 def possible_order_in_words(scheme: str) -> str:
     """Return the meaning of arrows if clocks do not decide happened-before; empty if they do."""
-    if not scheme:
-        return ""
-    return (
-        f"{scheme} clocks do not determine happened-before: arrows show what may have "
-        "happened before what"
-    )
+    meaning = "happened-before: arrows show what may have happened before what"
+    return f"{undetermined(scheme)} {meaning}" if scheme else ""
 
 
 def _knows(one: Event, other: Event) -> str:
