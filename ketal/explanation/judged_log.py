@@ -12,11 +12,11 @@ from typing import Any
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import SettingError
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import PlacedEvent
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.logs import Log, watched
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits

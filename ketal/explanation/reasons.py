@@ -11,8 +11,8 @@ from itertools import pairwise, starmap, zip_longest
 from typing import Any, Literal
 
 from ketal.clocks.scheme import NO_CLOCKS
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.guard_evidence import Evidence, order_in_words, undecided_in_words
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent, happened_before

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.explanation.causal_graph import CausalGraph, missing_event_hint
 from ketal.explanation.reasons import PairReason, PlacedEvent
+from ketal.model.events.causal_graph import CausalGraph, missing_event_hint
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits

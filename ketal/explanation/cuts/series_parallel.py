@@ -31,7 +31,7 @@ from itertools import accumulate
 from typing import Literal
 
 from ketal.errors import EventError
-from ketal.explanation.causal_graph import CausalGraph
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.explaining import explain_verdict
 from ketal.explanation.guard_evidence import GuardEvidence, possible_order_in_words
 from ketal.explanation.judged_log import JudgedLog
@@ -21,6 +20,7 @@ from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
 from ketal.logs import Log, watched
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical
 from ketal.model.frozen_mapping import FrozenMapping
