@@ -184,10 +184,7 @@ class PairReason:
         return out
 
     def last_known(self) -> Iterator[tuple[PlacedEvent, PlacedEvent, PlacedEvent | None]]:
-        """Yield (event, other, last) for each of two concurrent events.
-
-        `last` is the last event of the event's node that `other` knows, if any.
-        """
+        """Yield each concurrent event, the other, and the last of its node that the other knows."""
         yield self.first, self.second, self.known[0]
         yield self.second, self.first, self.known[1]
 

@@ -98,12 +98,8 @@ def compare_events(
     The events of a restarted node have the name of the incarnation (`A#2@1`). `execution` names
     the execution of the events, if several have both; `path_links_max` bounds the path.
 
-    Raises
-    ------
-    EventError
-        If the clocks are not those of an execution.
-    SettingError
-        If both are the same event, or the log lacks one of them or has them in several executions.
+    An EventError if the clocks are not those of an execution; a SettingError if both are the same
+    event, or the log lacks one of them or has them in several executions.
     """
     if first == second:
         raise SettingError(f"cannot compare {first} with itself; name two different events")

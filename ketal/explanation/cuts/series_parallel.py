@@ -132,10 +132,7 @@ class EventOrder:
     def known_in(
         self, pieces: Mapping[int, Piece], line: int, place: int
     ) -> Iterator[tuple[int, int]]:
-        """Yield, for an event, the other lines of which a part has events before it, and how many.
-
-        The lines are in no particular order.
-        """
+        """Yield the other lines of which a part has events before an event, and how many."""
         known = self.known[line][place]
         for other in known if len(known) < len(pieces) else pieces:
             if other in pieces and other in known:

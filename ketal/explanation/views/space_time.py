@@ -44,12 +44,8 @@ EXACT_MAX = 2**53
 class ViewedLog:
     """A log as `ketal view` reads it: once, into memory, with its executions.
 
-    Raises
-    ------
-    SettingError
-        If the log cannot be read, or an execution has more events than `viewed_events_max`.
-    TypeError
-        If `log` is not a log.
+    A SettingError if it cannot be read, or an execution has more events than `viewed_events_max`; a
+    TypeError if `log` is not a log.
     """
 
     def __init__(self, log: Log | Iterable[Event], limits: Limits) -> None:
