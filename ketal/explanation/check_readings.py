@@ -64,5 +64,7 @@ def _possible_steps(machine: Machine, one: Configuration, group: int, seen: Seen
     if group != ANONYMOUS:
         return frozenset((automaton.steps[group],))
     bound = {automaton.letters[letter][1] for letter, _ in automaton.table[one.state]}
-    held = set(machine.steps_held(one, seen)) - bound
-    return frozenset(automaton.steps[number] for number in held)
+    steps = {automaton.variants[v].step for v in automaton.enabled[one.state]} - bound
+    if len(steps) > 1:
+        steps &= machine.steps_held(one, seen)
+    return frozenset(automaton.steps[number] for number in steps)
