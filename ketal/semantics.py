@@ -572,6 +572,14 @@ class Guards:
                 return self.answer(name, [self.value(a, at) for a in arguments], at)
         raise AssertionError(guard)
 
+    def anchors(self, anchor: str, history: History) -> list[Event]:
+        """Return the earlier events to which `Causal` and `Conc` relate an event."""
+        if anchor == ast.ALL:
+            return [event for _, event in history]
+        if anchor == ast.PRIOR:
+            return [event for _, event in history[-1:]]
+        return [event for step, event in history if step == anchor][-1:]
+
     def related(self, relation: Callable[[Event, Event], bool], anchor: str, at: Moment) -> Truth:
         """Return whether all of the anchor's events have the relation; true if there are none.
 
@@ -579,17 +587,8 @@ class Guards:
         nodes they prove that events are concurrent, but no order.
         """
         assert at.event is not None
-        events: list[Event | None]
-        if anchor == ast.ALL:
-            events = [event for _, event in at.history]
-        elif anchor == ast.PRIOR:
-            events = [event for _, event in at.history[-1:]]
-        else:
-            events = [_last(at.history, anchor)]
         truths: list[Truth] = []
-        for event in events:
-            if event is None:
-                continue
+        for event in self.anchors(anchor, at.history):
             certain = self.clocks_decide or event.node == at.event.node
             certain = certain or concurrent(event, at.event)
             certain = certain or (relation is happened_before and not relation(event, at.event))

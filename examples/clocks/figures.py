@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from examples.clocks import runs
+from examples.clocks.areas import clock_svg, pair_svg, tree_join_svg, trees_svg, versions_svg
 from examples.clocks.runs import NODES, SERVERS, VECTORS, stamps_of, store
 from ketal.clocks.dotted import DottedClocks
 from ketal.clocks.inexact.lamport import LamportClocks
@@ -23,9 +24,7 @@ from ketal.clocks.scheme import Clock
 from ketal.clocks.vector import VectorClocks
 from ketal.clocks.vector import join as joined
 from ketal.pictures.clocks.clock_bars import BarsRow, bars_svg
-from ketal.pictures.clocks.clock_figures import BarsScale, KnownEvents, clock_svg
-from ketal.pictures.clocks.clock_pairs import pair_svg, versions_svg
-from ketal.pictures.clocks.itc_picture import tree_join_svg, trees_svg
+from ketal.pictures.clocks.clock_figures import BarsScale, KnownEvents
 
 Shown = tuple[Clock | str, Sequence[str] | None]
 """A clock with the columns of its identity, or an operator."""
@@ -122,13 +121,13 @@ FIGURES: dict[str, Callable[[], str]] = {
     "figure-4": runs.figure_4,
     "area": lambda: clock_svg(VECTORS["c3"], nodes=NODES),
     "less": lambda: pair_svg(
-        joined([VECTORS["b3"], VECTORS["c2"]]), VECTORS["c3"], rows=["compared"], nodes=NODES
+        joined([VECTORS["b3"], VECTORS["c2"]]), VECTORS["c3"], row="compared", nodes=NODES
     ),
     "difference": lambda: pair_svg(
-        VECTORS["c3"], joined([VECTORS["b3"], VECTORS["c2"]]), rows=["subtracted"], nodes=NODES
+        VECTORS["c3"], joined([VECTORS["b3"], VECTORS["c2"]]), row="subtracted", nodes=NODES
     ),
     "identity": lambda: clock_svg(VECTORS["b2"], nodes=NODES, own="b"),
-    "maximum": lambda: pair_svg(VECTORS["a2"], VECTORS["b1"], rows=["joined"], nodes=NODES),
+    "maximum": lambda: pair_svg(VECTORS["a2"], VECTORS["b1"], row="joined", nodes=NODES),
     "event": event_of_b,
     "dot": lambda: clock_svg(stamps_of(DottedClocks())["b2"], nodes=NODES),
     "figure-5": runs.figure_5,
@@ -136,8 +135,8 @@ FIGURES: dict[str, Callable[[], str]] = {
     "figure-7": runs.figure_7,
     "figure-8": runs.figure_8,
     "figure-9": runs.figure_9,
-    "siblings": lambda: pair_svg(*store()["s2"].siblings, rows=["compared"], nodes=SERVERS),
-    "get": lambda: pair_svg(*store()["s2"].siblings, rows=["joined"], nodes=SERVERS),
+    "siblings": lambda: pair_svg(*store()["s2"].siblings, row="compared", nodes=SERVERS),
+    "get": lambda: pair_svg(*store()["s2"].siblings, row="joined", nodes=SERVERS),
     "put": two_versions_read,
     "identities": identities,
     "figure-10": runs.figure_10,

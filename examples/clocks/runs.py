@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from examples.clocks.areas import known_events
 from ketal.clocks.causal_history import CausalHistories
 from ketal.clocks.inexact.lamport import LamportClocks
 from ketal.clocks.scheme import Clock, Happening, ReplicaScheme
@@ -143,7 +144,7 @@ def _store(title: str, *, dotted: bool) -> str:
     steps = store()
 
     def versions(name: str) -> str:
-        known = [KnownEvents.of(version) for version in steps[name].siblings]
+        known = [known_events(version) for version in steps[name].siblings]
         if not dotted:
             return ",".join(history_text(one.above({})) for one in known) or "{}"
         return ",".join(one.text(SERVERS) for one in known) or vector_text({}, SERVERS)

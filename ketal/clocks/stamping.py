@@ -1,4 +1,4 @@
-"""Translate vector clocks to the stamps of another scheme, and back.
+"""Translate the stamps of a scheme to vector clocks; `ketal.logs.restamping` is the reverse.
 
 The one rule: translating to a scheme that decides happened-before, and back, preserves the order
 of the events.
@@ -6,42 +6,10 @@ of the events.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 
-from ketal.clocks.scheme import Clock, S
-from ketal.clocks.vector import maximal_events
-
-
-def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
-    """Return the numbers of the direct causes of each event at other nodes.
-
-    `events` have a node and a vector clock each, and are in a linear extension. A direct cause is
-    an event that happened before the given event but not before its node's previous event, and that
-    is maximal among these. If `events` are a whole execution, they are the sends whose messages the
-    event must have received. If some events are missing, the links still give the order of the
-    others.
-    """
-    counters: dict[str, list[int]] = {}
-    numbers: dict[str, list[int]] = {}
-    causes: list[tuple[int, ...]] = []
-    for number, (node, clock) in enumerate(events):
-        before = numbers.setdefault(node, [])
-        previous: Clock = events[before[-1]][1] if before else {}
-        candidates: dict[tuple[str, int], int] = {}
-        for other, counter in clock.items():
-            if other == node or counter <= previous.get(other, 0) or other not in counters:
-                continue
-            count = bisect_right(counters[other], counter)
-            if count and (known := counters[other][count - 1]) > previous.get(other, 0):
-                candidates[other, known] = numbers[other][count - 1]
-        direct: Iterable[tuple[str, int]] = candidates
-        if len(candidates) > 1:
-            direct = maximal_events({dot: events[cause][1] for dot, cause in candidates.items()})
-        causes.append(tuple(sorted(candidates[dot] for dot in direct)))
-        counters.setdefault(node, []).append(clock[node])
-        before.append(number)
-    return causes
+from ketal.clocks.scheme import S
 
 
 def vector_clocks(

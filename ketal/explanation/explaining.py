@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from ketal.errors import SettingError, wrong_type
-from ketal.explanation.causal_graph import missing_event_hint
 from ketal.explanation.guard_evidence import order_in_words, possible_order_in_words
 from ketal.explanation.judged_log import Explained, JudgedLog
 from ketal.explanation.near_misses import near_misses
@@ -26,6 +25,7 @@ from ketal.explanation.reasons import Explanation, PairReason, PlacedEvent, RunR
 from ketal.explanation.step_reasons import StepReasons
 from ketal.explanation.surroundings import rows_around
 from ketal.logs import Log
+from ketal.model.events.causal_graph import missing_event_hint
 from ketal.model.events.dot import Dot, given_dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent

@@ -197,7 +197,7 @@ class GuardEvidence(Guards):
         event = at.event
         relation = happened_before if isinstance(guard, syntax.Causal) else concurrent
         text = self._literal_text(guard, wanted)
-        anchors = self._anchors(guard.anchor, at.history)
+        anchors = self.anchors(guard.anchor, at.history)
         dots = tuple(anchor.dot for anchor in anchors)
         if not anchors:
             of_step = guard.anchor not in (syntax.ALL, syntax.PRIOR)
@@ -214,13 +214,6 @@ class GuardEvidence(Guards):
         word = "after" if isinstance(guard, syntax.Causal) else "concurrent with"
         because = f"{event.dot} is {word} all {len(anchors):,} earlier events of the run"
         return Evidence(text, holds, because, {}, dots)
-
-    def _anchors(self, anchor: str, history: History) -> list[Event]:
-        if anchor == syntax.ALL:
-            return [event for _, event in history]
-        if anchor == syntax.PRIOR:
-            return [event for _, event in history[-1:]]
-        return [event for step, event in history if step == anchor][-1:]
 
 
 def _deciding_indices(held: list[bool], *, every: bool) -> list[int]:
@@ -249,12 +242,8 @@ def undecided_in_words(scheme: str, event: Event, others: object) -> str:
 
 def possible_order_in_words(scheme: str) -> str:
     """Return the meaning of arrows if clocks do not decide happened-before; empty if they do."""
-    if not scheme:
-        return ""
-    return (
-        f"{scheme} clocks do not determine happened-before: arrows show what may have "
-        "happened before what"
-    )
+    meaning = "happened-before: arrows show what may have happened before what"
+    return f"{undetermined(scheme)} {meaning}" if scheme else ""
 
 
 def _knows(one: Event, other: Event) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import SettingError
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import PlacedEvent
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.logs import Log, watched
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -55,7 +55,8 @@ class JudgedLog(LogPass):
         """The places of the events in the log."""
         self._moves_max = moves_max
         self._graphs: dict[str, CausalGraph] = {}
-        self._runs: list[ObservedRun] = []
+        self._runs: dict[str, list[ObservedRun]] = {}
+        """The runs of the patterns, by execution."""
         super().__init__(
             self.program,
             watched(log, self._record_events),
@@ -75,7 +76,7 @@ class JudgedLog(LogPass):
 
     def _make_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> PatternRun:
         run = self._new_run(compiled, limits, **options)
-        self._runs.append(run)
+        self._runs.setdefault(run.execution, []).append(run)
         return run
 
     def _new_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> ObservedRun:
@@ -94,15 +95,7 @@ class JudgedLog(LogPass):
     def runs(self) -> list[ObservedRun]:
         """The runs of all patterns over all executions; the first access judges the log."""
         _ = self.verdicts
-        return self._runs
-
-    @functools.cached_property
-    def _runs_by_execution(self) -> dict[str, list[ObservedRun]]:
-        """The runs of the patterns, by execution."""
-        out: dict[str, list[ObservedRun]] = {}
-        for run in self.runs:
-            out.setdefault(run.execution, []).append(run)
-        return out
+        return [run for own in self._runs.values() for run in own]
 
     @functools.cached_property
     def explainable(self) -> list[Explained]:
@@ -120,7 +113,7 @@ class JudgedLog(LogPass):
 
     def run_of(self, verdict: Explained) -> ObservedRun:
         """Return the run that reported a verdict."""
-        runs = self._runs_by_execution[verdict.execution]
+        runs = self._runs[verdict.execution]
         return next(run for run in runs if run.compiled.name == verdict.pattern)
 
     def rerun(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
@@ -134,8 +127,7 @@ class JudgedLog(LogPass):
         graph = self._graphs.get(execution)
         if graph is None:
             # Not the events as read: to a run, a restarted node has its incarnation's name.
-            runs = self._runs_by_execution.get(execution, ())
-            events = {event.dot: event for run in runs for event in run.events}
+            events = {event.dot: event for run in self._runs[execution] for event in run.events}
             graph = self._graphs[execution] = CausalGraph(events.values())
         return graph
 

@@ -26,7 +26,7 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.scopes import Scope, Scopes, mapping_of
 from ketal.engine.verdict_building import VerdictBuilder
-from ketal.explanation.check_readings import CheckReadings
+from ketal.explanation.check_readings import check_reading
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
@@ -106,8 +106,8 @@ class ObservedSteps(ScopeSteps):
     """
 
     __slots__ = (
-        "_events", "_machine", "_moves_max", "_offered", "_readings", "_wanted", "ended", "moved",
-        "moves", "offers", "violated",
+        "_events", "_machine", "_moves_max", "_offered", "_wanted", "ended", "moved", "moves",
+        "offers", "violated",
     )  # fmt: skip
 
     def __init__(
@@ -137,8 +137,8 @@ class ObservedSteps(ScopeSteps):
         """The offers that violated the pattern, by the id of the violation."""
         self.ended: dict[str, Callable[[], History]] = {}
         """For each check that was incomplete at the end, by the verdict's id: returns its steps."""
-        self._readings = CheckReadings(self._machine)
         self._offered: dict[ScopeName, list[Seen]] = {}
+        """The events that each scope was offered; for a check, those since its run began."""
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope, and record the offer if needed."""
@@ -172,7 +172,9 @@ class ObservedSteps(ScopeSteps):
         out = super().step(name, seen.event, seen.mask)
         violated = [verdict for verdict in out if verdict.kind == "violation"]
         if violated or seen.dot == self._wanted:
-            live = (LiveRun(one, self._readings.reader(name, one)) for one in before)
+            offered = self._offered.get(name, [])
+            read = partial(check_reading, self._machine, offered, len(offered))
+            live = (LiveRun(one, partial(read, number)) for number, one in enumerate(before))
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
             self.violated.update((verdict.id, offer) for verdict in violated)
@@ -185,21 +187,21 @@ class ObservedSteps(ScopeSteps):
             after = scope.run.states() if scope and isinstance(scope.run, CheckRun) else (0,)
             position, key = len(self._events) - 1, self._scope_key(name)
             self.moves.append(Move(position, key, seen.event, states(before), after))
-        policy = self._machine.compiled.pattern.violation_policy
-        if violated and policy != "skip":
-            self._readings.remove(name)
-            before = self._machine.fresh
-        if not violated or policy == "resume":
-            self._readings.move(name, before, seen)
+        if violated and self._machine.compiled.pattern.violation_policy != "skip":
+            self._offered[name] = []
+        # A limit that is reached ends the run, or there is no room for it.
+        if not (halted or any(verdict.kind == "overflow" for verdict in out)):
+            self._offered.setdefault(name, []).append(seen)
         return out
 
     def close(self) -> list[RunVerdict]:
         """End every window and every run."""
-        readings = {self._scope_key(name): read for name, read in self._readings.scope_readers()}
         out = super().close()
         for verdict in out:
             if verdict.kind == "incomplete":
-                self.ended[verdict.id] = readings.get(verdict.scope, tuple)
+                offered = self.offered(verdict.scope)
+                read = partial(check_reading, self._machine, offered, len(offered), 0)
+                self.ended[verdict.id] = read
         return out
 
     # --- a find ---
@@ -220,11 +222,11 @@ class ObservedSteps(ScopeSteps):
         )
 
     def offered_scopes(self) -> list[FrozenMapping]:
-        """Return the scopes of a find that were offered an event."""
+        """Return the scopes that were offered an event."""
         return list(map(self._scope_key, self._offered))
 
     def offered(self, scope: FrozenMapping) -> list[Seen]:
-        """Return the events that a scope of a find was offered, in offer order."""
+        """Return the events that a scope was offered, in offer order; for a check, to its run."""
         return self._offered.get(tuple(map(keyed, scope.values())), [])
 
 

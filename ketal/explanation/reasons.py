@@ -11,8 +11,8 @@ from itertools import pairwise, starmap, zip_longest
 from typing import Any, Literal
 
 from ketal.clocks.scheme import NO_CLOCKS
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.guard_evidence import Evidence, order_in_words, undecided_in_words
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent, happened_before
@@ -184,10 +184,7 @@ class PairReason:
         return out
 
     def last_known(self) -> Iterator[tuple[PlacedEvent, PlacedEvent, PlacedEvent | None]]:
-        """Yield (event, other, last) for each of two concurrent events.
-
-        `last` is the last event of the event's node that `other` knows, if any.
-        """
+        """Yield each concurrent event, the other, and the last of its node that the other knows."""
         yield self.first, self.second, self.known[0]
         yield self.second, self.first, self.known[1]
 

@@ -37,8 +37,8 @@ class StepReasons:
         self._window = MatchWindow(run.machine)
         # Under `at every node`, the node whose copy of the pattern runs in the scope.
         self._node: str | None = scope.get("node") if run.copies is not None else None
-        # Empty for a check, which has neither `not`s nor a window.
-        self._offered = run.observed.offered(scope)
+        # A check has neither `not`s nor a window.
+        self._offered = [] if compiled.kind == "check" else run.observed.offered(scope)
         self._seen = {seen.dot: seen for seen in self._offered}
 
     @property

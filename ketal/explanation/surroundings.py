@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.reasons import Explanation
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical, happened_before
 from ketal.pictures.text_diagram import DiagramRow

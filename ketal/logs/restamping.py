@@ -1,7 +1,7 @@
 """Stamp the events of an execution with another timestamping scheme.
 
 The vector clocks determine which messages each event must have received
-(`ketal.clocks.stamping.direct_causes`). The scheme then stamps the events one by one, in a linear
+(`ketal.model.events.causal_graph`). The scheme then stamps the events one by one, in a linear
 extension, as their nodes would have stamped them. The attribute `station` of an event names the
 station that mediated it, for the schemes for mobile hosts.
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.scheme import Happening, Scheme
-from ketal.clocks.stamping import direct_causes
 from ketal.errors import SettingError
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Draft, Event, received
 from ketal.model.events.happened_before import canonical_key
@@ -76,15 +76,16 @@ def restamped(
             f"the stamps of the scheme {scheme.name} would have {entries:,} entries, more than "
             f"{limits.stamped_entries_max:,} (limit stamped_entries_max)"
         )
-    causes = direct_causes([(event.node, event.clock) for event in ordered])
+    graph = CausalGraph(ordered)
+    numbers = {event.dot: number for number, event in enumerate(ordered)}
     happenings = tuple(
         Happening(
             node=event.node,
-            receives=sends,
+            receives=tuple(sorted(numbers[sent.dot] for sent in graph.messages_to(event))),
             time_us=max(event.time_us or 0, 0),
             station=str(event.data.get(STATION, "")),
         )
-        for event, sends in zip(ordered, causes, strict=True)
+        for event in ordered
     )
     stamps: list[Any] = []
     entries = 0

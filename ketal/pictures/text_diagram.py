@@ -42,7 +42,7 @@ class DiagramRow:
     marked: bool = False
     """Whether the event is one of those that the diagram is about."""
     follows: bool = False
-    """Whether it immediately follows the node's event shown before."""
+    """Whether it immediately follows an event of the node that is shown."""
 
 
 def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
@@ -51,29 +51,19 @@ def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
     heads = node_labels(nodes, COLUMN_MAX - 1)
     widths = [min(max(columns(head) + 2, COLUMN_MIN), COLUMN_MAX) for head in heads]
     starts = [sum(widths[:number]) for number in range(len(nodes) + 1)]
-    lines = ["".join(map(padded, heads, widths)).rstrip()]
     column_of = dict(zip(nodes, starts, strict=False))
-    below = dict.fromkeys(nodes, _DOTTED)  # each node's line at the row that is drawn
-    for row, after in zip(rows, _successors(rows), strict=True):
+    lines = []
+    above = dict.fromkeys(nodes, _DOTTED)  # each node's line above the last row drawn
+    for row in reversed(rows):
         cells = [" "] * starts[-1]
-        for node, line in below.items():
+        for node, line in above.items():
             cells[column_of[node]] = line
         here = column_of[row.node]
         _draw_messages(cells, here, {column_of[node] for node in row.senders}, starts)
         cells[here] = _MARKED if row.marked else _EVENT
         lines.append(f"{''.join(cells)}{row.label}".rstrip())
-        below[row.node] = _LINE if after is not None and after.follows else _DOTTED
-    return lines
-
-
-def _successors(rows: Sequence[DiagramRow]) -> list[DiagramRow | None]:
-    """Return, for each row, the next row of its node."""
-    after: dict[str, DiagramRow] = {}
-    out = []
-    for row in reversed(rows):
-        out.append(after.get(row.node))
-        after[row.node] = row
-    return out[::-1]
+        above[row.node] = _LINE if row.follows else _DOTTED
+    return ["".join(map(padded, heads, widths)).rstrip(), *reversed(lines)]
 
 
 _SIDES = ((1, min, "├", "▶"), (-1, max, "┤", "◀"))

@@ -14,7 +14,7 @@ from ketal.clocks.inexact.hybrid import HybridClocks
 from ketal.clocks.inexact.plausible import PlausibleClocks
 from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from ketal.clocks.schemes import SCHEMES, scheme_named
-from ketal.clocks.stamping import direct_causes, vector_clocks
+from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError, SettingError
 from tests.clocks.executions import SampleRun, count_answers, sample_runs
 from tests.sampling import examples
@@ -136,16 +136,6 @@ def test_exact_stamps_can_be_converted_to_vector_clocks(name: str, run: SampleRu
     for node, clock in run.clocks():
         expected.setdefault(node, []).append(clock)
     assert vector_clocks(scheme.order(stamps), of_node) == expected
-
-
-@given(run=sample_runs(), data=st.data())
-def test_direct_causes_of_an_excerpt_keep_its_order(run: SampleRun, data: st.DataObject) -> None:
-    clocks, pasts = run.clocks(), run.pasts()
-    chosen = [number for number in range(len(clocks)) if data.draw(st.booleans())]
-    causes = direct_causes([clocks[number] for number in chosen])
-    excerpt = SampleRun([run.nodes[number] for number in chosen], causes)
-    expected = [{at for at, a in enumerate(chosen) if a in pasts[b]} for b in chosen]
-    assert excerpt.pasts() == expected
 
 
 @given(run=sample_runs())

@@ -9,9 +9,9 @@ from math import comb, factorial
 import pytest
 from hypothesis import given
 
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_counting import CutCount, _bit_fields, count_cuts
 from ketal.explanation.cuts.series_parallel import EventOrder
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from tests.cases import e

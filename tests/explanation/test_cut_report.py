@@ -11,9 +11,9 @@ from resvg_py import svg_to_bytes
 
 import ketal
 from ketal.errors import EventError, SettingError
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_lattice import CutLattice
 from ketal.explanation.cuts.cut_report import abbreviated
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected

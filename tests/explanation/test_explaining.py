@@ -631,6 +631,20 @@ def test_explained_runs_beyond_the_limit_name_it() -> None:
     assert one.statements[-1] == "stopped after 5 runs (limit explained_runs_max)"
 
 
+def test_events_for_which_there_is_no_room_change_no_reading() -> None:
+    text = 'event A = type == "a"; event B = type == "b"; check (A B)*;'
+    program = ketal.compile(f"pattern P {{ partition by k; {text} }}")
+    log = [
+        Event(node="n", type=kind, clock={"n": count}, data={"k": key})
+        for count, (kind, key) in enumerate([("a", 1), ("b", 1), ("a", 2), ("a", 1), ("b", 1)], 1)
+    ]
+    for dot in ("n@4", "n@5"):
+        (one,) = ketal.explain(program, log, event=dot, limits=Limits(scopes_max=1))
+        assert "limit scopes_max" in one.statements[0]
+        taken = [(step, event.dot) for step, event in one.runs[0].taken]
+        assert taken == [("A", Dot("n", 1)), ("B", Dot("n", 2))]
+
+
 def test_path_longer_than_the_limit_is_replaced_by_the_limits_name() -> None:
     program = ketal.compile(
         """pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";

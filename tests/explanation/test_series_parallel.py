@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from ketal.errors import EventError
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder, OrderPart
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent, happened_before
 from tests.cases import e

@@ -7,11 +7,11 @@ import random
 
 import ketal
 from ketal.errors import PatternError
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.explaining import diagram, explanations
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.surroundings import EVENTS_MAX, rows_around
 from ketal.grammar.printer import render
+from ketal.model.events.causal_graph import CausalGraph
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import drawn

@@ -191,3 +191,14 @@ def test_more_records_than_events_max_are_an_error() -> None:
 def test_incompatible_options(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
         ketal.read_log(io.BytesIO(b""), **options)
+
+
+@given(run=sample_runs(), data=st.data())
+def test_messages_of_an_excerpt_keep_its_order(run: SampleRun, data: st.DataObject) -> None:
+    chosen = [event for event in _events(run) if data.draw(st.booleans())]
+    execution = restamped(chosen, scheme_named("vector"))
+    numbers = [event.data["number"] for event in execution.events]
+    receives = [happening.receives for happening in execution.happenings]
+    pasts = run.pasts()
+    expected = [{at for at, a in enumerate(numbers) if a in pasts[b]} for b in numbers]
+    assert SampleRun([run.nodes[number] for number in numbers], receives).pasts() == expected

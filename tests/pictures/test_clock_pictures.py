@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples.clocks.areas import Knowledge, clock_svg, known_events, pair_svg, versions_svg
 from ketal.clocks.causal_history import CausalHistories
 from ketal.clocks.dotted import DottedClocks, DottedVector
 from ketal.clocks.vector import VectorClocks
 from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica, Version
 from ketal.errors import SettingError
 from ketal.pictures.clocks.clock_bars import COLUMNS_MAX, LEVELS_MAX
-from ketal.pictures.clocks.clock_figures import Knowledge, KnownEvents, clock_svg, history_text
-from ketal.pictures.clocks.clock_pairs import pair_svg, versions_svg
+from ketal.pictures.clocks.clock_figures import history_text
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.pictures.svg_boxes import (
     SVG,
@@ -31,9 +31,9 @@ from tests.pictures.test_svg import colours
 from tests.sampling import examples
 
 A, B, C = "a", "b", "c"
-comparison_svg = partial(pair_svg, rows=["compared"])
-join_svg = partial(pair_svg, rows=["joined"])
-difference_svg = partial(pair_svg, rows=["subtracted"])
+comparison_svg = partial(pair_svg, row="compared")
+join_svg = partial(pair_svg, row="joined")
+difference_svg = partial(pair_svg, row="subtracted")
 
 
 # --- one clock ------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_siblings_of_a_store_are_concurrent_and_join_to_a_vector() -> None:
     assert order_sign(svg) == "∥"
     assert hatched_tooltips(svg) == ["s1", "s2"]
     assert "[2,0]" in texts(join_svg(*siblings, nodes=["s", "t"]))
-    apart = KnownEvents.of(siblings[0]).union(KnownEvents.of(Version("t", 4, {})))
+    apart = known_events(siblings[0]).union(known_events(Version("t", 4, {})))
     assert apart.text(["s", "t"]) == "[1,0]{t4}"
 
 

@@ -19,7 +19,7 @@ pattern P {{ {mode} order CausalOrder;
 """
 
 
-def _opened(browser: Any, folder: Path, log: list[Event], pattern: str = "") -> None:
+def _opened(browser: Any, folder: Path, log: ketal.Log | list[Event], pattern: str = "") -> None:
     path = folder / "run.html"
     ketal.view(log, ketal.compile(pattern) if pattern else None).write(path)
     browser.get("about:blank")
@@ -75,6 +75,13 @@ def test_events_of_nodes_with_any_name_are_linked_and_to_no_other_event(
           return dot;
         })"""
     assert browser.execute_script(script) == [text.replace("\u200e", "") for text in linked]
+
+
+def test_place_of_an_event_in_memory_is_its_row(browser: Any, tmp_path: Path) -> None:
+    rows = [{"node": "a", "type": "x", "clock": {"a": count}} for count in (1, 2)]
+    _opened(browser, tmp_path, ketal.read_log(rows))
+    _press(browser, "j")
+    assert "row 1" in _texts(browser, "#chosen dd")
 
 
 def test_numbers_after_a_name_from_right_to_left_stay_after_it(

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.explanation.causal_graph import CausalGraph, missing_event_hint
 from ketal.explanation.reasons import PairReason, PlacedEvent
+from ketal.model.events.causal_graph import CausalGraph, missing_event_hint
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.wording import counted
-from ketal.pictures.clocks.clock_pairs import pair_svg
+from ketal.pictures.clocks.clock_figures import pair_svg
 from ketal.runtime.admission.execution_events import (
     ExecutionEvents,
     execution_named,
@@ -58,7 +58,7 @@ class EventComparison:
         A SettingError if one knows more events that the other does not than a picture draws.
         """
         one, other = self.pair.first.event, self.pair.second.event
-        return pair_svg(one.clock, other.clock, title=self.pair.because)
+        return pair_svg(one.clock, other.clock, self.pair.because)
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
@@ -98,12 +98,8 @@ def compare_events(
     The events of a restarted node have the name of the incarnation (`A#2@1`). `execution` names
     the execution of the events, if several have both; `path_links_max` bounds the path.
 
-    Raises
-    ------
-    EventError
-        If the clocks are not those of an execution.
-    SettingError
-        If both are the same event, or the log lacks one of them or has them in several executions.
+    An EventError if the clocks are not those of an execution; a SettingError if both are the same
+    event, or the log lacks one of them or has them in several executions.
     """
     if first == second:
         raise SettingError(f"cannot compare {first} with itself; name two different events")

@@ -119,10 +119,7 @@ def compare_schemes(
     entries is left out; of more pairs than `stamp_pairs_max`, that many are sampled, the same ones
     in each call.
 
-    Raises
-    ------
-    SettingError
-        If there are fewer than two events, or all schemes are left out.
+    A SettingError if there are fewer than two events, or all schemes are left out.
     """
     if len(events) < 2:
         raise SettingError(

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from math import comb
 from typing import Final
 
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder, PartKind, Piece
+from ketal.model.events.causal_graph import CausalGraph
 
 LIMIT = "counted_cuts_max"
 HASH_MODULUS: Final = sys.hash_info.modulus

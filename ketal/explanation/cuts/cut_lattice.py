@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import svg
 from ketal.pictures.graphs.graph import dot_quoted

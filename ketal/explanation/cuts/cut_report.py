@@ -14,9 +14,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import EventError, SettingError, printable
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_counting import LIMIT, CutCount, count_cuts
 from ketal.explanation.cuts.cut_lattice import CutLattice
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import deciding_log

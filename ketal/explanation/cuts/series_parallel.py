@@ -31,7 +31,7 @@ from itertools import accumulate
 from typing import Literal
 
 from ketal.errors import EventError
-from ketal.explanation.causal_graph import CausalGraph
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical
 
@@ -132,10 +132,7 @@ class EventOrder:
     def known_in(
         self, pieces: Mapping[int, Piece], line: int, place: int
     ) -> Iterator[tuple[int, int]]:
-        """Yield, for an event, the other lines of which a part has events before it, and how many.
-
-        The lines are in no particular order.
-        """
+        """Yield the other lines of which a part has events before an event, and how many."""
         known = self.known[line][place]
         for other in known if len(known) < len(pieces) else pieces:
             if other in pieces and other in known:

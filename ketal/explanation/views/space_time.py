@@ -9,13 +9,10 @@ The one rule: messages and lines are exactly the edges of the causal graph.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.explaining import explain_verdict
 from ketal.explanation.guard_evidence import GuardEvidence, possible_order_in_words
 from ketal.explanation.judged_log import JudgedLog
@@ -23,6 +20,7 @@ from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
 from ketal.logs import Log, watched
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical
 from ketal.model.frozen_mapping import FrozenMapping
@@ -46,12 +44,8 @@ EXACT_MAX = 2**53
 class ViewedLog:
     """A log as `ketal view` reads it: once, into memory, with its executions.
 
-    Raises
-    ------
-    SettingError
-        If the log cannot be read, or an execution has more events than `viewed_events_max`.
-    TypeError
-        If `log` is not a log.
+    A SettingError if it cannot be read, or an execution has more events than `viewed_events_max`; a
+    TypeError if `log` is not a log.
     """
 
     def __init__(self, log: Log | Iterable[Event], limits: Limits) -> None:
@@ -224,17 +218,20 @@ class SpaceTime:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the execution as the page reads it: columns, with names replaced by numbers."""
-        nodes, types, files = _numbering(self.nodes), _numbering(), _numbering()
-        known = len(nodes)
+        nodes = {node: number for number, node in enumerate(self.nodes)}
+        types: dict[str, int] = {}
+        files: dict[str, int] = {}
         changes = [self._clock_changes(event, nodes) for event in self.events]
         places = [file_and_line(self.place(event)) for event in self.events]
         return {
             "name": self.title,
             "node": [nodes[event.node] for event in self.events],
             "counter": [event.counter for event in self.events],
-            "type": [types[event.type] for event in self.events],
+            "type": [types.setdefault(event.type, len(types)) for event in self.events],
             "row": self.rows,
-            "file": [files[file] if file or line else -1 for file, line in places],
+            "file": [
+                files.setdefault(file, len(files)) if file or line else -1 for file, line in places
+            ],
             "line": [line for _, line in places],
             "time": [event.time for event in self.events],
             "data": [_page_value(event.data) or None for event in self.events],
@@ -248,14 +245,14 @@ class SpaceTime:
             "rejected": self.read.rejected,
             "undecided": self.undecided,
             "note": self.note,
-            "nodes": list(nodes)[:known],
+            "nodes": self.nodes,
             "commonEnd": common_end(self.nodes),
-            "others": list(nodes)[known:],
+            "others": list(nodes)[len(self.nodes) :],
             "types": list(types),
             "files": list(files),
         }
 
-    def _clock_changes(self, event: Event, nodes: Mapping[str, int]) -> list[int]:
+    def _clock_changes(self, event: Event, nodes: dict[str, int]) -> list[int]:
         """Return the clock entries of an event that its predecessor on the node does not have.
 
         Nodes without events in the log are numbered after the others.
@@ -266,7 +263,7 @@ class SpaceTime:
             part
             for node, counter in event.clock.items()
             if old.get(node) != counter
-            for part in (nodes[node], counter)
+            for part in (nodes.setdefault(node, len(nodes)), counter)
         ]
 
 
@@ -277,14 +274,6 @@ def guard_texts(program: Program) -> dict[str, dict[str, str]]:
         evidence = GuardEvidence(compiled)
         out[compiled.name] = {name: evidence.text(guard) for name, guard in compiled.declared}
     return out
-
-
-def _numbering(names: Iterable[str] = ()) -> Mapping[str, int]:
-    """Return a mapping that numbers names on first look-up, beginning with the given ones."""
-    numbers = defaultdict[str, int](count().__next__)
-    for name in names:
-        _ = numbers[name]
-    return numbers
 
 
 def _page_value(value: Any) -> Any:

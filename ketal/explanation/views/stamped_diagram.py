@@ -29,7 +29,7 @@ def text(execution: StampedExecution) -> list[str]:
     ):
         senders = tuple(execution.events[send].node for send in happening.receives)
         label = f"{padded(name, width)}  {execution.scheme.text(stamp)}"
-        follows = event.counter == last.get(event.node, 0) + 1
+        follows = last.get(event.node) == event.counter - 1
         rows.append(DiagramRow(event.node, label, senders, follows=follows))
         last[event.node] = event.counter
     return text_diagram(rows)

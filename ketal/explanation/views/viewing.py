@@ -20,7 +20,7 @@ from ketal.logs import Log
 from ketal.logs.formats.shiviz import shiviz_text
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.wording import counted
+from ketal.model.wording import counted, undetermined
 from ketal.pictures.page_html import page_html
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import rejected_of
@@ -221,9 +221,8 @@ class View:
         for one in self._drawn:
             if one.undecided:
                 raise SettingError(
-                    f"{one.undecided} clocks do not determine happened-before, which a ShiViz log "
-                    "records; use the page, which shows what may have happened before what "
-                    "(--to html)"
+                    f"{undetermined(one.undecided)} happened-before, which a ShiViz log records; "
+                    "use the page, which shows what may have happened before what (--to html)"
                 )
         return shiviz_text((one.title, one.events) for one in self._drawn)
 

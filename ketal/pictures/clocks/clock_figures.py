@@ -1,27 +1,30 @@
-"""Vector clocks, causal histories, dotted clocks and versions as pictures.
+"""Vector clocks as pictures: two of them compared, joined, subtracted.
 
-A clock is drawn as the set of events that it knows: a vector clock as full columns, a history with
-its holes, a dotted clock or a version as its context and a dot above. If counters are high, the
-first events, which all clocks of a row know, are drawn as one square.
+A clock is drawn as the set of events that it knows: a vector clock as full columns, a set of events
+with its holes, a dotted clock as its past and a dot above. If counters are high, the first events,
+which all clocks of a row know, are drawn as one square.
+
+An event happened before another iff the area of the events that it knows is included in the
+other's; two events are concurrent iff each area has a square that the other lacks. The join is the
+union of the areas. A difference is the rest of the area, mostly no vector any more: [2,3,3] -
+[2,3,2] = {c3}.
 
 Baquero, "Causality is Graphically Simple", sections "Vector Clocks" to "Dotted Version Vectors".
 
 The one rule: a picture shows a set of events, so a vector clock and the history of the same event
-have the same picture.
+have the same picture; a square of an operand is marked iff the other operand lacks it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal
 
 from ketal.clocks.causal_history import Dots
-from ketal.clocks.dotted import DottedVector
 from ketal.clocks.scheme import Clock
 from ketal.clocks.vector import join
-from ketal.clocks.versions.version_vectors import Version
 from ketal.pictures.clocks.clock_bars import (
     LEVELS_MAX,
     ClockBars,
@@ -30,13 +33,17 @@ from ketal.pictures.clocks.clock_bars import (
     check_size,
 )
 
-Knowledge: TypeAlias = "Clock | AbstractSet[tuple[str, int]] | DottedVector | Version"
-"""A value that determines a set of known events; `AbstractSet` is a set of dots."""
+MARKS = "Hatched: events unknown to the other clock."
+CONCURRENT = "∥"
+MINUS = "\N{MINUS SIGN}"
+_SIGNS = {(False, True): "<", (True, False): ">", (False, False): "=", (True, True): CONCURRENT}
+"""Whether the first and whether the second area has squares of its own → the sign."""
+PairRow = Literal["compared", "joined", "subtracted", "subtracted from"]
 
 
 @dataclass(frozen=True, slots=True)
 class KnownEvents:
-    """The events that a clock, a set of dots, a dotted clock or a version knows."""
+    """A set of events."""
 
     first: Clock
     """For each node, how many of its first events are known without a gap."""
@@ -47,27 +54,14 @@ class KnownEvents:
     """Whether the text is a set of events, not a vector."""
 
     @classmethod
-    def of(cls, knowledge: Knowledge) -> KnownEvents:
-        """Return the events that a clock, a set of dots, a dotted clock or a version knows."""
-        match knowledge:
-            case DottedVector():
-                dot = (knowledge.node, knowledge.counter)
-                return cls._normalised(knowledge.past, {dot}, dot)
-            case Version():
-                dot = (knowledge.replica, knowledge.counter)
-                return cls._normalised(knowledge.context, {dot}, dot)
-            case Mapping():
-                return cls._normalised(knowledge, ())
-        return cls._normalised({}, knowledge, as_set=True)
-
-    @classmethod
-    def _normalised(
+    def of(
         cls,
         clock: Clock,
-        dots: Collection[tuple[str, int]],
+        dots: Collection[tuple[str, int]] = (),
         dot: tuple[str, int] | None = None,
         as_set: bool = False,
     ) -> KnownEvents:
+        """Return the events that a vector clock knows, and those of some dots."""
         first = {node: counter for node, counter in clock.items() if counter}
         others = set()
         for node, counter in sorted(dots):
@@ -77,16 +71,11 @@ class KnownEvents:
                 others.add((node, counter))
         return cls(first, frozenset(others), dot, as_set)
 
-    @property
-    def nodes(self) -> set[str]:
-        """The nodes of the events."""
-        return {*self.first, *(node for node, _ in self.others)}
-
     def union(self, other: KnownEvents) -> KnownEvents:
         """Return the events that at least one of two knows."""
         both = join([self.first, other.first])
         as_set = self.as_set and other.as_set
-        return self._normalised(both, self.others | other.others, as_set=as_set)
+        return self.of(both, self.others | other.others, as_set=as_set)
 
     def above(self, floors: Clock) -> Dots:
         """Return the events without the first ones, whose number for each node is in `floors`."""
@@ -125,7 +114,7 @@ def dot_text(node: str, counter: int) -> str:
     return f"{node}@{counter}" if node[-1:].isdigit() else f"{node}{counter}"
 
 
-# --- one clock ------------------------------------------------------------------
+# --- pictures -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +151,8 @@ class BarsScale:
     ) -> ClockBars:
         """Return the columns of a set of events: one that the scale was made for, or a join.
 
-        `marked` are the events that the other set lacks; `own` as for `clock_svg`.
+        `marked` are the events that the other set lacks. `own` are the columns of the node's
+        identity; if absent, no identity is drawn.
         """
         dots = known.above(self.floors)
         squares = []
@@ -190,17 +180,31 @@ def _level(floors: Clock, node: str, counter: int) -> int:
     return counter - floor + 1 if floor else counter
 
 
-def clock_svg(
-    knowledge: Knowledge,
-    *,
-    nodes: Sequence[str] | None = None,
-    own: Collection[str] | None = None,
-) -> str:
-    """Draw one clock, history, dotted clock or version.
+def pair_rows(
+    a: KnownEvents, b: KnownEvents, nodes: Sequence[str] | None = None
+) -> dict[PairRow, list[ClockBars | str]]:
+    """Return the rows of a picture of two sets of events, one for each operation on them.
 
-    `nodes` are the columns in their order; others that are known follow, sorted. `own` are the
-    columns of the node's identity; if absent, no identity is drawn.
+    The rows: `compared`, their order; `joined`, their union; `subtracted` and `subtracted from`,
+    the events that only the first, and only the second, has. `nodes` are the columns in their
+    order; others follow, sorted.
     """
-    known = KnownEvents.of(knowledge)
-    scale = BarsScale.of([known], nodes)
-    return bars_svg("", [("", [scale.bars(known, own=own)])])
+    both = a, b
+    scale = BarsScale.of(both, nodes)
+    events_a, events_b = (one.above(scale.floors) for one in both)
+    only = events_a - events_b, events_b - events_a
+    sign = _SIGNS[bool(only[0]), bool(only[1])]
+    left, right = (scale.bars(one, marked=own) for one, own in zip(both, only, strict=True))
+    less, more = (scale.bars(KnownEvents.of({}, own, as_set=True), marked=own) for own in only)
+    return {
+        "compared": [left, sign, right],
+        "joined": [left, "⊔", right, "=", scale.bars(a.union(b))],
+        "subtracted": [left, MINUS, right, "=", less],
+        "subtracted from": [right, MINUS, left, "=", more],
+    }
+
+
+def pair_svg(a: Clock, b: Clock, title: str) -> str:
+    """Draw two vector clocks, with a row for each operation on them."""
+    rows = pair_rows(KnownEvents.of(a), KnownEvents.of(b))
+    return bars_svg(title, [("", row) for row in rows.values()], MARKS)

@@ -154,11 +154,6 @@ class Picture:
         return next(state.number for state in self.states if state.initial)
 
     @property
-    def finals(self) -> tuple[int, ...]:
-        """The numbers of the final states."""
-        return tuple(state.number for state in self.states if state.final)
-
-    @property
     def title(self) -> str:
         """The title of the picture."""
         return f"{self.pattern}: automaton with {counted(len(self.states), 'state')}"
@@ -215,7 +210,7 @@ class Picture:
             "fingerprint": self.fingerprint,
             "states": [asdict(state) for state in self.states],
             "initial": self.initial,
-            "finals": self.finals,
+            "finals": [state.number for state in self.states if state.final],
             "steps": [{"name": name, "guard": guard} for name, guard in self.guards],
             "nots": self.nots,
             "edges": [asdict(edge) for edge in self.edges],

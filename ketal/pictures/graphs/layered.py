@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from ketal.model.graph_walks import postorder
 from ketal.pictures.graphs.layout import Box, Layout, Link, Route, Scene
@@ -37,8 +37,7 @@ class _Place:
     """A place in a layer, taken by a box, a link's label, or a link that crosses the layer.
 
     `half` is half its size along, later half that of its band; `before` and `after` are its extents
-    across; `box` has half the size of a box along and across, and the radius of its corners; `near`
-    has the neighbours in the layers before and after.
+    across; `near` has the neighbours in the layers before and after.
     """
 
     layer: int
@@ -47,18 +46,23 @@ class _Place:
     after: float = 2.0
     along: float = 0.0
     across: float = 0.0
-    box: tuple[float, float, float] | None = None
+    box: Box | None = None
     near: tuple[list[_Place], list[_Place]] = field(default_factory=lambda: ([], []))
 
 
 def layout_of(scene: Scene) -> Layout:
     """Return the layered layout of a scene."""
+    if not scene.horizontal:
+        # Turned, so that widths are sizes along the axis of the layers.
+        turned = (Link(a, b, height, width) for a, b, width, height in map(astuple, scene.links))
+        upright = (Box(box.half_height, box.half_width) for box in scene.boxes)
+        scene = Scene(tuple(upright), tuple(turned), horizontal=False)
     loops = {link.source: link for link in scene.links if link.source == link.target}
     boxes = [
-        _box_place(scene, box, layer, loops.get(number))
+        _box_place(box, layer, loops.get(number))
         for number, (box, layer) in enumerate(zip(scene.boxes, _layers(scene), strict=True))
     ]
-    chains = [_link_places(scene, link, boxes) for link in scene.links]
+    chains = [_link_places(link, boxes) for link in scene.links]
     rows: list[list[_Place]] = [[] for _ in range(1 + max(box.layer for box in boxes))]
     for one in itertools.chain(boxes, *(chain[1:-1] for chain in chains)):
         rows[one.layer].append(one)
@@ -74,7 +78,7 @@ def layout_of(scene: Scene) -> Layout:
 
     routes = []
     for link, chain in zip(scene.links, chains, strict=True):
-        curve, label = (_loop_curve if len(chain) == 1 else _link_curve)(scene, link, chain)
+        curve, label = (_loop_curve if len(chain) == 1 else _link_curve)(link, chain)
         routes.append(Route(tuple(map(as_point, curve)), as_point(label)))
     return Layout(tuple(as_point((b.along, b.across)) for b in boxes), tuple(routes), "layers")
 
@@ -100,22 +104,15 @@ def _layers(scene: Scene) -> list[int]:
     return layers
 
 
-def _sizes(scene: Scene, width: float, height: float) -> tuple[float, float]:
-    """Return a width and a height as sizes along and across."""
-    return (width, height) if scene.horizontal else (height, width)
-
-
-def _box_place(scene: Scene, box: Box, layer: int, loop: Link | None) -> _Place:
-    half, side = _sizes(scene, box.half_width, box.half_height)
-    one = _Place(layer, half, side, side, box=(half, side, box.radius))
+def _box_place(box: Box, layer: int, loop: Link | None) -> _Place:
+    one = _Place(layer, box.half_width, box.half_height, box.half_height, box=box)
     if loop is not None:
-        along, across = _sizes(scene, loop.label_width, loop.label_height)
-        one.half = max(half, along / 2)
-        one.after += LOOP + LABEL_GAP + across
+        one.half = max(one.half, loop.label_width / 2)
+        one.after += LOOP + LABEL_GAP + loop.label_height
     return one
 
 
-def _link_places(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
+def _link_places(link: Link, boxes: list[_Place]) -> list[_Place]:
     """Return a link's places, from its source to its target; for a loop, only its box."""
     if link.source == link.target:
         return [boxes[link.source]]
@@ -123,10 +120,9 @@ def _link_places(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
     low, high = sorted((source, target), key=lambda box: box.layer)
     bends = [_Place(layer) for layer in range(low.layer + 1, high.layer)]
     if link.label_width:
-        along, across = _sizes(scene, link.label_width, link.label_height)
         # Boxes are an even number of layers apart, so this layer holds no box.
         middle = bends[(len(bends) // 2) & ~1]
-        middle.half, middle.after = along / 2, LABEL_GAP + across
+        middle.half, middle.after = link.label_width / 2, LABEL_GAP + link.label_height
     chain = [low, *bends, high]
     for one, two in itertools.pairwise(chain):
         one.near[1].append(two)
@@ -191,7 +187,7 @@ def _assign_along(rows: list[list[_Place]]) -> None:
 # --- curves -----------------------------------------------------------------
 
 
-def _link_curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
+def _link_curve(link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
     """Return a link's curve, and the middle of its label."""
     sign = 1 if chain[0].layer < chain[-1].layer else -1
     points: list[Point] = []
@@ -199,7 +195,7 @@ def _link_curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Poi
         enter, leave = stop.along - sign * stop.half, stop.along + sign * stop.half
         across = stop.across
         if stop.box is not None:
-            reach, offset = _port(stop, chain[1 if at == 0 else at - 1])
+            reach, offset = _port(stop, stop.box, chain[1 if at == 0 else at - 1])
             across += offset
             if at == 0:
                 enter = stop.along + sign * reach
@@ -214,21 +210,18 @@ def _link_curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Poi
             curve += [(middle, one[1]), (middle, two[1]), two]
     # The label is at the place that extends furthest.
     stand = max(chain[1:-1], key=lambda one: one.after, default=chain[0])
-    _, height = _sizes(scene, link.label_width, link.label_height)
-    return curve, (stand.along, stand.across + LABEL_GAP + height / 2)
+    return curve, (stand.along, stand.across + LABEL_GAP + link.label_height / 2)
 
 
-def _port(box: _Place, other: _Place) -> tuple[float, float]:
+def _port(one: _Place, box: Box, other: _Place) -> tuple[float, float]:
     """Return where a line meets a box, along and across, relative to the middle of the box.
 
     The links at one side of a box are side by side, in the order of their other ends.
     """
-    assert box.box is not None
-    along, across, radius = box.box
-    links = sorted(box.near[other.layer > box.layer], key=lambda one: one.across)
-    step = min(PORT_GAP, 1.3 * across / max(1, len(links) - 1))
+    links = sorted(one.near[other.layer > one.layer], key=lambda place: place.across)
+    step = min(PORT_GAP, 1.3 * box.half_height / max(1, len(links) - 1))
     offset = step * (links.index(other) - (len(links) - 1) / 2)
-    return _extent(along, across, radius, offset), offset
+    return _extent(box.half_width, box.half_height, box.radius, offset), offset
 
 
 def _extent(along: float, across: float, radius: float, offset: float) -> float:
@@ -237,14 +230,13 @@ def _extent(along: float, across: float, radius: float, offset: float) -> float:
     return along - radius + math.sqrt(max(0.0, radius * radius - past * past))
 
 
-def _loop_curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
+def _loop_curve(link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
     """Return the curve of a link from a box to itself, and the middle of its label."""
     (box,) = chain
     assert box.box is not None
-    along, across, radius = box.box
+    along, across = box.box.half_width, box.box.half_height
     foot = min(along, across) * 0.4
-    near = box.across + _extent(across, along, radius, foot)
+    near = box.across + _extent(across, along, box.box.radius, foot)
     far = box.across + across + LOOP * 1.25
     curve = [(box.along + x * foot, y) for x, y in ((-1, near), (-2.4, far), (2.4, far), (1, near))]
-    _, height = _sizes(scene, link.label_width, link.label_height)
-    return curve, (box.along, box.across + across + LOOP + LABEL_GAP + height / 2)
+    return curve, (box.along, box.across + across + LOOP + LABEL_GAP + link.label_height / 2)

@@ -75,7 +75,11 @@ class Execution {
   /* The name of a node, which may be one without events in the log. */
   nodeName(node) { return node < this.nodes.length ? this.nodes[node] : this.others[node - this.nodes.length]; }
 
-  place(e) { return this.file[e] < 0 ? "" : `${this.files[this.file[e]]}:${this.line[e]}`; }
+  place(e) {
+    if (this.file[e] < 0) return "";
+    const file = this.files[this.file[e]];
+    return `${file ? `${file}:` : "row "}${this.line[e]}`;
+  }
 
   /* The relation of each event to a chosen one: 1 in its past, 2 in its future, 3 itself, 0 concurrent. */
   relations(chosen) {

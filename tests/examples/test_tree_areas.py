@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples.clocks.areas import tree_join_svg, trees_svg
 from ketal.clocks.interval_tree import (
     SEED,
     Events,
@@ -21,7 +22,6 @@ from ketal.clocks.interval_tree import (
 )
 from ketal.errors import SettingError
 from ketal.pictures.clocks.clock_bars import CAPTION_COLUMNS_MAX, LEVELS_MAX
-from ketal.pictures.clocks.itc_picture import tree_join_svg, trees_svg
 from ketal.pictures.labels import short_label
 from tests.clocks.executions import sample_runs
 from tests.pictures.svg_boxes import SVG, check_layout, hatched_tooltips, texts

@@ -7,10 +7,8 @@ distributed systems", 1989): no event of the log is between its ends. Events tha
 skipped: program order leads to the next event that the log has, and a message comes from the
 sender's last event before it that the log has.
 
-Only an index by node is built in advance. The links to an event are computed once, by comparing its
-clock with that of its predecessor on the node, and the messages with each other. Paths to one
-target share a breadth-first search backwards from it, which goes only as far back as a path needs
-and visits each event once.
+Only an index by node is built in advance. The links to an event are computed once. Paths to one
+target share a breadth-first search backwards from it, which goes only as far back as a path needs.
 
 The one rule: a path leads from one event to another if and only if it happened before the other.
 """
@@ -130,10 +128,7 @@ class CausalGraph:
         backwards from the target, prefers program order to a message, and of messages that of the
         first node by name.
 
-        Raises
-        ------
-        EventError
-            If there is no path, since the clocks are not those of an execution.
+        An EventError if there is no path, since the clocks are not those of an execution.
         """
         assert happened_before(source, target)
         first, last = self._numbers[source.dot], self._numbers[target.dot]

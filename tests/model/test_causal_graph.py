@@ -11,8 +11,8 @@ from hypothesis import given, reject
 
 from ketal.clocks.vector import maximal_events
 from ketal.errors import EventError
-from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.reasons import PlacedEvent, PlacedLink
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
