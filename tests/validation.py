@@ -12,3 +12,4 @@ def validate(execution: Execution) -> None:
     execution.admission.intake.validate_state()
     if execution.admission.membership is not None:
         execution.admission.membership.memory.validate_state()
+        execution.admission.membership.incarnations.table.validate_state()

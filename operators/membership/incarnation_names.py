@@ -131,6 +131,7 @@ class IncarnationTable(Stateful):
     def validate_state(self) -> None:
         """Assert the rule of this module."""
         assert self.bases == self._computed_bases()
+        assert all(numbers == tuple(sorted({*numbers})) for numbers in self.numbers.values())
         for base, places in self._places.items():
             numbers = {*self.numbers.get(base, (1,)), *self._named_runs.get(base, ())}
             assert list(places.items()) == [

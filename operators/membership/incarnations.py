@@ -117,7 +117,7 @@ class Incarnations(Stateful):
         if is_named(node, number):
             return 1  # `name_of` leaves the name as it is
         run = later_run(node)
-        if run is not None and INCARNATION in event.data:
+        if run is not None:
             raise EventError(
                 f"incarnation is {number}, but {node} is the name of incarnation {run[1]}",
                 place=str(event.dot),

@@ -141,6 +141,30 @@ def test_queue_holds_back_exactly_the_dependants_of_lost_events(
         assert dot not in {x.dot for x in out}, "a dot that has been released is not missing"
 
 
+@given(executions(events_max=12), chances())
+def test_events_that_depend_only_on_lost_events_of_nodes_that_left_are_released(
+    events: list[Event], rng: random.Random
+) -> None:
+    arrived = [x for x in rng.sample(events, len(events)) if rng.random() < 0.7]
+    lost = {x.dot for x in events} - {x.dot for x in arrived}
+    queue = queue_of(100)
+    out = pushed(queue, *arrived)
+    for node in rng.sample(sorted({x.node for x in events}), len({x.node for x in events})):
+        needed = {x for x in lost if x.node == node and any(_depends(y, x) for y in arrived)}
+        lost -= {x for x in lost if x.node == node}
+        step = queue.leave(node)
+        out += step.released
+        assert set(step.gaps) == needed
+        held = [x for x, _ in queue.held_back()]
+        assert held == [x for x in arrived if any(_depends(x, dot) for dot in lost)]
+    assert len(out) == len(arrived)
+    assert respects_happened_before(out)
+
+
+def _depends(event: Event, dot: Dot) -> bool:
+    return event.clock.get(dot.node, 0) >= dot.counter
+
+
 def test_queue_indexes_each_event_by_one_missing_dot() -> None:
     a, b, c = CHAIN
     queue = queue_of(10)

@@ -677,6 +677,7 @@ def test_attribute_numbers_incarnations() -> None:
     assert stage.take(e("A@2", "b", incarnation=1))[1][0].node == "A"
     assert stage.take(e("A@3", "c"))[1][0].node == "A", "without a number it is the first run's"
     assert stage.stage.live == {"A#2"}
+    stage.stage.incarnations.table.validate_state()
     with pytest.raises(EventError, match="incarnation must be an integer, not 'x'"):
         stage.take(e("A@1", "a", incarnation="x"))
     with pytest.raises(EventError, match=r"must be an integer, not '1{60}'"):
