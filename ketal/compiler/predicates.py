@@ -200,11 +200,16 @@ def variables(formula: Formula) -> frozenset[int]:
 
 def necessary(formula: Formula) -> frozenset[int]:
     """Return variables that are on whenever a formula holds, as far as its structure shows."""
+    return implied(formula, lambda v: frozenset((v[1],) if v[2] else ()))
+
+
+def implied(formula: Formula, of_literal: Callable[[Any], frozenset[T]]) -> frozenset[T]:
+    """Return what a formula implies, as far as its structure shows, given that of each literal."""
     if isinstance(formula, bool):
         return frozenset()
     return fold_formula(
         formula,
-        lambda v: frozenset((v[1],) if v[2] else ()),
+        of_literal,
         lambda tag, parts: functools.reduce(operator.or_ if tag == "and" else operator.and_, parts),
     )
 
