@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ketal.analysis.bodies import Finding
 from ketal.clocks.scheme import NO_CLOCKS
-from ketal.compiler.commutation import Sensitivity, needs_no_order
+from ketal.compiler.commutation import needs_no_order
 from ketal.compiler.glushkov import Positions, taken_before
 from ketal.compiler.minterms import Theory
 from ketal.compiler.predicate_codegen import compile_value
@@ -73,25 +73,6 @@ def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
         )
         hint = "write `order CausalOrder;`, with `gap` if lost events are to be reported"
         yield "K224", "warning", message, order.span, hint
-
-
-def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
-    """Return the place of the cause of order-sensitivity, and the remedy in words."""
-    total = "use `order CausalOrder(total)`, which makes the result deterministic"
-    if sensitive.part == "topology" and p.topology is not None:
-        relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
-        return relaxed.span, "remove `relaxed` to have causal order on every edge"
-    if sensitive.part == "window" and p.window is not None:
-        return p.window.span, f"use a time window, which does not depend on the order; or {total}"
-    if sensitive.part == "limit":
-        return p.places.get("limit", p.span), f"remove `limit`; or {total}"
-    span = p.body.span or p.span
-    if p.kind == "check":
-        return span, total
-    if p.strategy == "any":  # under arrival order: with CausalOrder it would not be sensitive
-        return span, "use `order CausalOrder`, under which every order gives the same matches"
-    find_any = "`find any` under `order CausalOrder`, which has the same matches in every order"
-    return span, f"{total}; or {find_any}"
 
 
 def undecided_findings(

@@ -31,7 +31,6 @@ from ketal.compiler.lint import (
     Bindings,
     Coverage,
     order_findings,
-    remedy,
     scope_findings,
     undecided_findings,
 )
@@ -239,8 +238,7 @@ class _Compilation:
         sensitive = order_sensitivity(p, automaton, lowered.alphabet, theory)
         if sensitive is not None and not p.order.total and p.mode is None:
             # Under `total` there is only one order, and a `mode` considers every order.
-            span, hint = remedy(p, sensitive)
-            self._add(("K220", "warning", sensitive.message, span, hint))
+            self._add(sensitive)
         for state, one, two in ambiguities(automaton, theory):
             message = f"ambiguous: in state {state} one event can be both `{one}` and `{two}`"
             hint = "both readings are followed; a run may need several configurations"
