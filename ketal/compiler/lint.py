@@ -22,7 +22,7 @@ from ketal.compiler.commutation import needs_no_order
 from ketal.compiler.glushkov import Positions, taken_before
 from ketal.compiler.minterms import Theory
 from ketal.compiler.predicate_codegen import compile_value
-from ketal.compiler.predicates import Atom, Formula, Lowering, constant_of, simplify
+from ketal.compiler.predicates import Formula, Lowering, constant_of, simplify
 from ketal.errors import PatternError, Span
 from ketal.model import syntax
 from ketal.model.limits import Limits
@@ -216,13 +216,14 @@ class Bindings:
     def impossible_relations(
         self,
         formulas: Sequence[Formula],
-        atoms: Sequence[Atom],
         theory: Theory,
         spans: Mapping[str, Span | None],
     ) -> Iterator[Finding]:
         """Yield each step both after and concurrent with events that are always bound."""
         related = {
-            shape: [(n, atom.payload[0]) for n, atom in enumerate(atoms) if atom.shape == shape]
+            shape: [
+                (n, atom.payload[0]) for n, atom in enumerate(theory.atoms) if atom.shape == shape
+            ]
             for shape in ("before", "concurrent")
         }
         pairs = [(b, c, {x, y}) for b, x in related["before"] for c, y in related["concurrent"]]

@@ -100,8 +100,7 @@ def comparisons(
     lowering = Lowering.over(atoms, declared, registered)
     guards = declared | {step.name: step.guard for step in pattern.steps}
     local = {
-        name: local_guard(lowering.lower(guard), lowering.table.atoms)
-        for name, guard in guards.items()
+        name: local_guard(lowering.lower(guard), lowering.atoms) for name, guard in guards.items()
     }
     absents = (node.guard for node in walk(pattern.body) if isinstance(node, syntax.Absent))
     sites: list[ComparisonSite] = []
@@ -111,7 +110,7 @@ def comparisons(
             readings.append(SiteReading(len(sites), (0,), alphabet, 0))
             sites.append(ComparisonSite(key.span, (Operand(key, "", SCALAR),), alike=True))
     for holder in (*guards.values(), *absents):
-        guard = local_guard(lowering.lower(holder), lowering.table.atoms)
+        guard = local_guard(lowering.lower(holder), lowering.atoms)
         for node in walk(holder):
             operands = tuple(_operands(node))
             if all(map(_is_always_known, operands)):
