@@ -61,7 +61,7 @@ class _Lowered(NamedTuple):
     events: tuple[tuple[syntax.EventDecl, Formula], ...]
     """The declared events that make the alphabet."""
     alphabet: Formula  # the formula of an event of the alphabet
-    theory: Theory  # the atoms of all formulas, and which truth values of them an event can have together
+    theory: Theory  # the atoms, and which truth values of them an event can have together
 
 
 class _Compilation:
@@ -175,7 +175,7 @@ class _Compilation:
         on_edges = tuple(
             conjunction([formulas[v.step], *(lowered.barred[n] for n in v.nots)]) for v in variants
         )
-        groups = self._groups(lowered.theory.atoms)
+        groups = self._groups(theory.atoms)
         on_variants = Guards(
             variants=tuple(variants),
             formulas=on_edges,
@@ -190,10 +190,10 @@ class _Compilation:
             check=self.pattern.kind == "check",
             span=self.pattern.body.span,
         )
-        guard_classes = classes([local_guard(f, lowered.theory.atoms) for f in formulas], theory)
+        guard_classes = classes([local_guard(f, theory.atoms) for f in formulas], theory)
         return Automaton(
             steps=self.steps,
-            atoms=lowered.theory.atoms,
+            atoms=theory.atoms,
             variants=on_variants.variants,
             formulas=on_edges,
             nots=tuple(lowered.nots),
