@@ -110,9 +110,9 @@ def determinise(
         more than `minterms_max` minterms.
     """
     numbers = {variant: number for number, variant in enumerate(guards.variants)}
-    moves: list[list[tuple[int, int]]] = [[] for _ in positions.steps]
+    moves: list[dict[int, set[int]]] = [{} for _ in positions.steps]
     for p, nots, q in positions.edges:
-        moves[p].append((numbers[Variant(positions.steps[q], nots)], q))
+        moves[p].setdefault(numbers[Variant(positions.steps[q], nots)], set()).add(q)
     subsets = _subsets(moves, positions.finals, theory.limits, span)
     steps = _minimal(subsets, len(numbers))
     labels = []
@@ -132,7 +132,7 @@ def _too_many(limits: Limits, span: Span | None) -> PatternError:
 
 
 def _subsets(
-    nfa: Sequence[Iterable[tuple[int, int]]],
+    nfa: Sequence[Mapping[int, Collection[int]]],
     finals: Collection[int],
     limits: Limits,
     span: Span | None,
@@ -144,13 +144,13 @@ def _subsets(
     def moves(states: _States) -> Iterable[tuple[int, _States]]:
         successors: dict[int, set[int]] = {}
         for state in states:
-            for letter, target in nfa[state]:
-                successors.setdefault(letter, set()).add(target)
-        following = [(letter, frozenset(targets)) for letter, targets in successors.items()]
-        reached.update(targets for _, targets in following)
+            for letter, targets in nfa[state].items():
+                successors.setdefault(letter, set()).update(targets)
+        following = {letter: frozenset(targets) for letter, targets in successors.items()}
+        reached.update(following.values())
         if len(reached) > limits.states_max:
             raise _too_many(limits, span)
-        return following
+        return following.items()
 
     return _breadth_first(
         initial, moves, lambda states: not states.isdisjoint(finals), lambda states: states

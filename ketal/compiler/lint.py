@@ -221,9 +221,7 @@ class Bindings:
     ) -> Iterator[Finding]:
         """Yield each step both after and concurrent with events that are always bound."""
         related = {
-            shape: [
-                (n, atom.payload[0]) for n, atom in enumerate(theory.atoms) if atom.shape == shape
-            ]
+            shape: [(n, a.payload[0]) for n, a in enumerate(theory.atoms) if a.shape == shape]
             for shape in ("before", "concurrent")
         }
         pairs = [(b, c, {x, y}) for b, x in related["before"] for c, y in related["concurrent"]]
