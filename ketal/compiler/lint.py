@@ -95,18 +95,17 @@ def undecided_findings(
             f"{scheme} clocks do not determine", pattern.places.get("mode")
             or pattern.span, "remove it, or read a log whose clocks decide happened-before",
         )  # fmt: skip
-    for node in (node for guard in guards for node in walk(guard)):
+    for node in (node for guard in guards for node in _causal_operators(guard)):
         if isinstance(node, syntax.Causal):
             message = (
                 f"{scheme} clocks cannot prove an order between nodes: this `Causal` is true only "
                 "for events of one node, else false or unknown"
             )
             hint = "use `!Causal(…)` or `Conc(…)`, which can be certain"
-            yield "K305", "warning", message, node.span, hint
-        elif isinstance(node, syntax.Conc):
+        else:
             message = f"{scheme} clocks do not show all concurrent events: others are unknown here"
             hint = "rely only on a `Conc` that is true: this is certain"
-            yield "K305", "warning", message, node.span, hint
+        yield "K305", "warning", message, node.span, hint
 
 
 def _needs_of_clocks(pattern: syntax.Pattern, guards: Iterable[syntax.Guard]) -> Iterator[Finding]:
@@ -116,9 +115,8 @@ def _needs_of_clocks(pattern: syntax.Pattern, guards: Iterable[syntax.Guard]) ->
         ("at", pattern.deployment, pattern.places.get("at")),
         ("mode", pattern.mode, pattern.places.get("mode")),
     ]
-    for node in (node for guard in guards for node in walk(guard)):
-        if isinstance(node, syntax.Causal | syntax.Conc):
-            parts.append((type(node).__name__, node, node.span))
+    for node in (node for guard in guards for node in _causal_operators(guard)):
+        parts.append((type(node).__name__, node, node.span))
     for name, is_given, span in parts:
         if is_given:
             message = f"{undetermined(NO_CLOCKS)} happened-before, which `{name}` needs"

@@ -19,6 +19,7 @@ from ketal.compiler.memo import Memo
 from ketal.compiler.predicates import (
     Atom,
     Formula,
+    constant_of,
     disjunction,
     evaluate,
     requirement,
@@ -83,10 +84,8 @@ class _CodeWriter:
         If `plain`, an attribute may be a list or a mapping too.
         """
         match value:
-            case syntax.Literal(value=constant):
-                return self.constant(constant)
-            case syntax.Duration():
-                return self.constant(float(value.seconds))
+            case syntax.Literal() | syntax.Duration():
+                return self.constant(constant_of(value))
             case syntax.Field() | syntax.Attribute():
                 return self._read(value, "event", plain)
             case syntax.Reference(step=step, of=of):
@@ -141,7 +140,7 @@ class _CodeWriter:
 
     def _comparison(self, op: str, name: str, right: syntax.Value) -> str:
         # A constant of known kind on the right is the common case and has short tests.
-        constant = right.value if isinstance(right, syntax.Literal) else None
+        constant = constant_of(right)
         if isinstance(constant, bool):
             if op in ("==", "!="):
                 return f"{name} is {constant == (op == '==')}"
@@ -150,8 +149,6 @@ class _CodeWriter:
             if op == "==":
                 return f"{name} == {self.constant(constant)}"
             return f"{_kind_test(name, 'string')} and {name} {op} {self.constant(constant)}"
-        if isinstance(right, syntax.Duration):
-            constant = float(right.seconds)
         if constant is not None:
             return f"{_kind_test(name, 'number')} and {name} {op} {self.constant(constant)}"
         return f"holds({self.constant(op)}, {name}, {self.value(right)})"

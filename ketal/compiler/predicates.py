@@ -362,9 +362,7 @@ class Lowering:
 
     def _compare(self, op: str, left: Any, right: Any, positive: bool) -> Formula:
         op = op if positive else COMPLEMENT[op]
-        if isinstance(left, syntax.Literal | syntax.Duration) and not isinstance(
-            right, syntax.Literal | syntax.Duration
-        ):
+        if constant_of(left) is not None and constant_of(right) is None:
             left, right, op = right, left, _MIRRORED[op]
         # The complement is another comparison, so "is false" has no atom of its own.
         return self._literal("compare", (op, left, right), True)

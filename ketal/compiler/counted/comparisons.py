@@ -125,14 +125,10 @@ def comparisons(
                 bits = sum(1 << n for n in lowering.numbers(node) if n < len(atoms))
             for step, indices in by_step.items():
                 event_guard = local.get(step, True) if step else guard
-                if _masks_cover(event_guard, len(atoms)):
+                # Masks have no bits for new atoms.
+                if all(n < len(atoms) for n in variables(event_guard)):
                     readings.append(SiteReading(number, tuple(indices), event_guard, bits))
     return tuple(sites), tuple(readings)
-
-
-def _masks_cover(guard: Formula, atoms: int) -> bool:
-    """Return whether masks have a bit for each atom of a guard; new atoms have none."""
-    return all(number < atoms for number in variables(guard))
 
 
 def _operands(node: syntax.Node) -> Iterator[Operand]:
