@@ -22,6 +22,7 @@ from ketal.compiler.predicates import (
     constant_of,
     disjunction,
     evaluate,
+    event_values,
     requirement,
     subject,
     variables,
@@ -31,7 +32,7 @@ from ketal.model.attributes import copied
 from ketal.model.events.event import Event
 from ketal.model.guard_functions import PREDICATES
 from ketal.model.limits import Limits
-from ketal.model.syntax_walks import children, walk
+from ketal.model.syntax_walks import references, walk
 from ketal.model.values import (
     Key,
     argument_types,
@@ -286,18 +287,10 @@ def is_equality(atom: Atom) -> bool:
     """Return whether an atom equates a value of the event with a value of bound events."""
     if atom.shape != "compare" or not atom.relational or atom.payload[0] != "==":
         return False
-    sources = [_sources(side) for side in atom.payload[1:]]
-    return sources in ([{"event"}, {"run"}], [{"run"}, {"event"}])
-
-
-def _sources(value: syntax.Node) -> set[str]:
-    """Return the sources of a value: `event`, `run` (bound events), both, or none."""
-    match value:
-        case syntax.Reference():
-            return {"run"}
-        case syntax.Field() | syntax.Attribute():
-            return {"event"}
-    return set[str]().union(*map(_sources, children(value)))
+    of_runs = [
+        {isinstance(leaf, syntax.Reference) for leaf in event_values(v)} for v in atom.payload[1:]
+    ]
+    return of_runs in ([{False}, {True}], [{True}, {False}])
 
 
 def compile_equality(
@@ -305,7 +298,7 @@ def compile_equality(
 ) -> tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]:
     """Compile the two sides of an equality: that of the event, then that of the bound events."""
     _, left, right = atom.payload
-    event_side, bound_side = (left, right) if _sources(left) == {"event"} else (right, left)
+    event_side, bound_side = (right, left) if references(left) else (left, right)
     return compile_read(event_side, limits), compile_value(bound_side, limits)
 
 

@@ -28,12 +28,15 @@ from ketal.errors import Span, pattern_error
 from ketal.model import syntax
 from ketal.model.guard_functions import FUNCTIONS, PREDICATES, Predicate
 from ketal.model.limits import Limits
-from ketal.model.syntax_walks import references
+from ketal.model.syntax_walks import children, references
 from ketal.model.values import Key, kind
 
 T = TypeVar("T")
 Formula = bool | tuple[Any, ...]
 """True, False, ("var", index, polarity), ("and", formulas) or ("or", formulas)."""
+
+EventValue = syntax.Field | syntax.Attribute | syntax.Reference
+"""A value that is read from one event."""
 
 RELATIONS = ("before", "concurrent", "own_node", "other_node")
 """Relations of an anchor to an event: before it, concurrent, on its node, on another node."""
@@ -186,6 +189,15 @@ def constant_of(value: syntax.Value) -> str | int | float | bool | None:
     if isinstance(value, syntax.Literal):
         return value.value
     return float(value.seconds) if isinstance(value, syntax.Duration) else None
+
+
+def event_values(value: syntax.Node) -> Iterator[EventValue]:
+    """Yield the values of events that a value reads: of the event itself, or of bound events."""
+    if isinstance(value, EventValue):
+        yield value
+    else:
+        for child in children(value):
+            yield from event_values(child)
 
 
 def subject(atom: Atom) -> syntax.Value | None:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ketal.compiler.predicates import Atom, Formula, disjunction, implied
+from ketal.compiler.predicates import Atom, Formula, disjunction, event_values, implied
 from ketal.errors import Span
 from ketal.model import syntax
-from ketal.model.syntax_walks import children, walk
+from ketal.model.syntax_walks import walk
 from ketal.model.values import glob_regex
 
 What = Literal["type", "attribute", "partition", "node"]
@@ -148,13 +148,6 @@ def _names_shown(atom: Atom, is_on: bool) -> Iterator[NameKey]:
         case "type" | "host" if is_on:
             yield "type" if atom.shape == "type" else "node", payload[0]
     for part in payload if is_on else ():
-        yield from _own_attributes(part) if isinstance(part, syntax.Node) else ()
-
-
-def _own_attributes(node: syntax.Node) -> Iterator[NameKey]:
-    """Yield the attributes that a value reads from the event, not from events of a run."""
-    if isinstance(node, syntax.Attribute):
-        yield "attribute", ".".join(node.path)
-    elif not isinstance(node, syntax.Reference):
-        for child in children(node):
-            yield from _own_attributes(child)
+        for leaf in event_values(part) if isinstance(part, syntax.Node) else ():
+            if isinstance(leaf, syntax.Attribute):
+                yield "attribute", ".".join(leaf.path)
