@@ -115,10 +115,7 @@ def determinise(
         moves[p].setdefault(numbers[Variant(positions.steps[q], nots)], set()).add(q)
     subsets = _subsets(moves, positions.finals, theory.limits, span)
     steps = _minimal(subsets, len(numbers))
-    labels = []
-    if positions.labels:
-        labels = [{positions.labels[p] for p in origin} for origin in steps.origins]
-    return _OverEvents(steps, labels, guards, theory, check, span).run()
+    return _OverEvents(steps, positions.labels, guards, theory, check, span).run()
 
 
 def _too_many(limits: Limits, span: Span | None) -> PatternError:
@@ -248,7 +245,7 @@ class _OverEvents:
     """The subset construction over the minterms of each state (the second stage)."""
 
     steps: _Table
-    labels: Sequence[Collection[str]]
+    labels: Mapping[int, str]  # of the positions of the body; empty for an expression
     guards: Guards
     theory: Theory
     check: bool
@@ -282,7 +279,7 @@ class _OverEvents:
     def _state_name(self, number: int, originals: _States) -> str:
         if not self.labels:
             return f"q{number}"
-        return "|".join(sorted(set().union(*(self.labels[s] for s in originals))))
+        return "|".join(sorted({self.labels[p] for s in originals for p in self.steps.origins[s]}))
 
     # states
 

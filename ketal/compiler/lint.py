@@ -176,24 +176,21 @@ class Bindings:
         guards = [*self.guards.values(), *self.not_guards]
         anchors = self._numbers(a.anchor for g in guards for a in _causal_operators(g))
         taken = taken_before(self.positions, anchors, on_every_path=False)
-        # For each guard the steps that may be taken before it, and whether any event is.
-        steps: dict[str, tuple[set[int], bool]] = {}
-        nots: dict[int, set[int]] = {}
+        steps: dict[str, list[int]] = {}  # the positions before each step, and before each `not`
+        nots: dict[int, list[int]] = {}
         for p, on_edge, q in self.positions.edges:
-            name = self.steps[self.positions.steps[q]]
-            known, anything = steps.get(name, (set(), False))
-            steps[name] = (known | taken[p], anything or p != 0)
+            steps.setdefault(self.steps[self.positions.steps[q]], []).append(p)
             for number in on_edge:
-                nots.setdefault(number, set()).update(taken[p])
-        for name, (known, anything) in steps.items():
-            for node in _causal_operators(self.guards[name]):
-                yield from self._void_anchor(node, known, anything, f"`{name}`")
-        for number, known in nots.items():
-            for node in _causal_operators(self.not_guards[number]):
-                yield from self._void_anchor(node, known, True, "this `not`")
+                nots.setdefault(number, []).append(p)
+        judged = [(self.guards[name], f"`{name}`", before) for name, before in steps.items()]
+        judged += [(self.not_guards[n], "this `not`", before) for n, before in nots.items()]
+        for guard, name, before in judged:
+            for node in _causal_operators(guard):
+                known = frozenset().union(*(taken[p] for p in before))
+                yield from self._void_anchor(node, known, any(before), name)
 
     def _void_anchor(
-        self, node: syntax.Causal | syntax.Conc, known: set[int], anything: bool, before: str
+        self, node: syntax.Causal | syntax.Conc, known: frozenset[int], anything: bool, before: str
     ) -> Iterator[Finding]:
         if node.anchor in (syntax.PRIOR, syntax.ALL):
             if anything:

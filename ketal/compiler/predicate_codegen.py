@@ -158,8 +158,8 @@ class _CodeWriter:
         kinds = {of_kind for of_kind, _ in keys}
         if not expects and len(kinds) > 1:
             return "False"  # unknown: every value differs in kind from one of the constants
-        (only,) = kinds if len(kinds) == 1 else ("",)
-        if only in ("string", "number"):
+        if kinds in ({"string"}, {"number"}):
+            (only,) = kinds
             values = self.constant(frozenset(value for _, value in keys))
             return f"{_kind_test(name, only)} and {name} {'in' if expects else 'not in'} {values}"
         known = frozenset(keys)
