@@ -270,7 +270,7 @@ class _OverEvents:
         return Deterministic(
             minterms=terms,
             letters=tuple((numbers[term], group) for term, group in letters),
-            table=tuple(tuple(sorted(row.items())) for row in minimal.rows),
+            table=tuple(tuple(row.items()) for row in minimal.rows),
             finals=frozenset(minimal.finals),
             names=tuple(itertools.starmap(self._state_name, enumerate(minimal.origins))),
             enabled=tuple(map(self._enabled, minimal.origins)),
