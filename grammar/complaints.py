@@ -11,7 +11,7 @@ The one rule: no message names a token of the grammar.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,13 +22,11 @@ from ketal.model.guard_functions import GUARD_WORDS
 from ketal.model.language_words import STATEMENTS
 
 CLOSING = {"(": ")", "[": "]", "{": "}"}
-LABELS = {
-    "event": "the event", "param": "the parameter", "order": "the order", "at": "`at`",
-    "partition": "the partition", "topology": "the topology", "check": "the check",
-    "find": "the find", "within": "the window", "return": "the return", "limit": "the limit",
-    "mode": "the mode", "on": "`on violation`", "initial": "the initial state",
-    "final": "the final states", "pattern": "the pattern",
+LABELS = {word: f"the {word}" for word in (*STATEMENTS, "pattern")} | {
+    "param": "the parameter", "at": "`at`", "within": "the window", "on": "`on violation`",
+    "initial": "the initial state", "final": "the final states",
 }  # fmt: skip
+"""First word of a statement → the statement."""
 _FOUND = re.compile(
     r'"(?:[^"\\\n]|\\[^\n])*"|'
     r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|&&|\|\||==|!=|<=|>=|->|\.\.|[=!]?~|.",
@@ -51,13 +49,12 @@ _BODY_WORDS = ("check", "find", "strict", "next", "any")
 _REPETITION = frozenset({"STAR", "PLUS", "QUESTION", "REPETITION"})
 _BODY = frozenset({"NAME", "LPAR", "LBRACE", "NOT", "AUTOMATON", "STRICT", "NEXT", "ANY"})
 _STATEMENT = frozenset(word.upper() for word in STATEMENTS) | {"NAME"}
-_WORDS = {
-    "SEMICOLON": "`;`", "COMMA": "`,`", "EQUAL": "`=`", "LPAR": "`(`", "RPAR": "`)`",
-    "LBRACE": "`{`", "RBRACE": "`}`", "LSQB": "`[`", "RSQB": "`]`", "ARROW": "`->`",
-    "VBAR": "`|`", "AMPERSAND": "`&`", "DOT": "`.`", "STRING": "a string in double quotes",
-    "NUMBER": "a number", "NAME": "a name", "REGEX": "a regular expression in slashes",
-    "GLOB": "a name, `*` or `..`", "$END": "the end of the file",
+_SORTS = {
+    "STRING": "a string in double quotes", "NUMBER": "a number", "NAME": "a name",
+    "REGEX": "a regular expression in slashes", "GLOB": "a name, `*` or `..`",
+    "$END": "the end of the file",
 }  # fmt: skip
+"""Token of the grammar with many texts → what it is."""
 _NO_TOKEN = Token("", "", 0)
 
 
@@ -84,6 +81,8 @@ class Situation:
     position: int = 0  # the position of the error
     expects: frozenset[str] = frozenset()
     """The grammar's tokens that could follow at that position."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """The text of each of the grammar's tokens that has only one."""
 
     def accept(self, token: Token) -> None:
         """Update the state with a token that the parser has accepted."""
@@ -671,8 +670,8 @@ def _default_hint(s: Situation) -> str:
         return "write `pattern NAME { … }`; only `event` and `param` are allowed outside"
     if "SEMICOLON" in s.expects and s.found in _FORMS:
         return f"is a `;` missing before `{s.found}`?"
-    words = {_token_word(name) for name in s.expects if name not in _WORDS}
-    meant = nearest(s.found, {word for word in words if word.isalpha()}, 0.7)
+    words = {word for name, word in s.words.items() if name in s.expects and word.isalpha()}
+    meant = nearest(s.found, words, 0.7)
     if meant is not None and meant != s.found:
         return f"did you mean `{meant}`?"
     if s.open is not None and s.found in ("", ";", "}"):
@@ -743,14 +742,8 @@ def _expected_text(s: Situation) -> str:
             parts.append(words)
             remaining -= group
     parts += sorted(
-        {_WORDS.get(name, f"`{_token_word(name)}`") for name in remaining},
+        {_SORTS[name] if name in _SORTS else f"`{s.words[name]}`" for name in remaining},
         key=lambda w: (len(w), w),
     )
     parts = parts[:4]
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " or " + parts[-1]
-
-
-def _token_word(name: str) -> str:
-    return {"CAUSAL": "Causal", "CONC": "Conc", "AND": "&&", "OR": "||", "BANG": "!"}.get(
-        name, name.lower()
-    )

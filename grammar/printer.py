@@ -31,7 +31,7 @@ _REPETITIONS = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 def render(file: ast.File) -> str:
     """Return the canonical text of a file, which is parsed to an equal file."""
-    shared = file_scope(file)
+    shared = _scope(file.params, file.events)
     head = [declaration(param, shared) for param in file.params]
     head += [declaration(event, shared) for event in file.events]
     blocks = ["\n".join(head)] if head else []
@@ -39,23 +39,17 @@ def render(file: ast.File) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def file_scope(file: ast.File) -> DeclaredNames:
-    """Return the names that a file declares outside of patterns."""
+def _scope(
+    params: Iterable[Any], others: Iterable[Any], outer: DeclaredNames = _NO_NAMES
+) -> DeclaredNames:
+    """Return the names in scope where parameters, and events or steps, are declared."""
     return DeclaredNames(
-        frozenset(p.name for p in file.params), frozenset(e.name for e in file.events)
-    )
-
-
-def pattern_scope(pattern: ast.Pattern, shared: DeclaredNames) -> DeclaredNames:
-    """Return the names in scope inside of a pattern."""
-    return DeclaredNames(
-        shared.params | {p.name for p in pattern.params},
-        shared.declared | {d.name for d in pattern.declarations},
+        outer.params | {p.name for p in params}, outer.declared | {d.name for d in others}
     )
 
 
 def _pattern(pattern: ast.Pattern, shared: DeclaredNames) -> str:
-    scope = pattern_scope(pattern, shared)
+    scope = _scope(pattern.params, pattern.declarations, shared)
     params = [declaration(p, scope) for p in pattern.params]
     body = body_statement(pattern.kind, pattern.strategy, pattern.body, scope)
     groups = [

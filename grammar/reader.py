@@ -139,6 +139,9 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
     except UnexpectedInput as error:
         situation.position = _position(error, text)
         situation.expects = _expected(text, situation.count)
+        situation.words = {
+            t.name: t.pattern.value for t in language().terminals if t.pattern.type == "str"
+        }
         raise PatternError([diagnose(situation)], source) from None
     comments += _comments(text, end, len(text))
     return Reading(tree, source, tuple(comments))

@@ -501,6 +501,20 @@ BODIES = [
         matches=("A=n@1", "A=n@1 B=n@2", "A=n@1 B=n@2 B=n@4"),
     ),
     Case(
+        "a find whose final state cannot be reached has no match",
+        "Bodies",
+        p("find next automaton { initial q0; final q2; q0 -> q1 on A; q2 -> q2 on B; }"),
+        line("a b"),
+    ),
+    Case(
+        "a check whose final state cannot be reached allows no event",
+        "Bodies",
+        p("check automaton { initial q0; final q2; q0 -> q1 on A; q2 -> q2 on B; }"),
+        line("a b"),
+        violations=("n@1: ",),
+        halted=1,
+    ),
+    Case(
         "in a check all states are final where final is left out",
         "Bodies",
         p("check automaton { initial q0; q0 -> q1 on A; q1 -> q0 on B; }"),

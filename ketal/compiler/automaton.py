@@ -72,6 +72,12 @@ class Automaton:
         """The bit of `localhost` in a mask of the atoms; 0 if no guard uses it."""
         return sum(1 << n for n, atom in enumerate(self.atoms) if atom.shape == "localhost")
 
+    @property
+    def step_formulas(self) -> dict[str, Formula]:
+        """The formula of each step, on some edge: edges differ in the `not`s before the step."""
+        pairs = zip(self.variants, self.formulas, strict=True)
+        return {self.steps[variant.step]: formula for variant, formula in pairs}
+
     def named(self, states: Iterable[int]) -> str:
         """Return the names of states, joined by commas."""
         return ",".join(self.names[s] for s in states)

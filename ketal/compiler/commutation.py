@@ -17,8 +17,9 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from ketal.analysis.bodies import Finding
 from ketal.compiler.automaton import ANONYMOUS, Automaton, Ways
 from ketal.compiler.memo import Memo
 from ketal.compiler.minterms import PartialAssignment, Region, Theory, split
@@ -92,13 +93,6 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
                 yield automaton.names[state], automaton.steps[steps[0]], automaton.steps[steps[1]]
 
 
-class Sensitivity(NamedTuple):
-    """Why a pattern is order-sensitive."""
-
-    part: Literal["topology", "steps", "window", "limit"]  # the part of the pattern that causes it
-    message: str  # the reason in words
-
-
 def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
     """Return the clauses for which even a `find any` needs a release order."""
     present = {
@@ -126,25 +120,37 @@ def _counts_events(pattern: syntax.Pattern) -> bool:
 
 def order_sensitivity(
     pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
-) -> Sensitivity | None:
+) -> Finding | None:
     """Return why a pattern is order-sensitive; None if it is proven order-independent."""
     if needs_no_order(pattern):
         return None
-    if pattern.topology is not None and gives_up_order(pattern.topology, theory.limits):
-        cause = "across a `relaxed` edge an event may be offered before its causes"
-        return Sensitivity("topology", f"order-sensitive: {cause}")
-    one_node = any(isinstance(k, syntax.Field) and k.name == "node" for k in pattern.partition)
+    total = "use `order CausalOrder(total)`, which makes the result deterministic"
+    topology, window = pattern.topology, pattern.window
     # The events of one node have one order, and so has what a scope of them is offered.
-    reason = None if one_node else _step_reason(pattern, automaton, alphabet, theory)
-    if reason is not None:
-        return Sensitivity("steps", f"order-sensitive{reason}")
-    if _counts_events(pattern) and not one_node:
-        cause = "`within … events` counts positions in the order in which events are offered"
-        return Sensitivity("window", f"order-sensitive: {cause}")
-    if pattern.limit is not None:
-        cause = "the matches that `limit` lists depend on the order in which events are offered"
-        return Sensitivity("limit", f"order-sensitive: {cause}")
-    return None
+    one_node = any(isinstance(k, syntax.Field) and k.name == "node" for k in pattern.partition)
+    if topology is not None and gives_up_order(topology, theory.limits):
+        cause = ": across a `relaxed` edge an event may be offered before its causes"
+        span = next((edge for edge in topology.edges if edge.relaxed), topology).span
+        hint = "remove `relaxed` to have causal order on every edge"
+    elif not one_node and (reason := _step_reason(pattern, automaton, alphabet, theory)):
+        cause, span, hint = reason, pattern.body.span or pattern.span, total
+        if pattern.strategy == "any":  # under arrival order: see `_step_reason`
+            hint = "use `order CausalOrder`, under which every order gives the same matches"
+        elif pattern.kind == "find":
+            same = "which has the same matches in every order"
+            hint += f"; or `find any` under `order CausalOrder`, {same}"
+    elif window is not None and _counts_events(pattern) and not one_node:
+        cause = ": `within … events` counts positions in the order in which events are offered"
+        span, hint = (
+            window.span,
+            f"use a time window, which does not depend on the order; or {total}",
+        )
+    elif pattern.limit is not None:
+        cause = ": the matches that `limit` lists depend on the order in which events are offered"
+        span, hint = pattern.places.get("limit", pattern.span), f"remove `limit`; or {total}"
+    else:
+        return None
+    return "K220", "warning", f"order-sensitive{cause}", span, hint
 
 
 def _step_reason(

@@ -295,12 +295,9 @@ class CountedParts:
     @functools.cached_property
     def step_guards(self) -> dict[str, Formula]:
         """The guard, over masks, of an event that a step can take in some run, by step."""
-        pairs = zip(self.compiled.automaton.variants, self.compiled.automaton.formulas, strict=True)
         return {
-            self.compiled.automaton.steps[variant.step]: self._local_guard(
-                conjunction([formula, self.compiled.alphabet])
-            )
-            for variant, formula in pairs
+            step: self._local_guard(conjunction([formula, self.compiled.alphabet]))
+            for step, formula in self.compiled.automaton.step_formulas.items()
         }
 
     @functools.cached_property

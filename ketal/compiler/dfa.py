@@ -33,16 +33,8 @@ The one rule: nothing that depends on hash order leaves this module.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import (
-    Callable,
-    Collection,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+import itertools
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -89,22 +81,13 @@ class Deterministic:
 
 
 @dataclass(frozen=True)
-class _TableRows:
-    """An automaton with numbers for letters; state 0 is initial."""
+class _Table:
+    """A deterministic automaton with numbers for letters; state 0 is initial."""
 
-    rows: Sequence[Mapping[int, _States]]  # for each state, letter → next states
+    rows: Sequence[Mapping[int, int]]  # for each state, letter → next state
     finals: Collection[int]  # the accepting states
-
-    def successors(self, states: _States) -> Mapping[int, _States]:
-        """Return the next states of a set of states, by letter."""
-        if len(states) == 1:
-            (state,) = states
-            return self.rows[state]
-        out: dict[int, set[int]] = {}
-        for state in states:
-            for letter, targets in self.rows[state].items():
-                out.setdefault(letter, set()).update(targets)
-        return {letter: frozenset(out[letter]) for letter in sorted(out)}
+    origins: Sequence[_States]
+    """For each state, the equivalent states of the automaton from which this one was made."""
 
 
 def determinise(
@@ -130,14 +113,9 @@ def determinise(
     moves: list[dict[int, set[int]]] = [{} for _ in positions.steps]
     for p, nots, q in positions.edges:
         moves[p].setdefault(numbers[Variant(positions.steps[q], nots)], set()).add(q)
-    rows = [{v: frozenset(qs) for v, qs in sorted(row.items())} for row in moves]
-    nfa = _TableRows(rows, positions.finals)
-    steps = _minimal(_subsets(nfa, theory.limits, span), len(numbers))
-    origins = _original_states(steps, nfa)
-    labels = []
-    if positions.labels:
-        labels = [{positions.labels[p] for p in originals} for originals in origins]
-    return _OverEvents(steps, origins, labels, guards, theory, check, span).run()
+    subsets = _subsets(moves, positions.finals, theory.limits, span)
+    steps = _minimal(subsets, len(numbers))
+    return _OverEvents(steps, positions.labels, guards, theory, check, span).run()
 
 
 def _too_many(limits: Limits, span: Span | None) -> PatternError:
@@ -150,33 +128,46 @@ def _too_many(limits: Limits, span: Span | None) -> PatternError:
     )
 
 
-def _subsets(nfa: _TableRows, limits: Limits, span: Span | None) -> _TableRows:
+def _subsets(
+    nfa: Sequence[Mapping[int, Collection[int]]],
+    finals: Collection[int],
+    limits: Limits,
+    span: Span | None,
+) -> _Table:
     """Return the deterministic automaton whose states are sets of states of `nfa`."""
     initial = frozenset((0,))
     reached = {initial}
 
     def moves(states: _States) -> Iterable[tuple[int, _States]]:
-        successors = nfa.successors(states)
-        reached.update(successors.values())
+        successors: dict[int, set[int]] = {}
+        for state in states:
+            for letter, targets in nfa[state].items():
+                successors.setdefault(letter, set()).update(targets)
+        following = {letter: frozenset(targets) for letter, targets in successors.items()}
+        reached.update(following.values())
         if len(reached) > limits.states_max:
             raise _too_many(limits, span)
-        return successors.items()
+        return following.items()
 
-    return _breadth_first(initial, moves, lambda states: not states.isdisjoint(nfa.finals))
+    return _breadth_first(
+        initial, moves, lambda states: not states.isdisjoint(finals), lambda states: states
+    )
 
 
 # --- automata-lib ----------------------------------------------------------------------
 
 
-def _minimal(automaton: _TableRows, letters: int) -> _TableRows:
+def _minimal(automaton: _Table, letters: int) -> _Table:
     """Return the minimal form of a deterministic automaton, without dead states."""
     from automata.fa.dfa import DFA
 
+    if not automaton.finals:  # all states are dead
+        return _Table([{}], (), automaton.origins[:1])
     width = max(1, len(f"{max(letters - 1, 0):x}"))
     transitions: dict[str, dict[str, str]] = {}
     for p, row in enumerate(automaton.rows):
         transitions[f"{p}"] = {}
-        for letter, (target,) in row.items():
+        for letter, target in row.items():
             word, here = f"{letter:0{width}x}", f"{p}"
             for digit in word[:-1]:
                 here = transitions[here].setdefault(digit, f"{here}.{digit}")
@@ -189,11 +180,12 @@ def _minimal(automaton: _TableRows, letters: int) -> _TableRows:
         initial_state="0",
         final_states=set(map(str, automaton.finals)),
         allow_partial=True,
-    ).minify()
+    ).minify(retain_names=True)  # a state is the set of the states that are equivalent to it
     return _breadth_first(
         dfa.initial_state,
         lambda state: _letters(dfa, state, width),
         lambda state: state in dfa.final_states,
+        lambda state: frozenset().union(*(automaton.origins[int(name)] for name in state)),
     )
 
 
@@ -214,50 +206,35 @@ def _breadth_first(
     initial: Any,
     moves: Callable[[Any], Iterable[tuple[int, Any]]],
     is_final: Callable[[Any], bool],
-) -> _TableRows:
+    origin: Callable[[Any], _States],
+) -> _Table:
     """Return a deterministic automaton with its states numbered breadth-first, by letters.
 
-    `moves` returns the transitions (letter, next state) of a state.
+    `moves` returns the transitions (letter, next state) of a state, `origin` its original states.
     """
     index = {initial: 0}
     order = [initial]
-    rows: list[dict[int, _States]] = []
+    rows: list[dict[int, int]] = []
     for state in order:
-        row: dict[int, _States] = {}
+        row: dict[int, int] = {}
         for letter, target in sorted(moves(state)):
             if target not in index:
                 index[target] = len(order)
                 order.append(target)
-            row[letter] = frozenset((index[target],))
+            row[letter] = index[target]
         rows.append(row)
-    return _TableRows(rows, {index[state] for state in order if is_final(state)})
+    finals = {index[state] for state in order if is_final(state)}
+    return _Table(rows, finals, [origin(state) for state in order])
 
 
-def _restricted(automaton: _TableRows, letters: int) -> _TableRows:
+def _restricted(automaton: _Table, letters: int) -> _Table:
     """Return a deterministic automaton renumbered, without the letters from `letters` on."""
-
-    def moves(state: int) -> Iterator[tuple[int, int]]:
-        for letter, (target,) in automaton.rows[state].items():
-            if letter < letters:
-                yield letter, target
-
-    return _breadth_first(0, moves, lambda state: state in automaton.finals)
-
-
-def _original_states(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
-    """Return, for each state of a minimal automaton, the equivalent states of the original."""
-    originals: list[set[_States]] = [set() for _ in minimal.rows]
-    originals[0].add(frozenset((0,)))
-    todo = deque([(0, frozenset((0,)))])
-    while todo:
-        number, states = todo.popleft()
-        successors = nfa.successors(states)
-        for letter, targets in minimal.rows[number].items():
-            (target,) = targets
-            if successors[letter] not in originals[target]:
-                originals[target].add(successors[letter])
-                todo.append((target, successors[letter]))
-    return [frozenset().union(*sets) for sets in originals]
+    return _breadth_first(
+        0,
+        lambda state: (move for move in automaton.rows[state].items() if move[0] < letters),
+        automaton.finals.__contains__,
+        automaton.origins.__getitem__,
+    )
 
 
 # --- the second stage ----------------------------------------------------------------
@@ -267,9 +244,8 @@ def _original_states(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
 class _OverEvents:
     """The subset construction over the minterms of each state (the second stage)."""
 
-    steps: _TableRows
-    origins: Sequence[_States]
-    labels: Sequence[Collection[str]]
+    steps: _Table
+    labels: Mapping[int, str]  # of the positions of the body; empty for an expression
     guards: Guards
     theory: Theory
     check: bool
@@ -281,36 +257,29 @@ class _OverEvents:
         for variant, group in enumerate(self.guards.groups):
             self._members[group] = (*self._members.get(group, ()), variant)
         self._known_minterms: dict[tuple[_Class, ...], tuple[_Minterm, ...]] = {}
-        self._merged = {origin: frozenset((n,)) for n, origin in enumerate(self.origins)}
+        self._merged = {origin: frozenset((n,)) for n, origin in enumerate(self.steps.origins)}
 
     def run(self) -> Deterministic:
         """Return the minimal automaton over minterms."""
         states = self._reachable()
         letters, rows = self._moves(states)
         finals = {n for n, s in enumerate(states) if not s.isdisjoint(self.steps.finals)}
-        whole = _TableRows(rows, finals)
-        minimal = self._minimised(whole, states, len(letters))
-        originals = [
-            frozenset().union(*(states[n] for n in ns)) for ns in _original_states(minimal, whole)
-        ]
+        minimal = self._minimised(_Table(rows, finals, states), len(letters))
         terms = tuple(sorted({term for term, _ in letters}))
         numbers = {term: number for number, term in enumerate(terms)}
         return Deterministic(
             minterms=terms,
             letters=tuple((numbers[term], group) for term, group in letters),
-            table=tuple(
-                tuple((letter, target) for letter, (target,) in sorted(row.items()))
-                for row in minimal.rows
-            ),
+            table=tuple(tuple(row.items()) for row in minimal.rows),
             finals=frozenset(minimal.finals),
-            names=tuple(map(self._state_name, range(len(originals)), originals)),
-            enabled=tuple(map(self._enabled, originals)),
+            names=tuple(itertools.starmap(self._state_name, enumerate(minimal.origins))),
+            enabled=tuple(map(self._enabled, minimal.origins)),
         )
 
     def _state_name(self, number: int, originals: _States) -> str:
         if not self.labels:
             return f"q{number}"
-        return "|".join(sorted(set().union(*(self.labels[s] for s in originals))))
+        return "|".join(sorted({self.labels[p] for s in originals for p in self.steps.origins[s]}))
 
     # states
 
@@ -337,15 +306,12 @@ class _OverEvents:
         states = frozenset().union(*targets)
         if len(states) < 2:
             return states
-        positions = frozenset().union(*(self.origins[s] for s in states))
+        positions = frozenset().union(*(self.steps.origins[s] for s in states))
         return self._merged.setdefault(positions, states)
 
     def _targets(self, states: _States, variant: int) -> _States:
         rows = self.steps.rows
-        if len(states) == 1:
-            (state,) = states
-            return rows[state].get(variant, frozenset())
-        return frozenset().union(*(rows[s].get(variant, ()) for s in states))
+        return frozenset(rows[s][variant] for s in states if variant in rows[s])
 
     def _reachable(self) -> list[_States]:
         """Return the sets of states that some event leads to, breadth-first."""
@@ -395,9 +361,7 @@ class _OverEvents:
 
     # moves
 
-    def _moves(
-        self, states: Sequence[_States]
-    ) -> tuple[tuple[_Letter, ...], list[dict[int, _States]]]:
+    def _moves(self, states: Sequence[_States]) -> tuple[tuple[_Letter, ...], list[dict[int, int]]]:
         """Return the letters, in order, and the transitions of each state."""
         index = {s: n for n, s in enumerate(states)}
         classes = self._common_classes(states)
@@ -417,8 +381,7 @@ class _OverEvents:
             by_state.append(row)
         letters = tuple(sorted(set().union(*by_state)))
         numbers = {letter: n for n, letter in enumerate(letters)}
-        rows = [{numbers[x]: frozenset((t,)) for x, t in sorted(row.items())} for row in by_state]
-        return letters, rows
+        return letters, [{numbers[x]: target for x, target in row.items()} for row in by_state]
 
     def _common_classes(
         self, states: Sequence[_States]
@@ -438,9 +401,9 @@ class _OverEvents:
 
     # minimal
 
-    def _minimised(self, whole: _TableRows, states: Sequence[_States], letters: int) -> _TableRows:
+    def _minimised(self, whole: _Table, letters: int) -> _Table:
         """Return the minimal form of the automaton over events."""
-        single = all(len(s) == 1 for s in states)
+        single = all(len(origin) == 1 for origin in whole.origins)
         if single and (self.check or all(len(vs) == 1 for vs in self._members.values())):
             # Each state is one state of the first stage, and those are minimal: a word over steps
             # that distinguishes two of them gives a word over events that does.
@@ -450,13 +413,13 @@ class _OverEvents:
         # A check reports the expected steps: add a letter for each set of enabled variants, so
         # that states that differ in these sets are not merged.
         marks: dict[_Class, int] = {}
-        sink = len(states)
-        rows: list[Mapping[int, _States]] = []
-        for row, here in zip(whole.rows, states, strict=True):
+        sink = len(whole.rows)
+        rows: list[Mapping[int, int]] = []
+        for row, here in zip(whole.rows, whole.origins, strict=True):
             mark = marks.setdefault(self._enabled(here), letters + len(marks))
-            rows.append({**row, mark: frozenset((sink,))})
-        marked = _minimal(_TableRows([*rows, {}], {*whole.finals, sink}), letters + len(marks))
-        return _restricted(marked, letters)
+            rows.append({**row, mark: sink})
+        marked = _Table([*rows, {}], {*whole.finals, sink}, [*whole.origins, frozenset()])
+        return _restricted(_minimal(marked, letters + len(marks)), letters)
 
 
 def _group_by_value(by: Mapping[int, Hashable]) -> tuple[_Class, ...]:

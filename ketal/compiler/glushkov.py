@@ -163,40 +163,28 @@ def _nested_counts(body: Any) -> tuple[int, ...]:
 
 def automaton_positions(body: syntax.AutomatonBody, numbers: Mapping[str, int]) -> Positions:
     """Turn `automaton { … }` into positions: one for each (state, step that enters it)."""
-    out = Positions(labels={0: body.initial})
-    index: dict[tuple[str, int], int] = {(body.initial, -1): 0}
-    todo = deque([(body.initial, -1)])
-    finals = body.finals
+    edges: set[tuple[int, tuple[int, ...], int]] = set()
+    order = [(body.initial, -1)]
+    index = {order[0]: 0}
     leaving: dict[str, list[syntax.Edge]] = {}
     for edge in body.edges:
         leaving.setdefault(edge.source, []).append(edge)
-    while todo:
-        current = todo.popleft()
-        position = index[current]
-        if finals is None or current[0] in finals:
-            out.finals.add(position)
-        for edge in leaving.get(current[0], ()):
+    for position, (state, _) in enumerate(order):  # which grows in the loop
+        for edge in leaving.get(state, ()):
             following = (edge.target, numbers[edge.step])
             if following not in index:
-                index[following] = len(out.steps)
-                out.steps.append(following[1])
-                out.labels[index[following]] = edge.target
-                todo.append(following)
-            out.edges.add((position, (), index[following]))
-    _trim(out)
-    return out
-
-
-def _trim(positions: Positions) -> None:
-    """Remove the edges from which no final position can be reached.
-
-    A prefix that no word of the body begins with is not allowed, in a check too.
-    """
+                index[following] = len(order)
+                order.append(following)
+            edges.add((position, (), index[following]))
+    finals = {n for n, (s, _) in enumerate(order) if body.finals is None or s in body.finals}
+    labels = {position: state for position, (state, _) in enumerate(order)}
     before: dict[int, list[int]] = {}
-    for p, _, q in positions.edges:
+    for p, _, q in edges:
         before.setdefault(q, []).append(p)
-    alive = reachable(positions.finals, before)
-    positions.edges = {e for e in positions.edges if e[2] in alive}
+    alive = reachable(finals, before)
+    # A prefix that no word of the body begins with is not allowed, in a check too.
+    kept = {edge for edge in edges if edge[2] in alive}
+    return Positions([step for _, step in order], kept, finals, labels)
 
 
 def taken_before(

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from ketal.analysis.bodies import Finding
 from ketal.clocks.scheme import NO_CLOCKS
-from ketal.compiler.commutation import Sensitivity, needs_no_order
+from ketal.compiler.commutation import needs_no_order
 from ketal.compiler.glushkov import Positions, taken_before
 from ketal.compiler.minterms import Theory
 from ketal.compiler.predicate_codegen import compile_value
-from ketal.compiler.predicates import Atom, Formula, Lowering, constant_of, simplify
+from ketal.compiler.predicates import Formula, Lowering, constant_of, simplify
 from ketal.errors import PatternError, Span
 from ketal.model import syntax
 from ketal.model.limits import Limits
@@ -75,25 +75,6 @@ def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
         yield "K224", "warning", message, order.span, hint
 
 
-def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
-    """Return the place of the cause of order-sensitivity, and the remedy in words."""
-    total = "use `order CausalOrder(total)`, which makes the result deterministic"
-    if sensitive.part == "topology" and p.topology is not None:
-        relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
-        return relaxed.span, "remove `relaxed` to have causal order on every edge"
-    if sensitive.part == "window" and p.window is not None:
-        return p.window.span, f"use a time window, which does not depend on the order; or {total}"
-    if sensitive.part == "limit":
-        return p.places.get("limit", p.span), f"remove `limit`; or {total}"
-    span = p.body.span or p.span
-    if p.kind == "check":
-        return span, total
-    if p.strategy == "any":  # under arrival order: with CausalOrder it would not be sensitive
-        return span, "use `order CausalOrder`, under which every order gives the same matches"
-    find_any = "`find any` under `order CausalOrder`, which has the same matches in every order"
-    return span, f"{total}; or {find_any}"
-
-
 def undecided_findings(
     pattern: syntax.Pattern, guards: Iterable[syntax.Guard], scheme: str
 ) -> Iterator[Finding]:
@@ -114,18 +95,17 @@ def undecided_findings(
             f"{scheme} clocks do not determine", pattern.places.get("mode")
             or pattern.span, "remove it, or read a log whose clocks decide happened-before",
         )  # fmt: skip
-    for node in (node for guard in guards for node in walk(guard)):
+    for node in (node for guard in guards for node in _causal_operators(guard)):
         if isinstance(node, syntax.Causal):
             message = (
                 f"{scheme} clocks cannot prove an order between nodes: this `Causal` is true only "
                 "for events of one node, else false or unknown"
             )
             hint = "use `!Causal(…)` or `Conc(…)`, which can be certain"
-            yield "K305", "warning", message, node.span, hint
-        elif isinstance(node, syntax.Conc):
+        else:
             message = f"{scheme} clocks do not show all concurrent events: others are unknown here"
             hint = "rely only on a `Conc` that is true: this is certain"
-            yield "K305", "warning", message, node.span, hint
+        yield "K305", "warning", message, node.span, hint
 
 
 def _needs_of_clocks(pattern: syntax.Pattern, guards: Iterable[syntax.Guard]) -> Iterator[Finding]:
@@ -135,9 +115,8 @@ def _needs_of_clocks(pattern: syntax.Pattern, guards: Iterable[syntax.Guard]) ->
         ("at", pattern.deployment, pattern.places.get("at")),
         ("mode", pattern.mode, pattern.places.get("mode")),
     ]
-    for node in (node for guard in guards for node in walk(guard)):
-        if isinstance(node, syntax.Causal | syntax.Conc):
-            parts.append((type(node).__name__, node, node.span))
+    for node in (node for guard in guards for node in _causal_operators(guard)):
+        parts.append((type(node).__name__, node, node.span))
     for name, is_given, span in parts:
         if is_given:
             message = f"{undetermined(NO_CLOCKS)} happened-before, which `{name}` needs"
@@ -197,24 +176,21 @@ class Bindings:
         guards = [*self.guards.values(), *self.not_guards]
         anchors = self._numbers(a.anchor for g in guards for a in _causal_operators(g))
         taken = taken_before(self.positions, anchors, on_every_path=False)
-        # For each guard the steps that may be taken before it, and whether any event is.
-        steps: dict[str, tuple[set[int], bool]] = {}
-        nots: dict[int, set[int]] = {}
+        steps: dict[str, list[int]] = {}  # the positions before each step, and before each `not`
+        nots: dict[int, list[int]] = {}
         for p, on_edge, q in self.positions.edges:
-            name = self.steps[self.positions.steps[q]]
-            known, anything = steps.get(name, (set(), False))
-            steps[name] = (known | taken[p], anything or p != 0)
+            steps.setdefault(self.steps[self.positions.steps[q]], []).append(p)
             for number in on_edge:
-                nots.setdefault(number, set()).update(taken[p])
-        for name, (known, anything) in steps.items():
-            for node in _causal_operators(self.guards[name]):
-                yield from self._void_anchor(node, known, anything, f"`{name}`")
-        for number, known in nots.items():
-            for node in _causal_operators(self.not_guards[number]):
-                yield from self._void_anchor(node, known, True, "this `not`")
+                nots.setdefault(number, []).append(p)
+        judged = [(self.guards[name], f"`{name}`", before) for name, before in steps.items()]
+        judged += [(self.not_guards[n], "this `not`", before) for n, before in nots.items()]
+        for guard, name, before in judged:
+            for node in _causal_operators(guard):
+                known = frozenset().union(*(taken[p] for p in before))
+                yield from self._void_anchor(node, known, any(before), name)
 
     def _void_anchor(
-        self, node: syntax.Causal | syntax.Conc, known: set[int], anything: bool, before: str
+        self, node: syntax.Causal | syntax.Conc, known: frozenset[int], anything: bool, before: str
     ) -> Iterator[Finding]:
         if node.anchor in (syntax.PRIOR, syntax.ALL):
             if anything:
@@ -235,13 +211,12 @@ class Bindings:
     def impossible_relations(
         self,
         formulas: Sequence[Formula],
-        atoms: Sequence[Atom],
         theory: Theory,
         spans: Mapping[str, Span | None],
     ) -> Iterator[Finding]:
         """Yield each step both after and concurrent with events that are always bound."""
         related = {
-            shape: [(n, atom.payload[0]) for n, atom in enumerate(atoms) if atom.shape == shape]
+            shape: [(n, a.payload[0]) for n, a in enumerate(theory.atoms) if a.shape == shape]
             for shape in ("before", "concurrent")
         }
         pairs = [(b, c, {x, y}) for b, x in related["before"] for c, y in related["concurrent"]]

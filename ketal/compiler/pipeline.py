@@ -31,14 +31,12 @@ from ketal.compiler.lint import (
     Bindings,
     Coverage,
     order_findings,
-    remedy,
     scope_findings,
     undecided_findings,
 )
 from ketal.compiler.minterms import Theory, classes
 from ketal.compiler.predicates import (
     Atom,
-    AtomTable,
     Formula,
     Lowering,
     conjunction,
@@ -63,8 +61,7 @@ class _Lowered(NamedTuple):
     events: tuple[tuple[syntax.EventDecl, Formula], ...]
     """The declared events that make the alphabet."""
     alphabet: Formula  # the formula of an event of the alphabet
-    atoms: tuple[Atom, ...]  # the atoms of all formulas, by number
-    theory: Theory  # which truth values of the atoms an event can have together
+    theory: Theory  # the atoms, and which truth values of them an event can have together
 
 
 class _Compilation:
@@ -83,9 +80,8 @@ class _Compilation:
         self.registered = registered
         self.limits = limits
         self.events = {d.name: d.guard for d in (*file.events, *pattern.events)}
-        self.table = AtomTable(limits)
         self.undecided = undecided
-        self.lowering = Lowering(self.events, self.table, registered, clocks_decide=not undecided)
+        self.lowering = Lowering(self.events, limits, registered, clocks_decide=not undecided)
         self.diagnostics: list[Diagnostic] = []
         self.not_guards = not_guards(pattern.body)
         self._declare_steps()
@@ -149,25 +145,20 @@ class _Compilation:
         formulas = [self.lowering.lower(self.guards[s]) for s in self.steps]
         nots = [self.lowering.lower(g) for g in self.not_guards]
         barred = [
-            self.table.variable(Atom("barred", (n,), relational=True), False)
+            self.lowering.variable(Atom("barred", (n,), relational=True), False)
             for n in range(len(nots))
         ]
         events = tuple((d, self.lowering.lower(d.guard)) for d in declared)
         alphabet = disjunction(formula for _, formula in events)
-        atoms = tuple(self.table.atoms)
-        theory = Theory(atoms, self.limits)
-        return _Lowered(formulas, nots, barred, events, alphabet, atoms, theory)
+        theory = Theory(self.lowering.atoms, self.limits)
+        return _Lowered(formulas, nots, barred, events, alphabet, theory)
 
     def _check_guards(self, lowered: _Lowered, bindings: Bindings) -> None:
         """Add the findings about guards that no event, or no run, can satisfy."""
         coverage = Coverage(self.lowering, lowered.theory, lowered.alphabet)
         self._add(*coverage.step_findings(self.guards, lowered.formulas, self.spans))
         self._add(*coverage.not_findings(self.not_guards, lowered.nots))
-        self._add(
-            *bindings.impossible_relations(
-                lowered.formulas, lowered.atoms, lowered.theory, self.spans
-            )
-        )
+        self._add(*bindings.impossible_relations(lowered.formulas, lowered.theory, self.spans))
         if self.undecided:
             all_guards = (*self.guards.values(), *self.not_guards)
             self._add(*undecided_findings(self.pattern, all_guards, self.undecided))
@@ -184,7 +175,7 @@ class _Compilation:
         on_edges = tuple(
             conjunction([formulas[v.step], *(lowered.barred[n] for n in v.nots)]) for v in variants
         )
-        groups = self._groups(lowered.atoms)
+        groups = self._groups(theory.atoms)
         on_variants = Guards(
             variants=tuple(variants),
             formulas=on_edges,
@@ -199,10 +190,10 @@ class _Compilation:
             check=self.pattern.kind == "check",
             span=self.pattern.body.span,
         )
-        guard_classes = classes([local_guard(f, lowered.atoms) for f in formulas], theory)
+        guard_classes = classes([local_guard(f, theory.atoms) for f in formulas], theory)
         return Automaton(
             steps=self.steps,
-            atoms=lowered.atoms,
+            atoms=theory.atoms,
             variants=on_variants.variants,
             formulas=on_edges,
             nots=tuple(lowered.nots),
@@ -239,8 +230,7 @@ class _Compilation:
         sensitive = order_sensitivity(p, automaton, lowered.alphabet, theory)
         if sensitive is not None and not p.order.total and p.mode is None:
             # Under `total` there is only one order, and a `mode` considers every order.
-            span, hint = remedy(p, sensitive)
-            self._add(("K220", "warning", sensitive.message, span, hint))
+            self._add(sensitive)
         for state, one, two in ambiguities(automaton, theory):
             message = f"ambiguous: in state {state} one event can be both `{one}` and `{two}`"
             hint = "both readings are followed; a run may need several configurations"

@@ -19,8 +19,10 @@ from ketal.compiler.memo import Memo
 from ketal.compiler.predicates import (
     Atom,
     Formula,
+    constant_of,
     disjunction,
     evaluate,
+    event_values,
     requirement,
     subject,
     variables,
@@ -30,7 +32,7 @@ from ketal.model.attributes import copied
 from ketal.model.events.event import Event
 from ketal.model.guard_functions import PREDICATES
 from ketal.model.limits import Limits
-from ketal.model.syntax_walks import children, walk
+from ketal.model.syntax_walks import references, walk
 from ketal.model.values import (
     Key,
     argument_types,
@@ -83,10 +85,8 @@ class _CodeWriter:
         If `plain`, an attribute may be a list or a mapping too.
         """
         match value:
-            case syntax.Literal(value=constant):
-                return self.constant(constant)
-            case syntax.Duration():
-                return self.constant(float(value.seconds))
+            case syntax.Literal() | syntax.Duration():
+                return self.constant(constant_of(value))
             case syntax.Field() | syntax.Attribute():
                 return self._read(value, "event", plain)
             case syntax.Reference(step=step, of=of):
@@ -141,7 +141,7 @@ class _CodeWriter:
 
     def _comparison(self, op: str, name: str, right: syntax.Value) -> str:
         # A constant of known kind on the right is the common case and has short tests.
-        constant = right.value if isinstance(right, syntax.Literal) else None
+        constant = constant_of(right)
         if isinstance(constant, bool):
             if op in ("==", "!="):
                 return f"{name} is {constant == (op == '==')}"
@@ -150,8 +150,6 @@ class _CodeWriter:
             if op == "==":
                 return f"{name} == {self.constant(constant)}"
             return f"{_kind_test(name, 'string')} and {name} {op} {self.constant(constant)}"
-        if isinstance(right, syntax.Duration):
-            constant = float(right.seconds)
         if constant is not None:
             return f"{_kind_test(name, 'number')} and {name} {op} {self.constant(constant)}"
         return f"holds({self.constant(op)}, {name}, {self.value(right)})"
@@ -160,8 +158,8 @@ class _CodeWriter:
         kinds = {of_kind for of_kind, _ in keys}
         if not expects and len(kinds) > 1:
             return "False"  # unknown: every value differs in kind from one of the constants
-        (only,) = kinds if len(kinds) == 1 else ("",)
-        if only in ("string", "number"):
+        if kinds in ({"string"}, {"number"}):
+            (only,) = kinds
             values = self.constant(frozenset(value for _, value in keys))
             return f"{_kind_test(name, only)} and {name} {'in' if expects else 'not in'} {values}"
         known = frozenset(keys)
@@ -289,18 +287,10 @@ def is_equality(atom: Atom) -> bool:
     """Return whether an atom equates a value of the event with a value of bound events."""
     if atom.shape != "compare" or not atom.relational or atom.payload[0] != "==":
         return False
-    sources = [_sources(side) for side in atom.payload[1:]]
-    return sources in ([{"event"}, {"run"}], [{"run"}, {"event"}])
-
-
-def _sources(value: syntax.Node) -> set[str]:
-    """Return the sources of a value: `event`, `run` (bound events), both, or none."""
-    match value:
-        case syntax.Reference():
-            return {"run"}
-        case syntax.Field() | syntax.Attribute():
-            return {"event"}
-    return set[str]().union(*map(_sources, children(value)))
+    of_runs = [
+        {isinstance(leaf, syntax.Reference) for leaf in event_values(v)} for v in atom.payload[1:]
+    ]
+    return of_runs in ([{False}, {True}], [{True}, {False}])
 
 
 def compile_equality(
@@ -308,7 +298,7 @@ def compile_equality(
 ) -> tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]:
     """Compile the two sides of an equality: that of the event, then that of the bound events."""
     _, left, right = atom.payload
-    event_side, bound_side = (left, right) if _sources(left) == {"event"} else (right, left)
+    event_side, bound_side = (right, left) if references(left) else (left, right)
     return compile_read(event_side, limits), compile_value(bound_side, limits)
 
 

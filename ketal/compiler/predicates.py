@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from ketal.analysis.registered_guards import RegisteredGuard
@@ -28,12 +28,15 @@ from ketal.errors import Span, pattern_error
 from ketal.model import syntax
 from ketal.model.guard_functions import FUNCTIONS, PREDICATES, Predicate
 from ketal.model.limits import Limits
-from ketal.model.syntax_walks import references
+from ketal.model.syntax_walks import children, references
 from ketal.model.values import Key, kind
 
 T = TypeVar("T")
 Formula = bool | tuple[Any, ...]
 """True, False, ("var", index, polarity), ("and", formulas) or ("or", formulas)."""
+
+EventValue = syntax.Field | syntax.Attribute | syntax.Reference
+"""A value that is read from one event."""
 
 RELATIONS = ("before", "concurrent", "own_node", "other_node")
 """Relations of an anchor to an event: before it, concurrent, on its node, on another node."""
@@ -55,39 +58,6 @@ class Atom:
     """For a predicate that can be unknown: whether this is its atom "is true", not "is false"."""
     relational: bool = False  # whether it reads the registers of a run
     decided: bool = True  # whether it is never unknown, so that "not true" is "false"
-
-
-@dataclass
-class AtomTable:
-    """The atoms of one pattern, numbered in the order of their first use."""
-
-    limits: Limits
-    atoms: list[Atom] = field(default_factory=list)
-    _numbers: dict[Atom, int] = field(default_factory=dict)
-
-    def variable(self, atom: Atom, polarity: bool = True, span: Span | None = None) -> Formula:
-        """Return the literal of an atom, numbering it if it is new.
-
-        Raises
-        ------
-        PatternError
-            If there are more than `atoms_max`; the error is at `span`.
-        """
-        number = self._numbers.get(atom)
-        if number is None:
-            number = len(self.atoms)
-            if number >= self.limits.atoms_max:
-                raise pattern_error(
-                    "K210",
-                    f"with this, the pattern has more than {self.limits.atoms_max} different "
-                    "predicates (limit atoms_max)",
-                    span,
-                    hint="`x in [1, 2]` counts as one, `x == 1 || x == 2` as two; "
-                    "split the pattern, or raise the limit",
-                )
-            self._numbers[atom] = number
-            self.atoms.append(atom)
-        return ("var", number, polarity)
 
 
 def conjunction(formulas: Iterable[Formula]) -> Formula:
@@ -200,11 +170,16 @@ def variables(formula: Formula) -> frozenset[int]:
 
 def necessary(formula: Formula) -> frozenset[int]:
     """Return variables that are on whenever a formula holds, as far as its structure shows."""
+    return implied(formula, lambda v: frozenset((v[1],) if v[2] else ()))
+
+
+def implied(formula: Formula, of_literal: Callable[[Any], frozenset[T]]) -> frozenset[T]:
+    """Return what a formula implies, as far as its structure shows, given that of each literal."""
     if isinstance(formula, bool):
         return frozenset()
     return fold_formula(
         formula,
-        lambda v: frozenset((v[1],) if v[2] else ()),
+        of_literal,
         lambda tag, parts: functools.reduce(operator.or_ if tag == "and" else operator.and_, parts),
     )
 
@@ -214,6 +189,15 @@ def constant_of(value: syntax.Value) -> str | int | float | bool | None:
     if isinstance(value, syntax.Literal):
         return value.value
     return float(value.seconds) if isinstance(value, syntax.Duration) else None
+
+
+def event_values(value: syntax.Node) -> Iterator[EventValue]:
+    """Yield the values of events that a value reads: of the event itself, or of bound events."""
+    if isinstance(value, EventValue):
+        yield value
+    else:
+        for child in children(value):
+            yield from event_values(child)
 
 
 def subject(atom: Atom) -> syntax.Value | None:
@@ -260,7 +244,7 @@ _MORE_ATOMS = 10_000
 
 
 class Lowering:
-    """Lowers the guards of one pattern to formulas over one table of atoms.
+    """Lowers the guards of one pattern to formulas over its atoms, in the order of their first use.
 
     If not `clocks_decide`, clocks order all pairs of events that may be ordered, and such an order
     is certain only for two events of one node.
@@ -269,13 +253,15 @@ class Lowering:
     def __init__(
         self,
         events: Mapping[str, syntax.Guard],
-        table: AtomTable,
+        limits: Limits,
         registered: Mapping[str, RegisteredGuard],
         *,
         clocks_decide: bool = True,
     ) -> None:
         self.events = events
-        self.table = table
+        self.limits = limits
+        self.atoms: list[Atom] = []
+        self._numbers: dict[Atom, int] = {}
         self.registered = registered
         self.clocks_decide = clocks_decide
         self._span: Span | None = None  # of the guard that is being lowered
@@ -289,17 +275,42 @@ class Lowering:
         registered: Iterable[RegisteredGuard],
     ) -> Lowering:
         """Return a Lowering over numbered atoms; what is lowered alone may add some to them."""
-        table = AtomTable(Limits(atoms_max=len(atoms) + _MORE_ATOMS))
+        limits = Limits(atoms_max=len(atoms) + _MORE_ATOMS)
+        lowering = cls(events, limits, {guard.name: guard for guard in registered})
         for atom in atoms:
-            table.variable(atom)
-        return cls(events, table, {guard.name: guard for guard in registered})
+            lowering.variable(atom)
+        return lowering
 
     def numbers(self, guard: Any) -> frozenset[int]:
         """Return the numbers of the atoms of a guard: those for true, and those for false."""
         return variables(self.lower(guard)) | variables(self.lower(guard, positive=False))
 
+    def variable(self, atom: Atom, polarity: bool = True, span: Span | None = None) -> Formula:
+        """Return the literal of an atom, numbering it if it is new.
+
+        Raises
+        ------
+        PatternError
+            If there are more than `atoms_max`; the error is at `span`.
+        """
+        number = self._numbers.get(atom)
+        if number is None:
+            number = len(self.atoms)
+            if number >= self.limits.atoms_max:
+                raise pattern_error(
+                    "K210",
+                    f"with this, the pattern has more than {self.limits.atoms_max} different "
+                    "predicates (limit atoms_max)",
+                    span,
+                    hint="`x in [1, 2]` counts as one, `x == 1 || x == 2` as two; "
+                    "split the pattern, or raise the limit",
+                )
+            self._numbers[atom] = number
+            self.atoms.append(atom)
+        return ("var", number, polarity)
+
     def _variable(self, atom: Atom, polarity: bool = True) -> Formula:
-        return self.table.variable(atom, polarity, self._span)
+        return self.variable(atom, polarity, self._span)
 
     def lower(self, guard: syntax.Guard, positive: bool = True) -> Formula:
         """Return the formula that `guard` is true; that it is false, if not `positive`."""
@@ -363,9 +374,7 @@ class Lowering:
 
     def _compare(self, op: str, left: Any, right: Any, positive: bool) -> Formula:
         op = op if positive else COMPLEMENT[op]
-        if isinstance(left, syntax.Literal | syntax.Duration) and not isinstance(
-            right, syntax.Literal | syntax.Duration
-        ):
+        if constant_of(left) is not None and constant_of(right) is None:
             left, right, op = right, left, _MIRRORED[op]
         # The complement is another comparison, so "is false" has no atom of its own.
         return self._literal("compare", (op, left, right), True)

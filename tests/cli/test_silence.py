@@ -312,3 +312,18 @@ def test_events_without_key_and_events_without_time_are_both_reported(
     (alphabet, *_) = json.loads(got.out.splitlines()[-1])["summary"]["patterns"]["P"]["vacuous"]
     lacks = "the key of `partition by` and a time, for `within`"
     assert alphabet["message"] == f"0 of 2 events in the alphabet have {lacks}"
+
+
+@pytest.mark.parametrize(
+    ("guard", "reason"),
+    [
+        ("x == y", "no event has the attribute `y`, which the step `A` requires"),
+        ("x in [1, y]", "0 of 1 event satisfies `A`"),  # true of x = 1 without y
+    ],
+)
+def test_only_a_name_that_a_step_requires_is_the_reason(
+    ketal: Ketal, write: Write, guard: str, reason: str
+) -> None:
+    path = write("p.ketal", f'pattern P {{ event E = type == "e"; A = E && {guard}; find A; }}')
+    got = ketal("run", path, write("run.jsonl", line("n", 1, "e", x=2)))
+    assert f"P: no match: {reason}" in got.lines

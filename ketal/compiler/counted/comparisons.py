@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.predicates import (
     Atom,
+    EventValue,
     Formula,
     Lowering,
     constant_of,
+    event_values,
     local_guard,
     simplify,
     variables,
@@ -100,8 +102,7 @@ def comparisons(
     lowering = Lowering.over(atoms, declared, registered)
     guards = declared | {step.name: step.guard for step in pattern.steps}
     local = {
-        name: local_guard(lowering.lower(guard), lowering.table.atoms)
-        for name, guard in guards.items()
+        name: local_guard(lowering.lower(guard), lowering.atoms) for name, guard in guards.items()
     }
     absents = (node.guard for node in walk(pattern.body) if isinstance(node, syntax.Absent))
     sites: list[ComparisonSite] = []
@@ -111,7 +112,7 @@ def comparisons(
             readings.append(SiteReading(len(sites), (0,), alphabet, 0))
             sites.append(ComparisonSite(key.span, (Operand(key, "", SCALAR),), alike=True))
     for holder in (*guards.values(), *absents):
-        guard = local_guard(lowering.lower(holder), lowering.table.atoms)
+        guard = local_guard(lowering.lower(holder), lowering.atoms)
         for node in walk(holder):
             operands = tuple(_operands(node))
             if all(map(_is_always_known, operands)):
@@ -126,14 +127,10 @@ def comparisons(
                 bits = sum(1 << n for n in lowering.numbers(node) if n < len(atoms))
             for step, indices in by_step.items():
                 event_guard = local.get(step, True) if step else guard
-                if _masks_cover(event_guard, len(atoms)):
+                # Masks have no bits for new atoms.
+                if all(n < len(atoms) for n in variables(event_guard)):
                     readings.append(SiteReading(number, tuple(indices), event_guard, bits))
     return tuple(sites), tuple(readings)
-
-
-def _masks_cover(guard: Formula, atoms: int) -> bool:
-    """Return whether masks have a bit for each atom of a guard; new atoms have none."""
-    return all(number < atoms for number in variables(guard))
 
 
 def _operands(node: syntax.Node) -> Iterator[Operand]:
@@ -142,17 +139,17 @@ def _operands(node: syntax.Node) -> Iterator[Operand]:
         case syntax.Comparison(left=left, right=right):
             comparable = SCALAR if node.op in ("==", "!=") else ORDERED
             for value, other in ((left, right), (right, left)):
-                yield from _leaves(value, comparable & _comparable_kinds(value, other))
+                yield from _operands_in(value, comparable & _comparable_kinds(value, other))
         case syntax.Membership(value=value, items=items):
             constants = [constant_of(item) for item in items]
             if None not in constants:
-                yield from _leaves(value, frozenset(kind(one) for one in constants))
+                yield from _operands_in(value, frozenset(kind(one) for one in constants))
         case syntax.Matches(value=value):
-            yield from _leaves(value, STRING)
+            yield from _operands_in(value, STRING)
         case syntax.Function(name=name, arguments=arguments) if name in FUNCTIONS:
             predicate = FUNCTIONS[name]
             if predicate.subject is None and not predicate.decided and predicate.kind != "any":
-                yield from _leaves(arguments[0], frozenset({predicate.kind}))
+                yield from _operands_in(arguments[0], frozenset({predicate.kind}))
 
 
 def _is_always_known(operand: Operand) -> bool:
@@ -167,11 +164,10 @@ def _is_always_known(operand: Operand) -> bool:
 
 def _compares_two_values(node: syntax.Node) -> bool:
     """Return whether a node compares two values of events without arithmetic."""
-    read = (syntax.Field, syntax.Attribute, syntax.Reference)
     return (
         isinstance(node, syntax.Comparison)
-        and isinstance(node.left, read)
-        and isinstance(node.right, read)
+        and isinstance(node.left, EventValue)
+        and isinstance(node.right, EventValue)
     )
 
 
@@ -183,14 +179,11 @@ def _comparable_kinds(value: syntax.Value, other: syntax.Value) -> frozenset[str
     return SCALAR if constant is None else frozenset({kind(constant)})
 
 
-def _leaves(value: syntax.Value, kinds: frozenset[str]) -> Iterator[Operand]:
-    match value:
-        case syntax.Field() | syntax.Attribute():
-            yield Operand(value, "", kinds)
-        case syntax.Reference(step=step, of=of):
-            yield Operand(of, step, kinds)
-        case syntax.Arithmetic(operands=operands):
-            for operand in operands:
-                yield from _leaves(operand, NUMBER)
-        case syntax.Negative(operand=operand):
-            yield from _leaves(operand, NUMBER)
+def _operands_in(value: syntax.Value, kinds: frozenset[str]) -> Iterator[Operand]:
+    if isinstance(value, syntax.Arithmetic | syntax.Negative):
+        kinds = NUMBER
+    for leaf in event_values(value):
+        if isinstance(leaf, syntax.Reference):
+            yield Operand(leaf.of, leaf.step, kinds)
+        else:
+            yield Operand(leaf, "", kinds)

@@ -9,11 +9,11 @@ The one rule: a name is needed by a guard only if no event without the name sati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ketal.compiler.predicates import Atom, Formula, disjunction
+from ketal.compiler.predicates import Atom, Formula, disjunction, event_values, implied
 from ketal.errors import Span
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
@@ -122,68 +122,32 @@ def _compared_names(
 
 
 def _literals_by_name(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
-    """Return, for each name, literals that are true only of events that have the name."""
+    """Return, for each name, literals over masks, true only of events that have the name."""
     known: dict[NameKey, list[Formula]] = {}
     for number, atom in enumerate(atoms):
-        if atom.relational or atom.shape == "registered":
-            continue
-        shows: Formula = ("var", number, True)
-        payload = atom.payload
-        if atom.shape == "compare" and payload[1] in (TYPE, NODE) and payload[0] in ("==", "!="):
-            if isinstance(payload[2], syntax.Literal):
-                key = (payload[1].name, str(payload[2].value))
-                known.setdefault(key, []).append(("var", number, payload[0] == "=="))
-        elif atom.shape in ("type", "host"):
-            what = "type" if atom.shape == "type" else "node"
-            known.setdefault((what, payload[0]), []).append(shows)
-        for part in payload:
-            for node in walk(part) if isinstance(part, syntax.Node) else ():
-                if isinstance(node, syntax.Attribute):
-                    known.setdefault(("attribute", ".".join(node.path)), []).append(shows)
+        for is_on in (True, False) if not atom.relational else ():
+            for key in _names_shown(atom, is_on):
+                known.setdefault(key, []).append(("var", number, is_on))
     return known
 
 
-def needed_names(
-    guard: syntax.Guard, events: Mapping[str, syntax.Guard], *, positive: bool = True
-) -> frozenset[NameKey]:
-    """Return the names without which no event makes a guard true; false, if not `positive`.
-
-    `events` has the guard of each declared event.
-    """
-    match guard:
-        case syntax.Name(name=name):
-            return needed_names(events[name], events, positive=positive)
-        case syntax.Not(operand=operand):
-            return needed_names(operand, events, positive=not positive)
-        case syntax.And(operands=operands) | syntax.Or(operands=operands):
-            parts = [needed_names(operand, events, positive=positive) for operand in operands]
-            needs_all = isinstance(guard, syntax.And) == positive
-            return frozenset().union(*parts) if needs_all else frozenset.intersection(*parts)
-        case syntax.Causal(guard=inner) | syntax.Conc(guard=inner) if positive:
-            return needed_names(inner, events)
-        case syntax.Comparison(op=op) if positive == (op == "=="):
-            return _own_attributes(guard) | _condition_names(guard)
-        case syntax.Membership(items=(_,)) if positive:
-            return _own_attributes(guard) | _condition_names(guard)
-        case syntax.Comparison() | syntax.Membership() | syntax.Matches():
-            return _own_attributes(guard)
-        case syntax.Call() | syntax.Function(name="host") if positive:
-            return _condition_names(guard)
-        case syntax.Function(name="exists") if positive:
-            return _own_attributes(guard)
-    return frozenset()
+def needed_names(formula: Formula, atoms: Sequence[Atom]) -> frozenset[NameKey]:
+    """Return the names without which no event satisfies a formula, as far as its atoms show."""
+    return implied(formula, lambda v: frozenset(_names_shown(atoms[v[1]], v[2])))
 
 
-def _condition_names(guard: syntax.Guard) -> frozenset[NameKey]:
-    """Return the types and nodes that a condition names."""
-    return frozenset((what, name) for what, name, _ in _names_in(guard))
-
-
-def _own_attributes(guard: syntax.Guard) -> frozenset[NameKey]:
-    """Return the attributes that a condition reads from the event, not from events of a run."""
-    inner = {id(node.of) for node in walk(guard) if isinstance(node, syntax.Reference)}
-    return frozenset(
-        ("attribute", ".".join(node.path))
-        for node in walk(guard)
-        if isinstance(node, syntax.Attribute) and id(node) not in inner
-    )
+def _names_shown(atom: Atom, is_on: bool) -> Iterator[NameKey]:
+    """Yield the names that an event has if an atom is on, or off."""
+    payload = atom.payload
+    match atom.shape:
+        case "registered":
+            return
+        case "compare" if payload[1] in (TYPE, NODE) and payload[0] in ("==", "!="):
+            if isinstance(payload[2], syntax.Literal) and is_on == (payload[0] == "=="):
+                yield payload[1].name, str(payload[2].value)
+        case "type" | "host" if is_on:
+            yield "type" if atom.shape == "type" else "node", payload[0]
+    for part in payload if is_on else ():
+        for leaf in event_values(part) if isinstance(part, syntax.Node) else ():
+            if isinstance(leaf, syntax.Attribute):
+                yield "attribute", ".".join(leaf.path)

@@ -200,7 +200,6 @@ class _Vacuity:
         self._events = met.events
         self._names = names
         self._declared = {event.name: event for event, _ in compiled.events}
-        self._guards = {event.name: event.guard for event in compiled.named_events}
         self._unmet = {
             name.key: name
             for name in compiled.counted.named_values
@@ -288,8 +287,9 @@ class _Vacuity:
         deployment = self._compiled.pattern.deployment
         if deployment is not None and deployment.glob is not None:
             wanted += [key for key in self._unmet if key == ("node", deployment.glob)]
-        for event in self._declared.values():
-            wanted += [key for key in self._unmet if key in needed_names(event.guard, self._guards)]
+        for _, formula in self._compiled.events:
+            needed = needed_names(formula, self._compiled.automaton.atoms)
+            wanted += [key for key in self._unmet if key in needed]
         for key in list(dict.fromkeys(wanted))[:SHOWN_MAX]:
             yield self._name_entry(self._unmet[key], self._common_names(key[0]))
 
@@ -323,14 +323,14 @@ class _Vacuity:
 
     def _unmet_steps(self, stated: set[NameKey]) -> Iterator[Entry]:
         """Yield why no event satisfies a step that every word has, if no cause is reported yet."""
-        compiled = self._compiled
+        compiled, automaton = self._compiled, self._compiled.automaton
         guards, required = dict(compiled.guards), required_steps(compiled.pattern.body)
         spans = {name: event.span for name, event in self._declared.items()}
         spans |= {step.name: step.span for step in compiled.pattern.steps}
         for step, local in compiled.counted.step_guards.items():
             if step not in required or self._events_meeting(local):
                 continue
-            needed = needed_names(guards[step], self._guards)
+            needed = needed_names(automaton.step_formulas[step], automaton.atoms)
             if stated & needed:
                 continue
             name = next((self._unmet[key] for key in self._unmet if key in needed), None)
