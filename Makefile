@@ -21,7 +21,7 @@ run: $(INSTALLED)
 # Write bytecode even if the environment forbids it: every worker and child process imports ketal.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
-	$(BIN)/python -m pytest -n 4 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 5 --dist loadgroup $(PYTEST_ARGS)
 
 # All tests, without the sampling of `make test`: many more random cases of each property, real logs
 # in 200 random arrival orders, all executions evaluated in all five ways.

@@ -59,7 +59,7 @@ class Waits(Stateful):
         self._live.leave(node, returns=returns)
         self.record_held()
         progress = self._store.nodes.get(node)
-        if progress is not None:
+        if progress is not None and progress.received < progress.needed:
             self.declare_lost(node, progress.needed, step)
 
     def give_up_departed(self, event: Event, step: ReleaseStep) -> None:
