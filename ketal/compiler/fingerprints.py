@@ -1,7 +1,7 @@
 """The canonical JSON that fingerprints hash: of syntax, formulas and automata.
 
-A fingerprint is part of the id of every verdict and of saved state, so a class or a field that is
-renamed keeps its former name here.
+A fingerprint is part of the id of every verdict and of saved state, so it must not depend on the
+names of classes and fields.
 
 The one rule: no fingerprint changes, unless `FORMAT` does.
 """
@@ -19,17 +19,45 @@ from ketal.model import syntax
 
 FORMAT = 2
 """The version of the canonical JSON."""
-FORMER_NAMES: dict[type, str] = {LiveRegisters: "Live"}
-"""The tag of each class in the canonical JSON that is not its name; one for each renamed class."""
+# Explicit tags: a class or a field can be renamed without a change of fingerprints.
+NODE_TAGS: dict[type, str] = {
+    syntax.Literal: "Literal",
+    syntax.Duration: "Duration",
+    syntax.Field: "Field",
+    syntax.Attribute: "Attribute",
+    syntax.Reference: "Reference",
+    syntax.ParamRef: "ParamRef",
+    syntax.Arithmetic: "Arithmetic",
+    syntax.Negative: "Negative",
+    syntax.ListOf: "ListOf",
+    syntax.Order: "Order",
+    syntax.Deployment: "Deployment",
+    syntax.ReturnItem: "ReturnItem",
+    syntax.Returns: "Returns",
+    syntax.TopologyEdge: "TopologyEdge",
+    syntax.Topology: "Topology",
+    Atom: "Atom",
+    Variant: "Variant",
+    LiveRegisters: "Live",
+}
+"""The tag of each class in the canonical JSON."""
 
 FIELDS_SINCE = frozenset({"receiving"})
 """Fields added later: one with its default value is left out, so fingerprints stay the same."""
+
+FIELD_TAGS = {
+    "atoms": "atoms", "classes": "classes", "enabled": "enabled", "finals": "finals",
+    "formulas": "formulas", "letters": "letters", "live": "live", "minterms": "minterms",
+    "mirrors": "mirrors", "nots": "nots", "steps": "steps", "table": "table",
+    "variants": "variants",
+}  # fmt: skip
+"""Tag → field for each field of an automaton in the canonical JSON; all but the states' names."""
 
 
 def canonical_form(value: Any) -> Any:
     """Return syntax and formulas as plain JSON without spans: the same in every process."""
     if isinstance(value, syntax.Node | Atom | Variant | LiveRegisters):
-        return [FORMER_NAMES.get(type(value), type(value).__name__)] + [
+        return [NODE_TAGS[type(value)]] + [
             canonical_form(getattr(value, f.name))
             for f in fields(value)
             if f.compare and not (f.name in FIELDS_SINCE and getattr(value, f.name) == f.default)
@@ -44,10 +72,10 @@ def canonical_form(value: Any) -> Any:
 
 
 def canonical_automaton(automaton: Automaton) -> list[tuple[str, Any]]:
-    """Return an automaton as plain JSON: its fields by name, without the names of states."""
+    """Return an automaton as plain JSON: its fields with their tags."""
     # The names of states do not affect the ids of verdicts.
-    named = sorted(f.name for f in fields(automaton) if f.name != "names")
-    return [(name, canonical_form(getattr(automaton, name))) for name in named]
+    named = FIELD_TAGS.items()
+    return sorted((tag, canonical_form(getattr(automaton, name))) for tag, name in named)
 
 
 def hash_of(value: Any) -> str:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import ketal
-from ketal.compiler.fingerprints import canonical_form
+from ketal.compiler.automaton import Automaton, LiveRegisters, Variant
+from ketal.compiler.fingerprints import FIELD_TAGS, NODE_TAGS, canonical_form
+from ketal.compiler.predicates import Atom
 from ketal.grammar import parse
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
@@ -84,8 +87,14 @@ def test_fingerprints_of_examples_and_corpus_are_unchanged() -> None:
     assert computed() == PINNED
 
 
-def test_the_pattern_with_every_node_has_each_class_of_values() -> None:
-    assert set(get_args(syntax.Value)) <= {type(part) for n in hashed_nodes() for part in walk(n)}
+def test_every_hashed_class_has_a_unique_tag() -> None:
+    classes = {type(part) for node in hashed_nodes() for part in walk(node)}
+    assert set(NODE_TAGS) == classes | {Atom, Variant, LiveRegisters}
+    assert len(set(NODE_TAGS.values())) == len(NODE_TAGS)
+
+
+def test_every_field_of_an_automaton_except_state_names_has_a_tag() -> None:
+    assert set(FIELD_TAGS.values()) == {f.name for f in fields(Automaton)} - {"names"}
 
 
 def test_canonical_form_of_every_class_of_nodes_is_unchanged() -> None:
