@@ -49,9 +49,10 @@ _BODY_WORDS = ("check", "find", "strict", "next", "any")
 _REPETITION = frozenset({"STAR", "PLUS", "QUESTION", "REPETITION"})
 _BODY = frozenset({"NAME", "LPAR", "LBRACE", "NOT", "AUTOMATON", "STRICT", "NEXT", "ANY"})
 _STATEMENT = frozenset(word.upper() for word in STATEMENTS) | {"NAME"}
-_SORTS = {
+SORTS = {
     "STRING": "a string in double quotes", "NUMBER": "a number", "NAME": "a name",
     "REGEX": "a regular expression in slashes", "GLOB": "a name, `*` or `..`",
+    "MINUS": "`-`", "COMPARE": "a comparison", "REPETITION": "a repetition",
     "$END": "the end of the file",
 }  # fmt: skip
 """Token of the grammar with many texts → what it is."""
@@ -742,7 +743,7 @@ def _expected_text(s: Situation) -> str:
             parts.append(words)
             remaining -= group
     parts += sorted(
-        {_SORTS[name] if name in _SORTS else f"`{s.words[name]}`" for name in remaining},
+        {SORTS[name] if name in SORTS else f"`{s.words[name]}`" for name in remaining},
         key=lambda w: (len(w), w),
     )
     parts = parts[:4]

@@ -183,8 +183,8 @@ def automaton_positions(body: syntax.AutomatonBody, numbers: Mapping[str, int]) 
         before.setdefault(q, []).append(p)
     alive = reachable(finals, before)
     # A prefix that no word of the body begins with is not allowed, in a check too.
-    kept = {edge for edge in edges if edge[2] in alive}
-    return Positions([step for _, step in order], kept, finals, labels)
+    leading = {edge for edge in edges if edge[2] in alive}
+    return Positions([step for _, step in order], leading, finals, labels)
 
 
 def taken_before(

@@ -182,11 +182,11 @@ class Bindings:
             steps.setdefault(self.steps[self.positions.steps[q]], []).append(p)
             for number in on_edge:
                 nots.setdefault(number, []).append(p)
-        judged = [(self.guards[name], f"`{name}`", before) for name, before in steps.items()]
-        judged += [(self.not_guards[n], "this `not`", before) for n, before in nots.items()]
-        for guard, name, before in judged:
+        sites = [(self.guards[name], f"`{name}`", before) for name, before in steps.items()]
+        sites += [(self.not_guards[n], "this `not`", before) for n, before in nots.items()]
+        for guard, name, before in sites:
+            known = frozenset().union(*(taken[p] for p in before))
             for node in _causal_operators(guard):
-                known = frozenset().union(*(taken[p] for p in before))
                 yield from self._void_anchor(node, known, any(before), name)
 
     def _void_anchor(

@@ -282,7 +282,7 @@ def _saved_scope(scope: ScopeName | None) -> Any:
 
 
 def _dots_before(dots: list[Dot], clock: Mapping[str, int]) -> Iterator[Dot]:
-    """Yield those of some sorted dots that are in the past of a clock."""
+    """Yield those of some sorted dots, which do not change meanwhile, in the past of a clock."""
     begin = 0
     while begin < len(dots):
         node = dots[begin].node

@@ -19,22 +19,29 @@ from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.machine import Machine, step
 from ketal.semantics import History, Rest, firsts
 
+Trail = Any
+"""How a run reached a configuration: a linked list of moves, the last one first."""
 
-def check_reading(machine: Machine, offered: Sequence[Seen], length: int, number: int) -> History:
-    """Return how a run reached its configuration with index `number`.
 
-    `offered` begins with the first event that the run was offered, `length` of which had been.
+def check_trails(machine: Machine, offered: Sequence[Seen], length: int) -> list[Trail]:
+    """Return the trail of each configuration of a run, in the order of the run.
+
+    The run was offered the first `length` events of `offered`, and skipped none of them.
     """
-    # The trail of each configuration, in the order of the run: a linked list, the last event first.
-    trails: dict[Configuration, Any] = dict.fromkeys(machine.fresh)
+    trails: dict[Configuration, Trail] = dict.fromkeys(machine.fresh)
     for seen in islice(offered, length):
-        moved: dict[Configuration, Any] = {}
+        moved: dict[Configuration, Trail] = {}
         for one, trail in trails.items():
             for group, after in step(machine, one, seen):
                 moved.setdefault(after, ((one, group, seen), trail))
-        # No configuration takes the event of a violation after which the run goes on.
+        # A fresh run may not take the event of the violation after which it resumes.
         trails = moved or trails
-    taken = _items(list(trails.values())[number])
+    return list(trails.values())
+
+
+def check_reading(machine: Machine, trail: Trail) -> History:
+    """Return how a run reached the configuration of a trail."""
+    taken = _items(trail)
     # The rest of the body → the steps before it, as a linked list with the last step first.
     rests: dict[Rest, Any] = {(machine.compiled.pattern.body,): None}
     for move in taken:

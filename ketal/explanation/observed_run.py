@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -26,7 +26,7 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.scopes import Scope, Scopes, mapping_of
 from ketal.engine.verdict_building import VerdictBuilder
-from ketal.explanation.check_readings import check_reading
+from ketal.explanation.check_readings import check_reading, check_trails
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
@@ -138,7 +138,8 @@ class ObservedSteps(ScopeSteps):
         self.ended: dict[str, Callable[[], History]] = {}
         """For each check that was incomplete at the end, by the verdict's id: returns its steps."""
         self._offered: dict[ScopeName, list[Seen]] = {}
-        """The events that each scope was offered; for a check, those since its run began."""
+        """The events that each scope was offered; for a check, those since its run began, except
+        those that it skipped."""
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope, and record the offer if needed."""
@@ -172,8 +173,7 @@ class ObservedSteps(ScopeSteps):
         out = super().step(name, seen.event, seen.mask)
         violated = [verdict for verdict in out if verdict.kind == "violation"]
         if violated or seen.dot == self._wanted:
-            offered = self._offered.get(name, [])
-            read = partial(check_reading, self._machine, offered, len(offered))
+            read = self._reader(self._offered.get(name, []))
             live = (LiveRun(one, partial(read, number)) for number, one in enumerate(before))
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
@@ -187,21 +187,29 @@ class ObservedSteps(ScopeSteps):
             after = scope.run.states() if scope and isinstance(scope.run, CheckRun) else (0,)
             position, key = len(self._events) - 1, self._scope_key(name)
             self.moves.append(Move(position, key, seen.event, states(before), after))
-        if violated and self._machine.compiled.pattern.violation_policy != "skip":
+        skipped = violated and self._machine.compiled.pattern.violation_policy == "skip"
+        if violated and not skipped:
             self._offered[name] = []
         # A limit that is reached ends the run, or there is no room for it.
-        if not (halted or any(verdict.kind == "overflow" for verdict in out)):
+        if not (halted or skipped or any(verdict.kind == "overflow" for verdict in out)):
             self._offered.setdefault(name, []).append(seen)
         return out
+
+    def _reader(self, offered: list[Seen]) -> Callable[[int], History]:
+        """Return a function that returns how the run reached its n-th configuration.
+
+        The trails of all configurations are found together, on first use.
+        """
+        machine, length = self._machine, len(offered)
+        trails = cache(lambda: check_trails(machine, offered, length))
+        return lambda number: check_reading(machine, trails()[number])
 
     def close(self) -> list[RunVerdict]:
         """End every window and every run."""
         out = super().close()
         for verdict in out:
             if verdict.kind == "incomplete":
-                offered = self.offered(verdict.scope)
-                read = partial(check_reading, self._machine, offered, len(offered), 0)
-                self.ended[verdict.id] = read
+                self.ended[verdict.id] = partial(self._reader(self.offered(verdict.scope)), 0)
         return out
 
     # --- a find ---

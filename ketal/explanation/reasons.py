@@ -184,7 +184,10 @@ class PairReason:
         return out
 
     def last_known(self) -> Iterator[tuple[PlacedEvent, PlacedEvent, PlacedEvent | None]]:
-        """Yield each concurrent event, the other, and the last of its node that the other knows."""
+        """Yield each concurrent event, the other, and the last of its node that the other knows.
+
+        The last is None if the other knows none.
+        """
         yield self.first, self.second, self.known[0]
         yield self.second, self.first, self.known[1]
 

@@ -67,6 +67,7 @@ def restamped(
 ) -> StampedExecution:
     """Stamp distinct events, all or some, of one execution with a scheme.
 
+    The events have the clocks of an execution, as `ketal audit` examines them.
     Raises a SettingError if the stamps have more than `stamped_entries_max` entries, or would have.
     """
     ordered = tuple(sorted(events, key=canonical_key))

@@ -54,7 +54,7 @@ _Where = tuple[Any, str | int] | str
 def attributes(data: Any, label: str = "data") -> dict[str, Any]:
     """Return an event's data as plain values, in new containers; messages call it `label`.
 
-    An EventError if they are not a mapping, or a value is not an attribute: it names its path.
+    An EventError if they are not a mapping, or with the path of a value that is not an attribute.
     """
     if data.__class__ is not dict and not isinstance(data, Mapping):
         raise EventError(f"{label} must be a mapping, not {class_name(data)}")
@@ -152,7 +152,10 @@ def text(value: str, where: _Where) -> str:
 
 
 def name_of(value: object, label: str) -> str:
-    """Return a node's name or an event's id: a string, or an integer in decimal, else refused."""
+    """Return a node's name or an event's id: a string, or an integer in decimal.
+
+    An EventError if it is neither.
+    """
     if isinstance(value, str):
         return str.__str__(value)
     value = unboxed(value)

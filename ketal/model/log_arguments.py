@@ -86,7 +86,7 @@ def deciding_log(log: Any, what: str = "log") -> Any:
 
 
 def log_with_clocks(log: Any) -> Any:
-    """Return an argument; a SettingError if it is a log without clocks."""
+    """Return a given log; a SettingError if it is one without clocks."""
     return deciding_log(log) if has_no_clocks(log) else log
 
 

@@ -214,7 +214,10 @@ def load(
 
 
 def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
-    """Return the text of a pattern file; a SettingError if it cannot be read or decoded."""
+    """Return the text of a pattern file.
+
+    A SettingError if it cannot be read, is not UTF-8, or is longer than `pattern_bytes_max`.
+    """
     if not os.fspath(path):
         # `Path("")` would be the current folder.
         raise SettingError("the name of the pattern file is empty")

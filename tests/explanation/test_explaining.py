@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -459,6 +460,23 @@ def test_violation_says_that_its_event_and_the_one_before_it_are_concurrent() ->
     assert isinstance(ordered.verdict, ketal.Violation)
     assert ordered.verdict.event == ketal.Dot("b", 2)
     assert ordered.statements == ()
+
+
+def test_explaining_a_violation_costs_nothing_for_the_events_that_were_skipped_before() -> None:
+    program = ketal.compile(
+        'pattern Turns { event Take = type == "take"; event Free = type == "free"; '
+        "check (Take Free)*; on violation skip; }"
+    )
+    work = []
+    for skipped in (10, 1_000):
+        log = [_event(f"a@{n}", "take") for n in range(1, skipped + 2)]
+        judged = JudgedLog(program, log, moves_max=0)
+        first, *_, last = judged.explainable
+        explain_verdict(judged, first)  # indexes the log
+        explanation, calls = counted_calls(partial(explain_verdict, judged, last))
+        assert [str(one.event.dot) for _, one in explanation.runs[0].taken] == ["a@1"]
+        work.append(calls)
+    assert work[1] < 1.5 * work[0]
 
 
 def test_uncertain_violation_of_a_mode_is_explained() -> None:

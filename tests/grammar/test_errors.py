@@ -14,6 +14,7 @@ from ketal.analysis.name_resolution import resolve
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.errors import Diagnostic, PatternError, PatternText, Span, diagnostic_text
 from ketal.grammar import complaints, parse
+from ketal.grammar.reader import language
 from ketal.model.limits import Limits
 from tests.work import counted_calls
 
@@ -242,3 +243,8 @@ def test_show_of_a_finding_without_a_place() -> None:
         diagnostic_text(Diagnostic("K101", "error", "m", None, "h"), None)
         == "error[K101]: m\n  hint: h"
     )
+
+
+def test_every_token_has_a_description() -> None:
+    without_one_text = {t.name for t in language().terminals if t.pattern.type != "str"}
+    assert without_one_text - complaints.SORTS.keys() == {"COMMENT", "SPACE"}, "both are ignored"

@@ -170,14 +170,17 @@ class VerdictLines:
             for (step, dot), of_step in zip(verdict.steps, of_steps, strict=True):
                 related.append((FilePlace(*file_and_line(of_step)), f"{step}={dot}"))
                 place = of_step or place
+        pattern, name = "", ""
+        if not isinstance(verdict, Rejected):
+            pattern, name = verdict.pattern, verdict.id
         return Annotation(
             verdict.kind,
             "error" if verdict.kind in self._args.fail_on else "warning",
             str(verdict if explanation is None else explanation),
             FilePlace(*file_and_line(place)),
-            getattr(verdict, "pattern", ""),
+            pattern,
             tuple(one for one in related if one[0].file),
-            getattr(verdict, "id", ""),
+            name,
         )
 
     # --- the summary ---

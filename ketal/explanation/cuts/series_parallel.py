@@ -132,7 +132,7 @@ class EventOrder:
     def known_in(
         self, pieces: Mapping[int, Piece], line: int, place: int
     ) -> Iterator[tuple[int, int]]:
-        """Yield the other lines of which a part has events before an event, and how many."""
+        """Yield the other lines of which a part has events before one, and how many, unordered."""
         known = self.known[line][place]
         for other in known if len(known) < len(pieces) else pieces:
             if other in pieces and other in known:

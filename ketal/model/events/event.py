@@ -263,7 +263,7 @@ def clean_event(
     Only node, type, clock, time and `receives` are checked; `data` is not copied.
     """
     event: Any = EventFields(node, type, clock, time, data, id, receives or ())
-    # `__post_init__` of Event would check all of `data`.
+    # Its fields are those of an Event, whose `__post_init__` would check all of `data`.
     _force(event, "__class__", Event)
     event._normalise_fields()
     if receives:

@@ -29,7 +29,10 @@ _FINER_AT = len("2026-01-01T00:00:00.000000")
 
 
 def parsed_time(text: str) -> datetime:
-    """Return the time in an RFC 3339 text; a leap second is read as the second after it."""
+    """Return the time in an RFC 3339 text; an EventError if it is not RFC 3339.
+
+    A leap second is read as the second after it.
+    """
     # Python also reads 20240101 as a day, which RFC 3339 does not allow.
     stripped = text.strip() if "-" in text else ""
     try:

@@ -43,7 +43,7 @@ PairRow = Literal["compared", "joined", "subtracted", "subtracted from"]
 
 @dataclass(frozen=True, slots=True)
 class KnownEvents:
-    """A set of events."""
+    """A set of events, as areas or as text, perhaps with one dot of its own."""
 
     first: Clock
     """For each node, how many of its first events are known without a gap."""

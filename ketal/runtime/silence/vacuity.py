@@ -324,13 +324,14 @@ class _Vacuity:
     def _unmet_steps(self, stated: set[NameKey]) -> Iterator[Entry]:
         """Yield why no event satisfies a step that every word has, if no cause is reported yet."""
         compiled, automaton = self._compiled, self._compiled.automaton
+        formulas = automaton.step_formulas
         guards, required = dict(compiled.guards), required_steps(compiled.pattern.body)
         spans = {name: event.span for name, event in self._declared.items()}
         spans |= {step.name: step.span for step in compiled.pattern.steps}
         for step, local in compiled.counted.step_guards.items():
             if step not in required or self._events_meeting(local):
                 continue
-            needed = needed_names(automaton.step_formulas[step], automaton.atoms)
+            needed = needed_names(formulas[step], automaton.atoms)
             if stated & needed:
                 continue
             name = next((self._unmet[key] for key in self._unmet if key in needed), None)
