@@ -137,14 +137,12 @@ def order_sensitivity(
         if pattern.strategy == "any":  # under arrival order: see `_step_reason`
             hint = "use `order CausalOrder`, under which every order gives the same matches"
         elif pattern.kind == "find":
-            same = "which has the same matches in every order"
-            hint += f"; or `find any` under `order CausalOrder`, {same}"
+            hint += "; or `find any` under `order CausalOrder`, "
+            hint += "which has the same matches in every order"
     elif window is not None and _counts_events(pattern) and not one_node:
         cause = ": `within … events` counts positions in the order in which events are offered"
-        span, hint = (
-            window.span,
-            f"use a time window, which does not depend on the order; or {total}",
-        )
+        span = window.span
+        hint = f"use a time window, which does not depend on the order; or {total}"
     elif pattern.limit is not None:
         cause = ": the matches that `limit` lists depend on the order in which events are offered"
         span, hint = pattern.places.get("limit", pattern.span), f"remove `limit`; or {total}"

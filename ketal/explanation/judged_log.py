@@ -127,9 +127,8 @@ class JudgedLog(LogPass):
         graph = self._graphs.get(execution)
         if graph is None:
             # Not the events as read: to a run, a restarted node has its incarnation's name.
-            events = {
-                event.dot: event for run in self._runs.get(execution, ()) for event in run.events
-            }
+            runs = self._runs.get(execution, ())
+            events = {event.dot: event for run in runs for event in run.events}
             graph = self._graphs[execution] = CausalGraph(events.values())
         return graph
 

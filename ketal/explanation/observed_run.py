@@ -9,7 +9,6 @@ The one rule: an observed run gives the verdicts that any run gives.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -51,7 +50,7 @@ class LiveRun:
 
     def __init__(self, configuration: Configuration, read: Callable[[], History]) -> None:
         self.configuration = configuration
-        self.read = functools.cache(read)
+        self.read = cache(read)
 
     @property
     def taken(self) -> History:

@@ -41,14 +41,14 @@ class History:
     def find(self, node: str, counter: int) -> Clock | None:
         return next((x.clock for x in self.events if (x.node, x.counter) == (node, counter)), None)
 
-    def before(self, node: str, counter: int) -> Clock | None:
-        """Return the clock of a node's last event before a counter."""
+    def before(self, node: str, counter: int) -> Event | None:
+        """Return a node's last event before a counter."""
         lower = [x for x in self.events if x.node == node and x.counter < counter]
-        return max(lower, key=lambda x: x.counter).clock if lower else None
+        return max(lower, key=lambda x: x.counter, default=None)
 
-    def after(self, node: str, counter: int) -> Clock | None:
+    def after(self, node: str, counter: int) -> Event | None:
         higher = [x for x in self.events if x.node == node and x.counter > counter]
-        return min(higher, key=lambda x: x.counter).clock if higher else None
+        return min(higher, key=lambda x: x.counter, default=None)
 
     def resolve(self, base: str, event: Event, own: str) -> str | None:
         """Return the incarnation that an entry refers to; None if not exactly one is possible."""
@@ -57,9 +57,8 @@ class History:
         if same_event is not None:
             return next((name for name in names if name in same_event), base)
         possible = list(names)
-        before = [x for x in self.events if x.node == own and x.counter < event.counter]
-        if before:
-            last = max(before, key=lambda x: x.counter)
+        last = self.before(own, event.counter)
+        if last is not None:
             unchanged = [name for name in names if last.clock.get(name) == counter]
             if unchanged:
                 return unchanged[0]
@@ -69,7 +68,7 @@ class History:
                 return names[-1]
         for node, known in event.clock.items():
             cause = self.find(node, known)
-            if cause is not None and node not in RUNS and node != event.node:
+            if cause is not None and node not in RUNS:
                 possible = not_before(possible, cause, counter) or names[-1:]
         return self.only_possible(possible, event, counter, own)
 
@@ -77,7 +76,7 @@ class History:
         fitting, absent = [], []
         for name in names:
             last, known = self.before(name, counter + 1), self.find(name, counter)
-            if last is not None and last.get(own, 0) >= event.counter:
+            if last is not None and last.clock.get(own, 0) >= event.counter:
                 continue
             if known is not None:
                 if within(unresolved(known), event.clock):
@@ -167,8 +166,8 @@ def test_entries_are_resolved_and_misread_ones_counted_by_definition(rng: random
         assert found == expected
         below, above = (f(own, event.counter) for f in (history.before, history.after))
         assert resolver.fits(found) == (
-            (below is None or within(below, found.clock))
-            and (above is None or within(found.clock, above))
+            (below is None or within(below.clock, found.clock))
+            and (above is None or within(found.clock, above.clock))
         )
         if history.find(own, event.counter) is None:
             doubtful += history.misread(own, event.counter)

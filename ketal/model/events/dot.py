@@ -64,7 +64,10 @@ class Dot(NamedTuple):
 
 
 def given_dot(dot: Dot | str) -> Dot:
-    """Return a dot that a user gave as such or as text; a SettingError if the text is not a dot."""
+    """Return a dot that a user gave as such or as text, `node@counter`.
+
+    A SettingError if the text is not a dot; a TypeError if it is neither.
+    """
     try:
         return dot if isinstance(dot, Dot) else Dot.parse(dot)
     except EventError as error:
