@@ -63,6 +63,8 @@ def test_decoded_event_equals_a_constructed_one() -> None:
     assert read == Event("a", "T", {"a": 1}, time=2)
     assert pickle.loads(pickle.dumps(read)) == read == copy.deepcopy(read)
     assert repr(read) == repr(Event("a", "T", {"a": 1}, time=2))
+    assert decode_events([b'{"node":"a","type":"T","clock":{"a":1,"":0}}']) == [None]
+    assert decode_events([b'{"node":"a","type":"T","clock":{"a":0,"b":1}}']) == [None]
 
 
 def test_content_digest_handles_integers_beyond_64_bits() -> None:

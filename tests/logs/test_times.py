@@ -17,7 +17,13 @@ from ketal.logs import Source, load_config, open_source, read_log
 from ketal.logs.shape import Shape
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.events.event_time import rfc3339, seconds
+from ketal.model.events.event_time import (
+    TIME_MAX_US,
+    TIME_MIN_US,
+    microseconds,
+    rfc3339,
+    seconds,
+)
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 AMERICAN = "%m/%d/%Y %I:%M:%S %p"
@@ -269,3 +275,14 @@ def test_number_that_is_no_time_gets_a_hint_about_time_unit() -> None:
 def test_time_with_too_many_digits_is_refused() -> None:
     with pytest.raises(EventError, match="time of 16610 bits is outside the years"):
         Event(node="a", type="T", clock={"a": 1}, time=10**5_000)
+
+
+@given(
+    st.floats(TIME_MIN_US / 1e6, TIME_MAX_US / 1e6, exclude_max=True)
+    | st.integers(-(2**50), 2**50).map(lambda halves: halves / 2e6)
+)
+def test_times_are_rounded_to_the_nearest_microsecond(time_s: float) -> None:
+    rounded = round(time_s * 1e6) / 1e6
+    # The sign of a zero is visible in its text.
+    assert repr(seconds(time_s)) == repr(rounded)
+    assert microseconds(rounded) == round(rounded * 1e6)

@@ -30,8 +30,9 @@ _FAULTS = (ValueError, TypeError, RecursionError, EventError)
 _DEEP_BYTES_MIN = 2 * attributes.DEPTH_MAX
 """The least bytes of data that are nested too deeply: each level has two brackets."""
 
-Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
-"""An entry of a clock; msgspec's decoders check these bounds, in C."""
+_Name = Annotated[str, msgspec.Meta(min_length=1)]
+_Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
+"""Types that msgspec's decoders check, in C: a text that is not empty, an entry of a clock."""
 
 
 class Draft(NamedTuple):
@@ -53,8 +54,8 @@ class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=Tr
     """The fields of an event, as JSON has them."""
 
     node: str
-    type: str
-    clock: dict[str, Counter]
+    type: _Name
+    clock: dict[str, _Counter]
     time: float | int | str | None = None
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     id: str | None = None
@@ -276,8 +277,8 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
 
     Such an object may still be an event, for example with a number as its node, so the caller
     decodes it field by field. The decoder checks the class of every field and the bounds of every
-    counter in C; left to check are the own entry, zero entries, empty names, the time, `receives`,
-    and the nesting of data.
+    counter in C; left to check are the own entry, empty names of nodes, the time, `receives`, and
+    the nesting of data.
     """
     decoded: list[EventFields | None] = []
     rest = map(_decode, texts)
@@ -294,15 +295,18 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
         if fields is not None:
             clock = fields.clock
             try:
-                if fields.node in clock and fields.type and "" not in clock and all(clock.values()):
-                    if fields.time is not None:
-                        _force(fields, "time", seconds(fields.time))
-                    if fields.receives:
-                        _force(fields, "receives", received_dots(fields))
-                    # It has the fields of an Event; changing the class avoids a copy.
-                    _force(fields, "__class__", Event)
-                else:
-                    out[number] = Event(*msgspec.structs.astuple(fields))
+                if not all(clock.values()) and "" not in clock:
+                    clock = {name: counter for name, counter in clock.items() if counter}
+                    _force(fields, "clock", clock)
+                if fields.node not in clock or "" in clock:
+                    out[number] = None
+                    continue
+                if fields.time is not None:
+                    _force(fields, "time", seconds(fields.time))
+                if fields.receives:
+                    _force(fields, "receives", received_dots(fields))
+                # It has the fields of an Event; changing the class avoids a copy.
+                _force(fields, "__class__", Event)
             except EventError:
                 out[number] = None
     return out
