@@ -13,9 +13,12 @@ from ketal import semantics
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical, canonical_key, concurrent, happened_before
+from ketal.model.limits import DEFAULT
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions
+from ketal.runtime.admission.deduplication import Intake
 from tests.cases import CHAIN, FORK, e, p
+from tests.operators.ordering_oracle import past
 from tests.property.executions import executions
 from tests.sampling import chances
 
@@ -139,6 +142,27 @@ def test_queue_holds_back_exactly_the_dependants_of_lost_events(
         assert dot != event.dot
         assert event.clock.get(dot.node, 0) >= dot.counter
         assert dot not in {x.dot for x in out}, "a dot that has been released is not missing"
+
+
+@given(executions(events_max=12), chances())
+def test_queue_that_begins_later_counts_the_seen_events_as_released(
+    events: list[Event], rng: random.Random
+) -> None:
+    arrived = [x for x in rng.sample(events, len(events)) if rng.random() < 0.9]
+    seen = arrived[: rng.randint(0, len(arrived))]
+    intake = Intake(DEFAULT)
+    assert intake.admit(seen, named=True) == len(seen)
+    queue = queue_of(100)
+    queue.begin(intake.seen())
+    settled = {x.dot for x in seen}
+    waiting: list[Event] = []
+    for event in arrived[len(seen) :]:
+        waiting.append(event)
+        while ready := [x for x in waiting if past(x) <= settled]:
+            settled.add(ready[0].dot)
+            waiting.remove(ready[0])
+        pushed(queue, event)
+        assert [x for x, _ in queue.held_back()] == waiting
 
 
 @given(executions(events_max=12), chances())
