@@ -79,8 +79,7 @@ class VerdictBuilder:
         if disallowed is not None:
             lost = NO_DOTS
             if self.losses.any_missed:
-                place = canonical_key(seen.event)
-                lost = self._missed(scope, (scope.past or {},), None, place)
+                lost = self._missed(scope, (scope.past or {},), None, seen.key)
             self.counts.violations += 1
             self.counts.uncertain += bool(lost)
             if self.listing:
@@ -263,9 +262,8 @@ class VerdictBuilder:
         A match depends on its own events only. So a missed event matters if it is in the past
         of one of them or, where the order matters, may have come between them.
         """
-        events = [seen.event for _, seen in taken]
-        keys = [canonical_key(event) for event in events]
-        return self._missed(scope, (event.clock for event in events), min(keys), max(keys))
+        keys = [seen.key for _, seen in taken]
+        return self._missed(scope, [seen.clock for _, seen in taken], min(keys), max(keys))
 
 
 def flat(numbered: Iterable[tuple[int, Sequence[V]]]) -> list[V]:

@@ -51,7 +51,7 @@ class AnyFind:
         self.unmatched_starts = UnmatchedStarts(self._window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
         self._expiry_place = FOREVER  # the first place at which a window of events expires
-        counting = roles.countable and live.counting and not traced and roles.order is not None
+        counting = roles.countable and live.counting and roles.order is not None
         self._store = EventStore(roles, limits, live, self.breakers, counting=counting)
 
     @property
