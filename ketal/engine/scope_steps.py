@@ -16,7 +16,7 @@ from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings
 from ketal.engine.losses import ScopeName
-from ketal.engine.scopes import Scope, Scopes
+from ketal.engine.scopes import Scope, Scopes, mapping_of
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -52,7 +52,7 @@ class ScopeSteps:
             return []
         scope = self._scope(name)
         if scope is None:
-            key, given_up = scopes.key_of(name), "the events of a new scope"
+            key, given_up = mapping_of(scopes.key_of(name)), "the events of a new scope"
             return [self.verdicts.overflow("scopes_max", given_up, key, event)]
         run, traced_check = scope.run, False
         if isinstance(run, CheckRun):
@@ -110,7 +110,7 @@ class ScopeSteps:
             # Without all of its configurations a run would call allowed events violations.
             run.halt()
             given_up = "the rest of this run, which has too many readings"
-            out.append(verdicts.overflow("configurations_max", given_up, scope.key, event))
+            out.append(verdicts.overflow("configurations_max", given_up, scope.mapping, event))
         return out
 
     def step_all(

@@ -40,7 +40,6 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import deciding_log
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.model.wording import counted
 from ketal.operators.topology.domains import closed_nodes, takes_part
@@ -171,8 +170,8 @@ def modal_verdicts(
         try:
             verdict = lattice.answer(run.compiled.pattern.mode == "definitely")
         except SettingError:
-            run.counts.overflows += 1
-            yield None, lattice.overflow()
+            given_up = "the answer for this scope, which has too many consistent cuts"
+            yield None, run.verdicts.overflow("cuts_max", given_up, lattice.scope or NO_SCOPE, None)
             continue
         if verdict is None:
             continue
@@ -288,17 +287,6 @@ class _Lattice:
                 self.witness = tuple(self.events[:number])
                 return True
         return False
-
-    def overflow(self) -> Overflow:
-        """Return the overflow verdict for a scope that was not judged."""
-        return Overflow(
-            pattern=self.compiled.name,
-            fingerprint=self.compiled.fingerprint,
-            scope=self.scope or NO_SCOPE,
-            execution=self.execution,
-            limit="cuts_max",
-            given_up="the answer for this scope, which has too many consistent cuts",
-        )
 
     def explore(self, *, first: bool = False) -> tuple[bool, bool]:
         """Return (possibly, definitely); with `first`, stop at the first verdict and witness it."""
