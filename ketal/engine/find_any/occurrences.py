@@ -200,7 +200,6 @@ class AnyFind:
     def _expire_places(self, place: int) -> Findings | None:
         """Expire the windows of events that have passed at a place; return the time-outs."""
         self._expire(int(place - self._window.length), findings := Findings())
-        self._set_expiry_place()
         return findings if findings.timed_out else None
 
     def _expire(self, last: int, findings: Findings) -> None:

@@ -199,7 +199,7 @@ class Admission:
                 highest=highest,
             )
             self.membership.restorer.add_named(sorted(self.entries.names))
-            self.entries.clear()
+            self.entries = ClockEntries()
         return self.membership
 
     def departed_nodes(self, events: Iterable[Event]) -> Collection[str]:
