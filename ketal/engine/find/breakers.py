@@ -111,7 +111,7 @@ class Breakers:
         return past
 
     def flagged(self, configuration: Configuration, prior: Seen, seen: Seen) -> Configuration:
-        """Return a configuration with its `broken`, between two adjacent events of a match."""
+        """Return a configuration with the `not`s broken between adjacent events of a match."""
         pending = self._machine.pending[configuration.state]
         if not pending:
             return configuration
