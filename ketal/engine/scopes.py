@@ -4,6 +4,8 @@ A scope is looked up by its name, the values of the partition keys of an event. 
 its own, and where the pattern has a window a timer (Akidau et al., "The dataflow model", 2015):
 the time from which its earliest window is measured.
 
+Cost: one look-up to find a scope; O(log n) to set a timer or to clear one that expires, of n.
+
 The one rule: a scope is held under its name until it is over, and its number is lower than those
 of all scopes created later.
 """
