@@ -122,6 +122,7 @@ class Execution:
         self.progress = Progress.of(patterns)
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)
+        self._reach = sys.maxsize  # how many items of a batch are taken together at most
         self._uses_time = any(c.window_us is not None for c in (*patterns, *beside))
 
     @classmethod
@@ -196,11 +197,11 @@ class Execution:
         return out
 
     def _room(self) -> int:
-        """Return how many new events may be admitted by their dots alone."""
+        """Return how many new events may be admitted together, by their dots alone."""
         admission = self.admission
         if admission.membership is not None or admission.closed_topologies or self.progress.ended:
             return 0
-        return self._accepted_max - self.progress.counted.accepted
+        return min(self._reach, self._accepted_max - self.progress.counted.accepted)
 
     def _admit(self, items: Sequence[Any]) -> int:
         """Admit events in turn, up to the first that is not certainly new; return how many."""
@@ -218,6 +219,8 @@ class Execution:
         due = release if self._uses_time else None
         stretch = stretch_of(batch, begin, end, progress.watermark_us, due)
         count = self._admit(stretch.events)
+        # To look further ahead than twice as far as events are admitted may take quadratic time.
+        self._reach = 2 * count + 1 if count < len(stretch.events) else max(self._reach, 2 * count)
         if count:
             progress.counted.accepted += count
             progress.observe(new := stretch.events[:count])
@@ -340,8 +343,6 @@ class Execution:
         assert isinstance(self.release, StreamRelease)
         self.retiring = self.release.retiring = None
         return retiring.program.names
-
-    # --- counts ---
 
     @property
     def counts(self) -> ExecutionCounts:
