@@ -1,5 +1,8 @@
 """The run of a `check` in one scope: a set of configurations, violated when it becomes empty.
 
+Cost: where no guard reads an earlier event, one table look-up for an event (`Machine.decided`).
+Otherwise each configuration evaluates the relational atoms that its state and the mask leave open.
+
 The one rule: a run is in at least one configuration, and in none twice, until it is halted.
 """
 

@@ -4,6 +4,9 @@ A copy is offered another node's event when its own node learns of that event: w
 first event that has it in its past or, with `receiving`, that received its message. An event is
 held here as long as some copy may yet learn of it.
 
+Cost: an event takes O(P) for the P entries of its clock and one look-up for each copy, and the
+events that its node learns of are sorted.
+
 The one rule: an event is held once, by its node and counter, and no more than `unlearned_max`
 are held.
 """

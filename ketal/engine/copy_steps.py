@@ -16,6 +16,7 @@ from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.statistics.mask_counts import MaskCounts
 from ketal.engine.verdict_building import flat
 from ketal.model.events.event import Event
+from ketal.model.frozen_mapping import NO_SCOPE
 from ketal.model.values import keyed
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 
@@ -87,7 +88,7 @@ class CopySteps:
         if evicted is None or evicted.mask is None:
             return []
         given_up = f"{evicted.event.dot} for nodes that have not learned of it"
-        return [self._steps.verdicts.overflow("unlearned_max", given_up, (), event)]
+        return [self._steps.verdicts.overflow("unlearned_max", given_up, NO_SCOPE, event)]
 
     def _step_learned(self, node: str, learned: Sequence[Unlearned]) -> list[RunVerdict]:
         """Offer a node's copy the events that the node has learned of."""

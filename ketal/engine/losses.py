@@ -14,6 +14,9 @@ before their end.
 At most `most` missed events are held by their dots. Of those evicted, the lowest counter of each
 node is kept, which stands for all of them in every scope.
 
+Cost: O(log n) comparisons to mark one of n missed events. A verdict reads those in its past and, if
+there is one order, those that may come after its first event, until it has `NAMED_MAX` of them.
+
 The one rule: each missed event that is held has a scope, `ANY` or None, and is among the sorted
 dots of that scope, unless it is None; the bounds of its place are recorded once.
 """

@@ -2,6 +2,8 @@
 
 They are evaluated once per configuration, the local atoms once per event (its mask). An
 equality with a register (`k == A.k`) is also a key of the indexes in which runs are looked up.
+
+The one rule: an atom depends on the configuration and the event alone.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from ketal.clocks import vector
 from ketal.engine.check_run import CheckRun
-from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings
 from ketal.engine.losses import ScopeName
-from ketal.engine.scopes import Scope, Scopes
+from ketal.engine.scopes import Scope, Scopes, mapping_of
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -52,22 +52,19 @@ class ScopeSteps:
             return []
         scope = self._scope(name)
         if scope is None:
-            key, given_up = scopes.key_of(name), "the events of a new scope"
+            key, given_up = mapping_of(scopes.key_of(name)), "the events of a new scope"
             return [self.verdicts.overflow("scopes_max", given_up, key, event)]
-        run = scope.run
-        before: tuple[Configuration, ...] | None = None
+        run, traced_check = scope.run, False
         if isinstance(run, CheckRun):
-            before = run.configurations
+            traced_check = self.verdicts.traced
             if losses.any_missed and (scope.past or losses.missed_before(name, (event.clock,))):
                 scope.past = vector.join((scope.past or {}, event.clock))
-        if not run.take_by_mask((event,), (mask,), 0, scope.offered):
-            out = self._take(scope, event, mask)
-        else:
+        # Each event of a traced check gives a verdict.
+        if not traced_check and run.take_by_mask((event,), (mask,), 0, scope.offered):
             self._count_taken(scope, 1)
             out = []
-            if before is not None and self.verdicts.traced:
-                seen = Seen(event, mask, scope.offered - 1)
-                out = self.verdicts.check_verdicts(scope, before, None, seen)
+        else:
+            out = self._take(scope, event, mask)
         if scopes.removes:
             scopes.remove_if_over(scope)
         return out
@@ -113,7 +110,7 @@ class ScopeSteps:
             # Without all of its configurations a run would call allowed events violations.
             run.halt()
             given_up = "the rest of this run, which has too many readings"
-            out.append(verdicts.overflow("configurations_max", given_up, scope.key, event))
+            out.append(verdicts.overflow("configurations_max", given_up, scope.mapping, event))
         return out
 
     def step_all(

@@ -4,6 +4,8 @@ A scope is looked up by its name, the values of the partition keys of an event. 
 its own, and where the pattern has a window a timer (Akidau et al., "The dataflow model", 2015):
 the time from which its earliest window is measured.
 
+Cost: one look-up to find a scope; O(log n) to set a timer or to clear one that expires, of n.
+
 The one rule: a scope is held under its name until it is over, and its number is lower than those
 of all scopes created later.
 """
@@ -14,7 +16,7 @@ import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.engine.check_run import CheckRun
@@ -28,14 +30,10 @@ from ketal.engine.machine import Machine
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
+from ketal.model.summaries import PatternCounts
 from ketal.model.values import keyed
-from ketal.model.verdicts.verdict_kinds import COUNTED
 
 ScopeRun = CheckRun | AnyFind | RunsFind
-_RARE: Final = (
-    "halted", "unknown_types", "guard_failures", "overflows", "strangers", "uncertain",
-    "marks_forgotten",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -58,9 +56,10 @@ class Counts:
     uncertain: int = 0
 
     def to_dict(self) -> dict[str, int]:
-        """Return the counts of the summary; the rare ones only where they are not zero."""
-        out = {name: getattr(self, name) for name in (*COUNTED, "unscoped", "untimed")}
-        return out | {name: count for name in _RARE if (count := getattr(self, name))}
+        """Return the counts of the summary; those not required only where they are not zero."""
+        required = PatternCounts.__required_keys__
+        counts = {name: getattr(self, name, 0) for name in PatternCounts.__annotations__}
+        return {name: count for name, count in counts.items() if count or name in required}
 
     def save(self) -> Any:
         """Return the counts as plain data."""

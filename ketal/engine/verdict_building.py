@@ -16,11 +16,11 @@ from ketal.engine.configurations import Configuration, Seen, states
 from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.losses import NO_DOTS, Losses, first_named
 from ketal.engine.machine import Machine
-from ketal.engine.scopes import Counts, Scope, mapping_of
+from ketal.engine.scopes import Counts, Scope
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
-from ketal.model.frozen_mapping import FrozenMapping, ScopeKey
+from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.run_verdicts import Overflow, Transition
@@ -79,8 +79,7 @@ class VerdictBuilder:
         if disallowed is not None:
             lost = NO_DOTS
             if self.losses.any_missed:
-                place = canonical_key(seen.event)
-                lost = self._missed(scope, (scope.past or {},), None, place)
+                lost = self._missed(scope, (scope.past or {},), None, seen.key)
             self.counts.violations += 1
             self.counts.uncertain += bool(lost)
             if self.listing:
@@ -160,15 +159,12 @@ class VerdictBuilder:
                 common = self._common_fields(scope.mapping, _time(taken[-1][1].event), lost)
                 out.append(TimedOut(steps=self._steps(taken), **common))
         for (limit_name, dropped), times in findings.overflows.items():
-            counts.overflows += times
-            if limit_name not in scope.reported:
-                scope.reported |= {limit_name}
-                common = self._common_fields(scope.mapping, _time(event) if event else None)
-                given_up = (
-                    f"{dropped}: {times}; what follows in this scope is only counted (overflows)"
-                )
-                dot = event.dot if event else None
-                out.append(Overflow(limit=limit_name, given_up=given_up, event=dot, **common))
+            if limit_name in scope.reported:
+                counts.overflows += times
+                continue
+            scope.reported |= {limit_name}
+            given_up = f"{dropped}: {times}; what follows in this scope is only counted (overflows)"
+            out.append(self.overflow(limit_name, given_up, scope.mapping, event, times))
         return out
 
     def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
@@ -210,11 +206,14 @@ class VerdictBuilder:
 
     # --- the fields of every verdict ---
 
-    def overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
-        """Count the overflow of a limit at an event, and return its verdict."""
-        self.counts.overflows += 1
-        common = self._common_fields(mapping_of(scope), _time(event))
-        return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
+    def overflow(
+        self, limit: str, given_up: str, scope: FrozenMapping, event: Event | None, times: int = 1
+    ) -> Overflow:
+        """Count the overflows of a limit, at an event if any, and return their verdict."""
+        self.counts.overflows += times
+        time, dot = (None, None) if event is None else (_time(event), event.dot)
+        common = self._common_fields(scope, time)
+        return Overflow(limit=limit, given_up=given_up, event=dot, **common)
 
     def _common_fields(
         self, scope: FrozenMapping, time: float | None, lost: tuple[Dot, ...] = NO_DOTS
@@ -263,9 +262,8 @@ class VerdictBuilder:
         A match depends on its own events only. So a missed event matters if it is in the past
         of one of them or, where the order matters, may have come between them.
         """
-        events = [seen.event for _, seen in taken]
-        keys = [canonical_key(event) for event in events]
-        return self._missed(scope, (event.clock for event in events), min(keys), max(keys))
+        keys = [seen.key for _, seen in taken]
+        return self._missed(scope, [seen.clock for _, seen in taken], min(keys), max(keys))
 
 
 def flat(numbered: Iterable[tuple[int, Sequence[V]]]) -> list[V]:

@@ -37,10 +37,8 @@ def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
             if max(places) - min(places) >= window.length:
                 continue
             at = configuration
-            if earlier and machine.pending[configuration.state]:
-                at = configuration._replace(
-                    broken=breakers.broken(configuration, earlier[-1], seen)
-                )
+            if earlier:
+                at = breakers.flagged(configuration, earlier[-1], seen)
             todo += [
                 (after, (*taken, (group, seen)))
                 for group, after in step(machine, at, seen)

@@ -122,6 +122,7 @@ class Execution:
         self.progress = Progress.of(patterns)
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)
+        self._reach = sys.maxsize  # how many items of a batch are taken together at most
         self._uses_time = any(c.window_us is not None for c in (*patterns, *beside))
 
     @classmethod
@@ -196,11 +197,11 @@ class Execution:
         return out
 
     def _room(self) -> int:
-        """Return how many new events may be admitted by their dots alone."""
+        """Return how many new events may be admitted together, by their dots alone."""
         admission = self.admission
         if admission.membership is not None or admission.closed_topologies or self.progress.ended:
             return 0
-        return self._accepted_max - self.progress.counted.accepted
+        return min(self._reach, self._accepted_max - self.progress.counted.accepted)
 
     def _admit(self, items: Sequence[Any]) -> int:
         """Admit events in turn, up to the first that is not certainly new; return how many."""
@@ -218,6 +219,8 @@ class Execution:
         due = release if self._uses_time else None
         stretch = stretch_of(batch, begin, end, progress.watermark_us, due)
         count = self._admit(stretch.events)
+        # To look further ahead than twice as far as events are admitted may take quadratic time.
+        self._reach = 2 * count + 1 if count < len(stretch.events) else max(self._reach, 2 * count)
         if count:
             progress.counted.accepted += count
             progress.observe(new := stretch.events[:count])
@@ -244,31 +247,30 @@ class Execution:
         """Process one record that is not certainly a new event."""
         if not isinstance(item, Event):
             return self._take_non_event(item)
-        read_at, place = place, place or str(item.dot)  # as it arrived
         if self.progress.ended:
-            return self._reject(place, "the execution has ended (ketal.end)")
+            return self._reject(item, place, "the execution has ended (ketal.end)")
         if self.progress.counted.accepted >= self._accepted_max:
             return self._overflow(item, "events_max", "the event")
         admission = self.admission
         excluding = admission.excluding(item) if admission.closed_topologies else ()
         reason = admission.exclusion_reason(item, excluding)
         if reason and not (self.retiring is not None and self.retiring.takes(item)):
-            return self._reject(place, reason)
+            return self._reject(item, place, reason)
         try:
             status, event = admission.take(item)
         except EventError as error:
             # `take` may have begun a membership all the same, which is saved with the state.
             self.release.restore_clocks()
-            return self._reject(place, error.reason)
+            return self._reject(item, place, error.reason)
         self.release.restore_clocks(event if status is NEW else None)
         if reason:  # only retiring patterns take the event
             assert self.retiring is not None
             own = self.retiring.take_identified(event, event, None, ()) if status is NEW else []
-            return own + self._reject(place, reason)
+            return own + self._reject(item, place, reason)
         if status is not NEW:
             return self._take_other(event, status)
-        if read_at and self._on_named is not None and admission.membership is not None:
-            self._on_named(self.name, event.dot, read_at)
+        if place and self._on_named is not None and admission.membership is not None:
+            self._on_named(self.name, event.dot, place)
         return self._take_new(event, [self.runs[n] for n in excluding if n < len(self.runs)])
 
     def _take_non_event(self, item: Any) -> list[Verdict]:
@@ -324,9 +326,10 @@ class Execution:
         given_up = "an event older than the counters that are kept: it may be a duplicate"
         return self._overflow(event, "counters_max", given_up)
 
-    def _reject(self, place: str, reason: str) -> list[Verdict]:
+    def _reject(self, event: Event, place: str, reason: str) -> list[Verdict]:
+        """Reject an event, named as it arrived where its place is not known."""
         self.progress.counted.rejected += 1
-        return [Rejected(place=place, reason=reason, execution=self.name)]
+        return [Rejected(place=place or str(event.dot), reason=reason, execution=self.name)]
 
     def _overflow(self, event: Event, limit: str, given_up: str) -> list[Verdict]:
         self.progress.counted.overflow += 1
@@ -340,8 +343,6 @@ class Execution:
         assert isinstance(self.release, StreamRelease)
         self.retiring = self.release.retiring = None
         return retiring.program.names
-
-    # --- counts ---
 
     @property
     def counts(self) -> ExecutionCounts:

@@ -12,13 +12,13 @@ The one rule: verdicts are in the canonical order of the events that completed t
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, chain, groupby
-from typing import Any, Final, TypeAlias, cast
+from itertools import accumulate, chain
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from ketal.clocks import vector
 from ketal.engine.find.windows import FOREVER, ends_windows_early
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
@@ -66,12 +66,12 @@ class LogRelease(Release):
         self._name = name
         self._events: list[Event] = []
         self._late: list[Event] = []  # not offered, but part of other events' pasts
-        self._steps: list[Event | int] = []  # events and watermarks, in the order of the file
+        self._watermarks: list[tuple[int, int]] = []  # how many events come before each, its time
         self.has_offered = False
         self._by_run: dict[int, _VerdictsByEvent] = {}  # of the runs that are judged by themselves
         self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
-        self._highest: Mapping[str, int] | None = None  # in all clocks, once judged
+        self._highest: Mapping[str, int] = {}  # in all clocks, once judged
 
     @property
     def takes_batches(self) -> bool:
@@ -93,7 +93,6 @@ class LogRelease(Release):
     def offer(self, events: Sequence[Event]) -> list[Numbered]:
         """Record new events."""
         self._events += events
-        self._steps += events
         return []
 
     def take(
@@ -105,18 +104,18 @@ class LogRelease(Release):
             self._late.append(event)
             return [late]
         self._events.append(event)
-        self._steps.append(event)
         return []
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Record a watermark for the patterns under `order arrival`."""
-        self._steps.append(watermark_us)
+        self._watermarks.append((len(self._events), watermark_us))
         return []
 
     def counts(self) -> dict[str, int]:
         """Return how many dots are lost and missing, and the rarer counts that are not zero."""
         admission = self._admission
-        gaps, holes = self._gaps, admission.intake.holes(self._highest_counters())
+        highest = self._highest or vector.join(event.clock for event in self._events)
+        gaps, holes = self._gaps, admission.intake.holes(highest)
         in_doubt = 0 if admission.membership is None else admission.membership.incarnations.doubtful
         doubtful = self._doubtful + in_doubt
         nonzero_counts = admission.nonzero_counts(impossible=self._impossible, doubtful=doubtful)
@@ -180,25 +179,13 @@ class LogRelease(Release):
             yield from run.steps.close()
         self.has_offered = True
 
-    def _highest_counters(self) -> Mapping[str, int]:
-        """Return the highest counter of each node that a clock refers to."""
-        if self._highest is None:
-            known = KnownCounters(self._events)
-            known.release(canonical(self._events))
-            return known.highest
-        return self._highest
-
     def _restore_clocks(self) -> None:
         """Restore the entries that clocks lost when a node left (`docs/membership.md`)."""
         count, left = len(self._events), self._admission.departed_nodes(self._events)
         events, self._doubtful = restored_with_doubts(
             [*self._events, *self._late], left, limits=self._limits
         )
-        if all(map(operator.is_, events, [*self._events, *self._late])):
-            return
         self._events, self._late = events[:count], events[count:]
-        restored = {event.dot: event for event in self._events}
-        self._steps = [s if isinstance(s, int) else restored[s.dot] for s in self._steps]
 
     def _declare_lost(self) -> Iterator[Gap]:
         """Mark the lost dots of each run's order as missed by the run; yield one Gap per dot."""
@@ -258,15 +245,13 @@ class LogRelease(Release):
     def _arrival_verdicts(self, run: PatternRun) -> _VerdictsByEvent:
         """Return the verdicts of a run under `order arrival`, by the events that completed them."""
         by_event: _VerdictsByEvent = {}
-        for timed, steps in groupby(self._steps, key=lambda step: isinstance(step, int)):
-            if timed:
-                for watermark_us in cast("Iterator[int]", steps):
-                    if verdicts := run.steps.advance(watermark_us):
-                        by_event.setdefault(None, []).extend(verdicts)
-                continue
-            events = cast("list[Event]", list(steps))
-            for number, verdicts in run.process(events):
-                by_event.setdefault(events[number].dot, []).extend(verdicts)
+        begin = 0
+        for end, watermark_us in (*self._watermarks, (len(self._events), None)):
+            for number, verdicts in run.process(self._events[begin:end]):
+                by_event.setdefault(self._events[begin + number].dot, []).extend(verdicts)
+            if watermark_us is not None:
+                by_event.setdefault(None, []).extend(run.steps.advance(watermark_us))
+            begin = end
         return by_event
 
 

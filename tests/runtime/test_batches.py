@@ -14,6 +14,7 @@ from ketal.runtime.execution import Execution
 from tests.property.executions import execution, with_watermarks
 from tests.sampling import chances, examples
 from tests.validation import validate
+from tests.work import counted_lines
 
 EVENTS = 'event A = type == "a"; event B = type == "b"; event C = type == "c";'
 PATTERNS = {
@@ -76,6 +77,25 @@ def test_batches_of_any_size_equal_one_event_at_a_time(
         assert _state(batched) == _state(singly)
     assert list(batched.conclude()) == list(singly.conclude())
     assert batched.counts.summary == singly.counts.summary
+
+
+def test_work_for_a_redelivered_batch_is_linear_in_its_events() -> None:
+    program = ketal.compile(text_of(PATTERNS["find next, by key"], ORDERS["arrival"]))
+
+    def lines(size: int) -> int:
+        stream = Execution(program)
+        batch = [
+            ketal.Event(node="n", type="d", clock={"n": counter}, time=counter)
+            for counter in range(1, size + 1)
+        ]
+        stream.process(batch)
+        stream.advance_time(0)
+        found, count = counted_lines(lambda: stream.process(batch))
+        assert not found
+        assert stream.counts.tally.duplicates == size
+        return count
+
+    assert lines(400) < 6 * lines(100)
 
 
 def _state(execution: Execution) -> Any:

@@ -110,17 +110,19 @@ class Breakers:
             past = seen.joint_pasts[number] = JointPast(own, others)
         return past
 
-    def broken(self, configuration: Configuration, prior: Seen, seen: Seen) -> tuple[bool, ...]:
-        """Return, for each `not`, whether it is broken between two adjacent events of a match."""
-        flags = [False] * len(self._certain)
+    def flagged(self, configuration: Configuration, prior: Seen, seen: Seen) -> Configuration:
+        """Return a configuration with the `not`s broken between adjacent events of a match."""
         pending = self._machine.pending[configuration.state]
+        if not pending:
+            return configuration
+        flags = [False] * len(self._certain)
         position = prior.place if self._machine.arrival else prior.counter
         for number in pending:
             flags[number] = self.first_allowed((number,), seen, prior.node) > position or any(
                 self._machine.holds(self._machine.breaks[number, x.mask], configuration, x)
                 for x in self._between(number, prior, seen)
             )
-        return tuple(flags)
+        return configuration._replace(broken=tuple(flags))
 
     def _between(self, number: int, prior: Seen, seen: Seen) -> Iterator[Seen]:
         """Yield the events between two that are N's for some values of the registers."""

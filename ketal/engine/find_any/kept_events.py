@@ -72,7 +72,7 @@ class RoleColumns:
         for index in self._indexes:
             later, atom = index
             if later:
-                value = self._roles.later_value(atom, seen.event)
+                value = self._roles.relations.key_value(atom, seen.event)
             else:
                 value = self._roles.anchor_value(atom, self.role.edge.step, seen.event)
             if value is not None:
@@ -236,7 +236,7 @@ class KeptEvents:
         for i, later in enumerate(path):
             for equality in later.equalities:
                 if equality.step == step:
-                    value = self._roles.later_value(equality.atom, taken[i][1].event)
+                    value = self._roles.relations.key_value(equality.atom, taken[i][1].event)
                     return before.having((False, equality.atom), value)
             if later.edge.step == step:
                 break
@@ -254,7 +254,7 @@ class KeptEvents:
         for i, role in enumerate(path):
             for equality in role.equalities:
                 if equality.step not in passed:
-                    value = self._roles.later_value(equality.atom, taken[i][1].event)
+                    value = self._roles.relations.key_value(equality.atom, taken[i][1].event)
                     first = self.first_place(equality, value)
                     if first is None:
                         return None

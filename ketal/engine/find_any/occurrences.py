@@ -39,8 +39,7 @@ class AnyFind:
     """The run of a `find any` in one scope."""
 
     __slots__ = (
-        "_expiry_place", "_live", "_roles", "_store", "_traced", "_window", "breakers",
-        "unmatched_starts",
+        "_live", "_roles", "_store", "_traced", "_window", "breakers", "unmatched_starts",
     )  # fmt: skip
 
     def __init__(self, roles: Roles, limits: Limits, live: Live, *, traced: bool) -> None:
@@ -50,8 +49,7 @@ class AnyFind:
         self._window = roles.window
         self.unmatched_starts = UnmatchedStarts(self._window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
-        self._expiry_place = FOREVER  # the first place at which a window of events expires
-        counting = roles.countable and live.counting and not traced and roles.order is not None
+        counting = roles.countable and live.counting and roles.order is not None
         self._store = EventStore(roles, limits, live, self.breakers, counting=counting)
 
     @property
@@ -76,14 +74,12 @@ class AnyFind:
 
         The arguments and the result are those of `CheckRun.take_by_mask`.
         """
-        end, window = len(masks), self._window
-        if window.events is not None:
+        end, length = len(masks), self._window.events
+        if length is not None:
             # The windows of events taken here cannot expire within so many events.
-            until_expiry = max(0, self._expiry_place - place)
-            end = min(end, begin + min(window.events, until_expiry))
-        taken = self._defer(events, masks, begin, end, place)
-        self._set_expiry_place()
-        return taken
+            until_expiry = max(0, self._earliest_start() + length - place)
+            end = min(end, begin + min(length, until_expiry))
+        return self._defer(events, masks, begin, end, place)
 
     def _defer(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, end: int, place: int
@@ -96,12 +92,11 @@ class AnyFind:
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
         """Take an event; return its findings, if any. The arguments are those of `Seen`."""
-        findings = self._expire_places(place) if place >= self._expiry_place else None
+        findings = self._expire_places(place)
         use, store = self._roles.by_mask[mask], self._store
         if use is None or (
             use.sources and store.search.forward and self._try_defer(event, mask, place)
         ):
-            self._set_expiry_place()
             return findings
         if self._live.unindexed:
             self._index_for_room()
@@ -123,7 +118,6 @@ class AnyFind:
         if limit is not None:
             findings = findings or Findings()
             findings.overflow(limit, KEPT)
-        self._set_expiry_place()
         return findings
 
     def _try_defer(self, event: Event, mask: int, place: int) -> bool:
@@ -192,15 +186,12 @@ class AnyFind:
         """Return the earliest start (time or place) of a window; FOREVER if there is none."""
         return min(self.unmatched_starts.earliest, self._store.earliest)
 
-    def _set_expiry_place(self) -> None:
-        """Set the first place at which a window of events expires."""
-        if self._window.events is not None:
-            self._expiry_place = self._earliest_start() + self._window.events
-
     def _expire_places(self, place: int) -> Findings | None:
         """Expire the windows of events that have passed at a place; return the time-outs."""
-        self._expire(int(place - self._window.length), findings := Findings())
-        self._set_expiry_place()
+        length = self._window.events
+        if length is None or self._earliest_start() > place - length:
+            return None
+        self._expire(place - length, findings := Findings())
         return findings if findings.timed_out else None
 
     def _expire(self, last: int, findings: Findings) -> None:
@@ -256,7 +247,6 @@ class AnyFind:
             self.breakers.load(value["breakers"], seens)
         self._store.load(value, seens)
         self.unmatched_starts.load(value["firsts"], seens)
-        self._set_expiry_place()
 
     def validate_state(self) -> None:
         """Assert the rules of the parts."""

@@ -76,10 +76,8 @@ def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Take
     """Return whether the automaton takes the events of a word, each in its role."""
     configuration, prior = machine.start(), None
     for role, (step, seen) in zip(path, taken, strict=True):
-        pending = machine.pending[configuration.state]
-        if pending and prior is not None and breakers is not None:
-            flags = breakers.broken(configuration, prior, seen)
-            configuration = configuration._replace(broken=flags)
+        if prior is not None and breakers is not None:
+            configuration = breakers.flagged(configuration, prior, seen)
         plan = machine.plans[configuration.state][seen.mask]
         sub = None if plan is None else plan.part_for(seen, prior)
         if sub is None:

@@ -176,7 +176,7 @@ class Roles:
     def __init__(self, compiled: CompiledPattern) -> None:
         self.machine = machine = derived_once(Machine, compiled)
         automaton = machine.automaton
-        self.compiled = compiled
+        self.compiled, self.relations = compiled, machine.relations
         self.window = MatchWindow(machine)
         self.edges = _edges(automaton)
         numbers = frozenset().union(*(variables(edge.formula) for edge in self.edges))
@@ -333,12 +333,6 @@ class Roles:
             goes_on=machine.can_continue[edge.target],
             alone=not (edge.source or self.returns or machine.can_continue[edge.target]),
         )
-
-    # --- the two sides of an equality ---
-
-    def later_value(self, atom: int, event: Event) -> Key | None:
-        """Return the later event's side of an equality; None if unknown."""
-        return keyed(self.compiled.bound.equalities[atom][0](event))
 
     def anchor_value(self, atom: int, step: int, event: Event) -> Key | None:
         """Return the earlier event's side of an equality; None if unknown."""

@@ -161,9 +161,8 @@ class RunsFind:
 
     def _decide(self, sub: SubPlan, group: RunGroup, seen: Seen) -> Targets:
         configuration = group.configuration
-        if self.breakers is not None and self.machine.pending[configuration.state]:
-            flags = self.breakers.broken(configuration, group.prior, seen)
-            configuration = configuration._replace(broken=flags)
+        if self.breakers is not None:
+            configuration = self.breakers.flagged(configuration, group.prior, seen)
         return self.machine.decide(sub, configuration, seen)
 
     def _continue_groups(

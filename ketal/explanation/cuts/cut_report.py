@@ -23,10 +23,10 @@ from ketal.model.log_arguments import deciding_log
 from ketal.model.wording import counted, preformatted
 from ketal.runtime.admission.execution_events import (
     ExecutionEvents,
+    execution_named,
     execution_names,
     executions_of,
     missing_dots,
-    no_execution,
     rejected_of,
 )
 
@@ -178,10 +178,8 @@ class LogCuts:
         >>> [execution.cuts for execution in ketal.cuts(log).only("two").executions]
         [2]
         """
-        chosen = tuple(one for one in self.executions if one.execution == execution)
-        if not chosen:
-            raise no_execution(execution, self._names())
-        return replace(self, executions=chosen)
+        chosen = execution_named({one.execution: one for one in self.executions}, execution)
+        return replace(self, executions=(chosen,))
 
     def _names(self) -> list[str]:
         return [one.execution for one in self.executions]

@@ -42,12 +42,6 @@ class ClockEntries:
         self.steady[node] = frozenset(first), max(first.values())
         self.names.update(first)
 
-    def clear(self) -> None:
-        """Remove all entries."""
-        self.first = {}
-        self.steady.clear()
-        self.names.clear()
-
     def add(self, event: Event, intake: Intake) -> set[str]:
         """Add a new event; return the nodes whose entries its node has dropped from its clocks.
 

@@ -9,7 +9,7 @@ The one rule: a record is an event, a duplicate, a control event or rejected, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ketal.errors import EventError, SettingError, at_place
 from ketal.model.events.control import Control
@@ -28,6 +28,8 @@ from ketal.runtime.admission.known_counters import KnownCounters, impossible_tex
 
 if TYPE_CHECKING:
     from ketal.logs import Log
+
+T = TypeVar("T")
 
 
 class ExecutionEvents:
@@ -145,8 +147,8 @@ def rejected_of(executions: Iterable[ExecutionEvents]) -> tuple[int, str]:
     return sum(part.rejected for part in rejecting), first
 
 
-def execution_named(executions: Mapping[str, ExecutionEvents], name: str) -> ExecutionEvents:
-    """Return an execution of a log.
+def execution_named(executions: Mapping[str, T], name: str) -> T:
+    """Return what is known of an execution of a log.
 
     Raises
     ------
@@ -154,13 +156,9 @@ def execution_named(executions: Mapping[str, ExecutionEvents], name: str) -> Exe
         If there is no execution of that name.
     """
     if name not in executions:
-        raise no_execution(name, executions)
+        known = execution_names(executions)
+        raise SettingError(f"unknown execution {name!r}; the log has {known}")
     return executions[name]
-
-
-def no_execution(name: str, names: Iterable[str]) -> SettingError:
-    """Return the error for a name that no execution of a log has."""
-    return SettingError(f"unknown execution {name!r}; the log has {execution_names(names)}")
 
 
 def execution_names(names: Iterable[str]) -> str:

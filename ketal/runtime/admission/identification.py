@@ -103,8 +103,6 @@ class Admission:
         )
         self._names = [c.name for c in all_patterns]
         self.entries = ClockEntries()
-        # The nodes that the clocks that were read name.
-        self._named: Collection[str] = self.entries.names
 
     @property
     def steady(self) -> Steady | None:
@@ -137,12 +135,16 @@ class Admission:
 
     def has_room(self, names: Collection[str]) -> bool:
         """Return whether all the nodes that a clock or a control event names may be remembered."""
-        room = self.limits.nodes_max - len(self._named)
+        membership = self.membership
+        named: Collection[str] = (
+            self.entries.names if membership is None else membership.restorer.highest
+        )
+        room = self.limits.nodes_max - len(named)
         if len(names) <= room or not self.reads_clocks:
             return True
-        fresh = [name for name in names if name not in self._named]
-        if fresh and self.membership is not None:
-            restarted = self.membership.incarnations.table.numbers
+        fresh = [name for name in names if name not in named]
+        if fresh and membership is not None:
+            restarted = membership.incarnations.table.numbers
             fresh = [name for name in fresh if name not in restarted]
         return len(fresh) <= max(0, room)
 
@@ -197,8 +199,7 @@ class Admission:
                 highest=highest,
             )
             self.membership.restorer.add_named(sorted(self.entries.names))
-            self._named = self.membership.restorer.highest
-            self.entries.clear()
+            self.entries = ClockEntries()
         return self.membership
 
     def departed_nodes(self, events: Iterable[Event]) -> Collection[str]:
@@ -282,7 +283,6 @@ class Admission:
             for rows in clocks:
                 self.membership.memory.load(rows)
             self.membership.load(state["membership"])
-            self._named = self.membership.restorer.highest
         self.intake.load(state["intake"], beyond, contents)
         for node, clock in first.items():
             self.entries.put(node, clock)

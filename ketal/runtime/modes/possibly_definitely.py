@@ -19,7 +19,6 @@ The one rule: the answer is exact, or `cuts_max` is named.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scope_steps import OfferedEvents
 from ketal.engine.verdict_building import flat
 from ketal.errors import EventError, SettingError
+from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
@@ -40,7 +40,6 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import deciding_log
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.model.wording import counted
 from ketal.operators.topology.domains import closed_nodes, takes_part
@@ -171,8 +170,8 @@ def modal_verdicts(
         try:
             verdict = lattice.answer(run.compiled.pattern.mode == "definitely")
         except SettingError:
-            run.counts.overflows += 1
-            yield None, lattice.overflow()
+            given_up = "the answer for this scope, which has too many consistent cuts"
+            yield None, run.verdicts.overflow("cuts_max", given_up, lattice.scope or NO_SCOPE, None)
             continue
         if verdict is None:
             continue
@@ -266,16 +265,8 @@ class _Lattice:
         self._plain_compiled = compiled if plain == pattern else replace(compiled, pattern=plain)
         self.limits = limits
         self.events = canonical(events)
-        by_node: dict[str, list[Event]] = {}
-        for event in self.events:
-            by_node.setdefault(event.node, []).append(event)
-        # A line has the events of one node, by counter.
-        self._lines = [sorted(by_node[n], key=lambda event: event.counter) for n in sorted(by_node)]
-        # For each node, its line and the counters there.
-        self._counters = {
-            own[0].node: (line, [e.counter for e in own]) for line, own in enumerate(self._lines)
-        }
-        self._needs = [self._requirements(own) for own in self._lines]
+        self._graph = CausalGraph(self.events)
+        self._lines = list(self._graph.nodes.values())  # the events of each node, by counter
         self._keys = StateKeys(self.scope, by_position=compiled.window_events is not None)
         self._states: dict[Any, _State] = {}
         self._last_verdict: Match | Violation | None = None
@@ -297,23 +288,13 @@ class _Lattice:
                 return True
         return False
 
-    def overflow(self) -> Overflow:
-        """Return the overflow verdict for a scope that was not judged."""
-        return Overflow(
-            pattern=self.compiled.name,
-            fingerprint=self.compiled.fingerprint,
-            scope=self.scope or NO_SCOPE,
-            execution=self.execution,
-            limit="cuts_max",
-            given_up="the answer for this scope, which has too many consistent cuts",
-        )
-
     def explore(self, *, first: bool = False) -> tuple[bool, bool]:
         """Return (possibly, definitely); with `first`, stop at the first verdict and witness it."""
         self._last_verdict = None
         if self.compiled.order_independent:
             decided = self._canonical_gives_verdict()
             return decided, decided
+        needs = self._requirements()
         start = self._interned_state(self._new_run())
         level: dict[Cut, dict[_State, _Path]] = {(0,) * len(self._lines): {start: None}}
         possible = False
@@ -321,18 +302,21 @@ class _Lattice:
         for _ in self.events:
             next_level: dict[Cut, dict[_State, _Path]] = {}
             for cut, states in level.items():
-                for line in self._ready_lines(cut):
-                    next_cut = (*cut[:line], cut[line] + 1, *cut[line + 1 :])
+                for line, (place, needed) in enumerate(zip(cut, needs, strict=True)):
+                    # The next event of the line, if there is one, needs its past in the cut.
+                    if place == len(needed) or any(cut[k] <= n for k, n in needed[place]):
+                        continue
+                    next_cut = (*cut[:line], place + 1, *cut[line + 1 :])
                     reached = next_level.setdefault(next_cut, {})
                     visited -= len(reached)
                     for state, path in states.items():
-                        target = self._step(state, line, cut[line])
+                        target = self._step(state, line, place)
                         if target is not None:
-                            reached.setdefault(target, (path, line, cut[line]))
+                            reached.setdefault(target, (path, line, place))
                             continue
                         possible = True
                         if first:
-                            self.witness = self._events_of((path, line, cut[line]))
+                            self.witness = self._events_of((path, line, place))
                             return True, False
                     visited += len(reached)
                     if visited > self.limits.cuts_max:
@@ -351,32 +335,21 @@ class _Lattice:
             out.append(self._lines[line][index])
         return tuple(reversed(out))
 
-    def _ready_lines(self, cut: Cut) -> list[int]:
-        """Return the lines whose next event has its whole past in the cut."""
-        return [
-            line
-            for line, needs in enumerate(self._needs)
-            if cut[line] < len(needs) and all(cut[k] >= n for k, n in needs[cut[line]])
-        ]
+    def _requirements(self) -> list[list[list[tuple[int, int]]]]:
+        """Return, for each event of each line, the events of other lines just before it.
 
-    def _requirements(self, own: Sequence[Event]) -> list[tuple[tuple[int, int], ...]]:
-        """Return the requirements of each event of a line, less those of the event before it.
-
-        A requirement is (another line, how many of its events a cut must have before this event).
-        A hole in the counters requires nothing.
+        They are given by line and index there. With the event before it on its line they are the
+        links to it, so a cut that has them all has its whole past.
         """
-        needed: list[tuple[tuple[int, int], ...]] = []
-        before: dict[int, int] = {}
-        for event in own:
-            risen: dict[int, int] = {}
-            for node in (event.clock.keys() & self._counters.keys()) - {event.node}:
-                line, counters = self._counters[node]
-                count = bisect_right(counters, event.clock[node])
-                if count > before.get(line, 0):
-                    risen[line] = count
-            needed.append(tuple(risen.items()))
-            before |= risen
-        return needed
+        places = {
+            event.dot: (line, index)
+            for line, own in enumerate(self._lines)
+            for index, event in enumerate(own)
+        }
+        return [
+            [[places[before.dot] for before in self._graph.messages_to(event)] for event in own]
+            for own in self._lines
+        ]
 
     def _step(self, state: _State, line: int, index: int) -> _State | None:
         """Return the state after a line's event at an index; None if it gives the verdict."""
