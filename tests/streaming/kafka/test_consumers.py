@@ -31,6 +31,7 @@ from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
+from ketal.model.log_arguments import LogItem
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import encode_record
@@ -814,9 +815,8 @@ def test_part_in_which_a_departed_node_holds_events_back_is_warned_of(order: str
     ]
     part.feed(Control("join", node="c"))
     part.feed(Control("leave", node="c"))
-    verdicts = [
-        v.kind for item in (*forks, Control("watermark", time=60.0)) for v in part.feed(item)
-    ]
+    items: list[LogItem] = [*forks, Control("watermark", time=60.0)]
+    verdicts = [verdict.kind for item in items for verdict in part.feed(item)]
     is_held = order == "CausalOrder"
     assert waits == [is_held, is_held, False, False]
     assert (verdicts, len(part.release.held_back())) == (([], 2) if is_held else (["match"], 0))
