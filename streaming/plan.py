@@ -93,12 +93,21 @@ def _placement(job: Job, program: Program, compiled: CompiledPattern) -> str:
         return f"in the consumer that reads the partitions of its {job.keyed_by}"
     if job.engine == "process":
         return "all of them in this process, whichever partition an event is in"
-    groups = next(
-        f.groups for f in families(program, job.key_groups) if compiled.name in f.program.names
-    )
+    groups = _groups(job, program, compiled)
     if groups > 1:
         return f"in {groups} key groups, by the hash of its partition"
     return "all of them in one key group"
+
+
+def _groups(job: Job, program: Program, compiled: CompiledPattern) -> int:
+    """Return the number of key groups on Spark that share the scopes of a pattern."""
+    parts = families(program, job.key_groups)
+    return next(one.groups for one in parts if compiled.name in one.program.names)
+
+
+def _runs_in_parts(job: Job, program: Program, compiled: CompiledPattern) -> bool:
+    """Return whether the scopes of a pattern are divided, so that no part sees all events."""
+    return job.is_shared if job.engine == "process" else _groups(job, program, compiled) > 1
 
 
 def _order(compiled: CompiledPattern) -> str:
@@ -129,6 +138,14 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
                 'start are never read (start = "latest"): if nothing is committed, events wait for '
                 "ever; choose `CausalOrder(frontier = …)`, which waits only for time, or `gap = "
                 '…`, after which a missing event is declared lost, or start = "earliest"'
+            )
+        waits_after_departures = compiled.order_free and order.frontier is None
+        if waits_after_departures and _runs_in_parts(job, program, compiled):
+            yield (
+                f"the events of {compiled.name} are held back once a node has left or restarted: "
+                "they wait for their past then, of which each part of this job has only some; if "
+                "nodes may leave or restart, choose `CausalOrder(frontier = …)`, which waits only "
+                "for time"
             )
         if not compiled.causal:
             # With several consumers the events of a scope are in one partition of each topic.

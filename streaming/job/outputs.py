@@ -153,19 +153,23 @@ def _open_file(path: str) -> Any:
 
 
 def _truncate_last_line(file: Any, path: str) -> None:
-    """Truncate a last line that has no newline; leave the file positioned at its end."""
+    """Truncate a last line that has no newline; leave the file positioned at its end.
+
+    A file whose last line is no verdict is another file, such as the pattern's, and is refused.
+    """
     start = end = file.seek(0, os.SEEK_END)
     while start > 0:
         start = max(0, start - _TAIL_BYTES)
         file.seek(start)
-        newline = file.read(min(_TAIL_BYTES, end - start)).rfind(b"\n")
+        newline = file.read(min(_TAIL_BYTES, end - 1 - start)).rfind(b"\n")
         if newline >= 0:
             start += newline + 1
             break
-    if start < end:
-        file.seek(start)
-        if not file.read(len(_LINE_PREFIX)).startswith(_LINE_PREFIX[: end - start]):
-            raise SettingError(f"{path} does not end with a verdict: choose another file")
+    file.seek(start)
+    line = file.read(end - start)
+    if not line.startswith(_LINE_PREFIX[: end - start]):
+        raise SettingError(f"{path} does not end with a verdict: choose another file")
+    if not line.endswith(b"\n"):
         file.truncate(start)
     file.seek(0, os.SEEK_END)
 

@@ -44,11 +44,8 @@ def _missing_right(job: Job, error: BaseException) -> str | None:
     """Return the resource that the user has no right to, if an error is about that; None if not.
 
     If the right is missing within a transaction, kafka-python raises a KafkaError whose text names
-    the class. Calls after that fail with an error that has the first one as an argument.
+    the class.
     """
-    for failed in error.args:
-        if isinstance(failed, BaseException):
-            return _missing_right(job, failed)
     by_name = str(error) if type(error) is faults.KafkaError else ""
     kind = next((k for k in _RIGHTS if isinstance(error, k) or k.__name__ in by_name), None)
     if kind is None:
@@ -112,16 +109,33 @@ def missing_messages(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return the class name and the text of an error; the text alone if it has the class name."""
+    """Return the class name and the text of an error; the text alone if it has the class name.
+
+    If a call failed because an earlier one had, these are of the error of the earlier call.
+    """
+    error = causes(error)[0]
     name, text = type(error).__name__, str(error)
     return text if name in text else f"{name}: {text}".removesuffix(": ")
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Return an error and its chain of causes, which may be a cycle, each once."""
+    """Return an error and its chain of causes, which may be a cycle, each once.
+
+    An error may also have another one as an argument, which is listed before it: kafka-python
+    refuses calls with the error of an earlier call.
+    """
     chain: list[BaseException] = []
-    one: BaseException | None = error
-    while one is not None and all(one is not seen for seen in chain):
+
+    def add(one: BaseException | None) -> None:
+        if one is None or any(one is seen for seen in visited):
+            return
+        visited.append(one)
+        for failed in one.args:
+            if isinstance(failed, BaseException):
+                add(failed)
         chain.append(one)
-        one = one.__cause__ or one.__context__
+        add(one.__cause__ or one.__context__)
+
+    visited: list[BaseException] = []
+    add(error)
     return chain

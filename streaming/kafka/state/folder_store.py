@@ -263,13 +263,17 @@ class FolderStore:
             if not path.exists():
                 raise StateError(
                     f"the offsets name the state {file}, which is not in {self.folder}: restore "
-                    "that folder, or use another group_id to start over"
+                    "that folder"
                 )
             with refused_as_setting(path), contextlib.closing(_connect(path, "ro")) as database:
                 self._whole = _read_records(database, path, int(number), digest)
         except (sqlite3.Error, TypeError, ValueError) as fault:
             if getattr(fault, "sqlite_errorcode", 0) & 0xFF in _MACHINE_FAULTS:
-                raise SettingError(f"{path}: {fault}") from None
+                # To read a database with a write-ahead log, SQLite makes files beside it.
+                raise SettingError(
+                    f"cannot read the state {path}: {fault}\n  hint: check whether the disk of "
+                    "this folder is full, and whether files can be made in it"
+                ) from None
             raise StateError(f"the saved state {path} is damaged: {fault}") from None
         self._number = max(self._number, int(number))
         self._retained = [file]

@@ -454,10 +454,20 @@ def test_torn_last_line_of_verdicts_is_truncated_but_other_text_is_kept(tmp_path
     assert path.read_bytes() == (
         b'{"verdict":"match"}\n{"verdict":"rejected","place":"t/0/1","reason":"no"}\n'
     )
-    path.write_bytes(b"a letter\nwithout an end")
-    with pytest.raises(SettingError, match=r"verdicts\.jsonl does not end with a verdict"):
-        outputs(path)
-    assert path.read_bytes() == b"a letter\nwithout an end"
+    for other in (b"a letter\nwithout an end", b"pattern P {\n}\n", b"{}\n"):
+        path.write_bytes(other)
+        with pytest.raises(SettingError, match=r"verdicts\.jsonl does not end with a verdict"):
+            outputs(path)
+        assert path.read_bytes() == other
+
+
+def test_last_line_of_verdicts_may_be_longer_than_a_block(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    line = b'{"verdict":"' + b"x" * 200_000
+    for end in (b'"}\n', b""):
+        path.write_bytes(b'{"verdict":"match"}\n' + line + end)
+        outputs(path).close()
+        assert path.read_bytes() == b'{"verdict":"match"}\n' + (line + end if end else b"")
 
 
 def test_verdicts_can_be_written_to_devices_and_fifos(tmp_path: Path) -> None:

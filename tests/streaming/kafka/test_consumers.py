@@ -29,9 +29,14 @@ import ketal
 from ketal.cli import main
 from ketal.errors import SettingError, StateError
 from ketal.logs import Source
+from ketal.model.events.control import Control
 from ketal.model.events.event import Event
+from ketal.model.log_arguments import LogItem
 from ketal.programs.program import Program
+from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import encode_record
+from ketal.runtime.stream_release import JobRelease
+from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import PartitionCheck, check_shareable
 from ketal.streaming.job.file import Job, Target
@@ -789,6 +794,32 @@ def test_dry_run_prints_which_consumers_read_the_topics(
     )
     assert arrival in planned("height", "dir:x")
     assert arrival not in planned("height", "kafka:x")
+
+
+@pytest.mark.parametrize("order", ["CausalOrder", "CausalOrder(frontier = 1 s)"])
+def test_part_in_which_a_departed_node_holds_events_back_is_warned_of(order: str) -> None:
+    """A part lacks the past that the events would wait for; with `frontier` they wait for time."""
+    program = ketal.compile(FORKS.replace("CausalOrder", order))
+    in_groups = replace(job(store=Target("dir")), engine="spark")
+    waits = [
+        any(
+            "Forks are held back once a node has left" in text
+            for text in plan.warnings(program, one)
+        )
+        for one in (job(), in_groups, job(store=Target("dir")), replace(in_groups, key_groups=1))
+    ]
+    part = Execution(program, release=JobRelease)
+    forks = [
+        Event(node=node, type="accept", clock={node: 4}, time=4.0, data={"height": 7, "hash": node})
+        for node in "ab"
+    ]
+    part.feed(Control("join", node="c"))
+    part.feed(Control("leave", node="c"))
+    items: list[LogItem] = [*forks, Control("watermark", time=60.0)]
+    verdicts = [verdict.kind for item in items for verdict in part.feed(item)]
+    is_held = order == "CausalOrder"
+    assert waits == [is_held, is_held, False, False]
+    assert (verdicts, len(part.release.held_back())) == (([], 2) if is_held else (["match"], 0))
 
 
 def test_watch_evicts_the_oldest_key_value() -> None:

@@ -490,3 +490,5 @@ def test_error_names_the_topic_that_failed_the_transaction_earlier() -> None:
     error = client_errors.settings_error(job, refused)
     assert error is not None
     assert "denies access: topic verdicts (" in str(error)
+    fenced = errors.KafkaError("a request has failed before", errors.ProducerFencedError())
+    assert client_errors.describe(fenced) == "[Error 90] ProducerFencedError"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import sqlite3
@@ -226,6 +227,25 @@ def test_full_disk_is_reported_and_the_committed_state_stays(tmp_path: Path) -> 
         one.write({b"n": b"1" * 100_000})
     assert FolderStore(tmp_path).read(name) == {b"n": b"0"}
     one.close()
+    assert FolderStore(tmp_path).read(name) == {b"n": b"0"}
+
+
+def test_state_that_a_full_disk_does_not_let_sqlite_read_is_reported_as_such(
+    tmp_path: Path,
+) -> None:
+    """SQLite makes a file beside the database, and says no more than `disk I/O error`."""
+    one = FolderStore(tmp_path)
+    name = one.write({b"n": b"0"})
+    one.close()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(SettingError) as caught:
+            FolderStore(tmp_path).read(name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(caught.value).startswith(f"cannot read the state {tmp_path / file_of(name)}: disk")
+    assert "hint: check whether the disk of this folder is full" in str(caught.value)
     assert FolderStore(tmp_path).read(name) == {b"n": b"0"}
 
 
