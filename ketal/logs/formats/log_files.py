@@ -106,7 +106,8 @@ def _format_from_head(text: bytes) -> str:
     if text.startswith(tabular.PARQUET):
         return "parquet"
     line = text.partition(b"\n")[0]
-    if line.startswith((b"{", b"[")) or not line:
+    # A line of text may begin with a time or a level in brackets.
+    if not line or line.startswith(b"{") or jsonl.ARRAY.match(text):
         return "jsonl"
     separator = max(tabular.SEPARATORS, key=lambda s: line.count(s.encode())).encode()
     columns = {c.strip(b' "\r') for c in line.split(separator)}
