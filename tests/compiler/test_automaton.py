@@ -914,6 +914,23 @@ def test_unsatisfiable_guards_and_unbound_references_are_reported(
 
 
 @pytest.mark.parametrize(
+    ("statements", "is_own"),
+    [
+        (("S = B && S.x > A.x", "find any A S"), True),
+        (("S = B && S.x > 1", "find any A S+"), True),
+        (("S = B.x > 1", "find any S"), True),
+        (("S = B && x == A.x", "find any A? S"), False),
+    ],
+)
+def test_the_hint_says_how_to_write_a_value_of_the_event_itself(
+    statements: tuple[str, ...], is_own: bool
+) -> None:
+    (found,) = (one for one in ketal.lint(p(*statements)) if one.code == "K201")
+    assert found.hint is not None
+    assert ("a name without it is an attribute of the event" in found.hint) is is_own
+
+
+@pytest.mark.parametrize(
     ("statements", "order", "body"),
     [
         (("check (A B)*",), "CausalOrder", "(A B)*"),
