@@ -952,6 +952,8 @@ def test_order_sensitive_patterns_are_warned_of(
     text = p(*statements, order=order)
     assert findings(text, "K220") == [("K220", "warning", body)]
     assert not ketal.compile(text).one.order_independent
+    (hint,) = (str(one.hint) for one in ketal.lint(text) if one.code == "K220")
+    assert ("`mode possibly`" in hint) is statements[-1].startswith("check")
 
 
 @pytest.mark.parametrize(
