@@ -147,17 +147,19 @@ class Expressions:
         arguments = [cast(ParseTree, a) for a in tree.children[1:] if a is not None]
         of_events = any(self._is_guard(argument) for argument in arguments)
         meant = nearest(name, GUARD_WORDS, 0.7 if of_events else 1, any_case=True)
-        if name not in FUNCTIONS and (of_events or meant is not None):
-            # Its arguments are guards, so building them as values would add confusing faults.
-            self.fault(
-                "K011",
-                f"unknown guard `{name}`" if meant else f"no guard `{name}` takes events",
-                span_of(name),
+        message, hint = f"unknown guard `{name}`", f"did you mean `{meant}`?"
+        if name.lower() == "not":
+            message = f"`{name}` is not a guard operator"
+            hint = "write `!`; use `not` only between the steps of a body"
+        elif meant is None:
+            message = f"no guard `{name}` takes events" if of_events else ""
+            hint = (
                 "only `Causal(…)` and `Conc(…)` take events; pass values to a registered guard: "
                 "`Step.attribute`, `data.name`"
-                if meant is None
-                else f"did you mean `{meant}`?",
             )
+        if name not in FUNCTIONS and message:
+            # Its arguments are guards, so building them as values would add confusing faults.
+            self.fault("K011", message, span_of(name), hint)
             return ast.Truth(True)
         values = tuple(self.value(argument, depth) for argument in arguments)
         return ast.Function(str(name), values, span=span_of(tree))

@@ -151,25 +151,30 @@ class Bindings:
         returned = [] if returns is None else references(returns)
         referenced = {r.step for part in (*guards, *nots, returned) for r in part}
         bound = taken_before(self.positions, self._numbers(referenced), on_every_path=True)
-        missing: dict[str, Span | None] = {}
+        missing: dict[str, tuple[Span | None, bool]] = {}
 
-        def need(wanted: list[syntax.Reference], have: frozenset[int]) -> None:
+        def need(wanted: list[syntax.Reference], have: frozenset[int], owner: int = -1) -> None:
             for reference in wanted:
-                if self.numbers.get(reference.step) not in have:
-                    missing.setdefault(reference.step, reference.span)
+                number = self.numbers.get(reference.step)
+                if number not in have:
+                    missing.setdefault(reference.step, (reference.span, number in (None, owner)))
 
         for p, on_edge, q in self.positions.edges:
-            need(guards[self.positions.steps[q]], bound[p])
+            need(guards[self.positions.steps[q]], bound[p], self.positions.steps[q])
             for number in on_edge:
                 need(nots[number], bound[p])
         for position in self.positions.finals:
             need(returned, bound[position])
-        for step, span in missing.items():
-            yield (
-                "K201", "error", f"`{step}` has no event on some paths to this reference", span,
-                f"every path to it must pass through `{step}`; an anchor (`Causal(g, {step})`) may "
-                "be unbound, a reference may not",
-            )  # fmt: skip
+        for step, (span, is_never_before) in missing.items():
+            hint = (
+                f"`{step}.` needs an event that `{step}` took before; a name without it is an "
+                "attribute of the event that the guard tests"
+                if is_never_before
+                else f"every path to it must pass through `{step}`; an anchor "
+                f"(`Causal(g, {step})`) may be unbound, a reference may not"
+            )
+            message = f"`{step}` has no event on some paths to this reference"
+            yield "K201", "error", message, span, hint
 
     def void_anchors(self) -> Iterator[Finding]:
         """Yield each anchor that has no event on any path, so that its operator has no effect."""

@@ -162,10 +162,10 @@ def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOu
     graph, reasons = judged.graph(verdict.execution), StepReasons(run, verdict.scope)
     taken = tuple((step, graph[dot]) for step, dot in verdict.steps)
     placed = judged.placed_steps(run, taken)
-    # `replay` also yields the run after the last step, which is not needed.
+    *before, last = reasons.replay(taken)
     steps = tuple(
         reasons.reason(step, live, event)
-        for (step, event), live in zip(placed, reasons.replay(taken), strict=False)
+        for (step, event), live in zip(placed, before, strict=True)
     )
     placed_in_run = functools.partial(judged.placed, run)
     links_max = run.limits.path_links_max
@@ -183,7 +183,10 @@ def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOu
     statements: tuple[str, ...] = ()
     extension: tuple[PlacedEvent, ...] = ()
     if isinstance(verdict, TimedOut):
-        statements = (f"the window `{reasons.window_text}` ended before a match",)
+        expected = " or ".join(run.machine.automaton.expected((last.configuration.state,)))
+        statements = (
+            f"the window `{reasons.window_text}` ended before a match; expected {expected}",
+        )
     elif run.compiled.pattern.mode is not None:
         extension = tuple(map(placed_in_run, witness(run, run.events, verdict)))
     return Explanation(

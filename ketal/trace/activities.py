@@ -98,7 +98,7 @@ class Activities:
         self._start(node, {})
 
     def _start(self, node: str, clock: Clock) -> None:
-        self._node = node
+        self.node = node
         self._initial_clock: Clock = clock
         self._lines: dict[ref[Any], Line] = {}
         self._ended_clocks: WeakKeyDictionary[Any, Clock] = WeakKeyDictionary()
@@ -201,7 +201,7 @@ class Activities:
             for name in min(clock, free_lines, key=len):
                 if name in free_lines and clock.get(name, 0) >= free_lines[name]:
                     return name, free_lines.pop(name)
-        name = f"{self._node}/{self._count}" if self._count else self._node
+        name = f"{self.node}/{self._count}" if self._count else self.node
         self._count += 1
         return name + self._suffix, 0
 
@@ -221,7 +221,7 @@ class Activities:
         if child:
             self._lock = threading.Lock()
             self._forks = 0
-            self._start(f"{self._node}/f{forks}", line.copy_clock())
+            self._start(f"{self.node}/f{forks}", line.copy_clock())
         else:
             self._lock.release()
             line.lock.release()

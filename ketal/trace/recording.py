@@ -160,7 +160,11 @@ class EventRecorder:
         if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
             reason = "other failures"
         if reason not in self.failures:
-            _LOG.warning("%s (further occurrences are counted, not logged)", reason)
+            _LOG.warning(
+                "node %s: %s (further occurrences are counted, not logged)",
+                self.activities.node,
+                reason,
+            )
         self.failures[reason] += 1
 
     def before_fork(self) -> None:

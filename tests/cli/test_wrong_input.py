@@ -485,8 +485,8 @@ def test_log_that_resembles_a_trace_is_read_as_a_log(ketal: Ketal, write: Write)
     assert ketal("audit", *words, "spans.jsonl").lines[0] == "1 event of 1 node"
     write("run.jsonl", RUN.replace('"key"', '"traceId"').replace('"x"', '"localEndpoint"'))
     assert ketal("audit", "run.jsonl").lines[0] == "3 events of 2 nodes"
-    assert "an array, not a JSON object" in ketal("audit", "-", stdin="[1]\n").err
-    assert "the line is not JSON" in ketal("audit", "-", stdin='[INFO] {"traceId": 1}\n').err
+    assert "an array, not a JSON object" in ketal("audit", "-", stdin='["a", 1]\n').err
+    assert "pass --regex" in ketal("audit", "-", stdin='[INFO] {"traceId": 1}\n').err
 
 
 @pytest.mark.parametrize(

@@ -914,6 +914,23 @@ def test_unsatisfiable_guards_and_unbound_references_are_reported(
 
 
 @pytest.mark.parametrize(
+    ("statements", "is_own"),
+    [
+        (("S = B && S.x > A.x", "find any A S"), True),
+        (("S = B && S.x > 1", "find any A S+"), True),
+        (("S = B.x > 1", "find any S"), True),
+        (("S = B && x == A.x", "find any A? S"), False),
+    ],
+)
+def test_the_hint_says_how_to_write_a_value_of_the_event_itself(
+    statements: tuple[str, ...], is_own: bool
+) -> None:
+    (found,) = (one for one in ketal.lint(p(*statements)) if one.code == "K201")
+    assert found.hint is not None
+    assert ("a name without it is an attribute of the event" in found.hint) is is_own
+
+
+@pytest.mark.parametrize(
     ("statements", "order", "body"),
     [
         (("check (A B)*",), "CausalOrder", "(A B)*"),
@@ -935,6 +952,8 @@ def test_order_sensitive_patterns_are_warned_of(
     text = p(*statements, order=order)
     assert findings(text, "K220") == [("K220", "warning", body)]
     assert not ketal.compile(text).one.order_independent
+    (hint,) = (str(one.hint) for one in ketal.lint(text) if one.code == "K220")
+    assert ("`mode possibly`" in hint) is statements[-1].startswith("check")
 
 
 @pytest.mark.parametrize(

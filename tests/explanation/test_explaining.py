@@ -620,6 +620,17 @@ def test_explanation_names_barring_events_and_the_window() -> None:
     ]
 
 
+@pytest.mark.parametrize("strategy", ["next", "any"])
+def test_a_window_that_timed_out_names_the_steps_that_were_expected(strategy: str) -> None:
+    program = ketal.compile(
+        f"""pattern P {{ event A = type == "a"; event B = type == "b"; event C = type == "c";
+             find {strategy} A (B | C) A; within 10 s; }}"""
+    )
+    log = [ketal.Event(node="m", type="a", clock={"m": 1}, time=0)]
+    one, *_ = ketal.explain(program, log)
+    assert one.statements == ("the window `within 10 s` ended before a match; expected B or C",)
+
+
 @pytest.mark.parametrize(
     ("between", "because"),
     [

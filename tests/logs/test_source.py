@@ -114,6 +114,20 @@ def test_formats_are_detected(tmp_path: Path, name: str, text: str) -> None:
     assert not log.rejected
 
 
+@pytest.mark.parametrize("start", ["[INFO]", "[2013-05-24 23:28:00,637 a.b.C]", "[ 0.5]"])
+def test_a_text_may_begin_with_a_bracket(start: str) -> None:
+    log = read_log(io.BytesIO(f'{start} T\na {{"a":1}}\n'.encode()))
+    assert [(str(event.dot), event.type) for event in log] == [("a@1", f"{start} T")]
+    assert not log.rejected
+
+
+@pytest.mark.parametrize("text", [f"[{JSON_LINE}]", f"[\n  {JSON_LINE}]", f"[[{JSON_LINE}]]"])
+def test_an_array_of_objects_is_json(text: str) -> None:
+    log = read_log(io.BytesIO(text.encode()))
+    list(log)
+    assert "jq -c '.[]'" in log.rejected[0].reason
+
+
 def test_the_name_takes_precedence_over_the_first_lines(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(SHIVIZ_TEXT)

@@ -21,6 +21,8 @@ from ketal.model.log_arguments import Record, RecordBatch, batched
 
 _FIRST_LINE_BYTES = 65_536
 _OTLP = re.compile(rb'[\s\[]*\{\s*"resource(S|_s)pans"')
+_JSON = re.compile(rb'\{|\[[\s\[]*["{\]]')
+"""The beginning of JSON lines; a line of text may begin with a time or a level in brackets."""
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -106,7 +108,7 @@ def _format_from_head(text: bytes) -> str:
     if text.startswith(tabular.PARQUET):
         return "parquet"
     line = text.partition(b"\n")[0]
-    if line.startswith((b"{", b"[")) or not line:
+    if not line or _JSON.match(text):
         return "jsonl"
     separator = max(tabular.SEPARATORS, key=lambda s: line.count(s.encode())).encode()
     columns = {c.strip(b' "\r') for c in line.split(separator)}
