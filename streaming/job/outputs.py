@@ -166,10 +166,10 @@ def _truncate_last_line(file: Any, path: str) -> None:
             start += newline + 1
             break
     file.seek(start)
-    line = file.read(end - start)
-    if not line.startswith(_LINE_PREFIX[: end - start]):
+    if not file.read(len(_LINE_PREFIX)).startswith(_LINE_PREFIX[: end - start]):
         raise SettingError(f"{path} does not end with a verdict: choose another file")
-    if not line.endswith(b"\n"):
+    file.seek(max(start, end - 1))
+    if file.read() != b"\n":
         file.truncate(start)
     file.seek(0, os.SEEK_END)
 
