@@ -86,7 +86,7 @@ def seconds(value: Any) -> float:
         raise EventError(f"time must be RFC 3339 or a number, not {type(value).__name__}")
     if not _TIME_MIN_S <= value < _TIME_MAX_S or not math.isfinite(value):
         raise _range_error(value)
-    return round(value * 1e6) / 1e6
+    return _whole(value * 1e6) / 1e6
 
 
 def microseconds(time: Any) -> int | None:
