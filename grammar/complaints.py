@@ -21,6 +21,7 @@ from ketal.errors import Diagnostic, Span, nearest
 from ketal.model.guard_functions import GUARD_WORDS
 from ketal.model.language_words import STATEMENTS
 
+NOT_HINT = "write `!`; use `not` only between the steps of a body"
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 LABELS = {word: f"the {word}" for word in (*STATEMENTS, "pattern")} | {
     "param": "the parameter", "at": "`at`", "within": "the window", "on": "`on violation`",
@@ -303,7 +304,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: s.before.type == "NAME" and s.before in ("not", "NOT") and s.after_operand,
         "`{before}` is not a guard operator",
-        "write `!`; use `not` only between the steps of a body",
+        NOT_HINT,
         at="before",
     ),
     Rule(

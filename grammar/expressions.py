@@ -17,6 +17,7 @@ from lark import Token
 
 from ketal.errors import PatternError, nearest
 from ketal.grammar.bare_names import DeclaredNames, is_own_text
+from ketal.grammar.complaints import NOT_HINT
 from ketal.grammar.dotted_names import PLACEHOLDER, DottedNames
 from ketal.grammar.literals import Literals
 from ketal.grammar.parse_tree import Fault, ParseTree, bare_word, span_of
@@ -147,18 +148,18 @@ class Expressions:
         arguments = [cast(ParseTree, a) for a in tree.children[1:] if a is not None]
         of_events = any(self._is_guard(argument) for argument in arguments)
         meant = nearest(name, GUARD_WORDS, 0.7 if of_events else 1, any_case=True)
-        message, hint = f"unknown guard `{name}`", f"did you mean `{meant}`?"
-        if name.lower() == "not":
-            message = f"`{name}` is not a guard operator"
-            hint = "write `!`; use `not` only between the steps of a body"
-        elif meant is None:
-            message = f"no guard `{name}` takes events" if of_events else ""
-            hint = (
-                "only `Causal(…)` and `Conc(…)` take events; pass values to a registered guard: "
-                "`Step.attribute`, `data.name`"
-            )
-        if name not in FUNCTIONS and message:
-            # Its arguments are guards, so building them as values would add confusing faults.
+        is_not = name.lower() == "not"
+        if name not in FUNCTIONS and (of_events or is_not or meant is not None):
+            message, hint = f"unknown guard `{name}`", f"did you mean `{meant}`?"
+            if is_not:
+                message, hint = f"`{name}` is not a guard operator", NOT_HINT
+            elif meant is None:
+                message = f"no guard `{name}` takes events"
+                hint = (
+                    "only `Causal(…)` and `Conc(…)` take events; pass values to a registered "
+                    "guard: `Step.attribute`, `data.name`"
+                )
+            # Its arguments may be guards; building them as values would add confusing faults.
             self.fault("K011", message, span_of(name), hint)
             return ast.Truth(True)
         values = tuple(self.value(argument, depth) for argument in arguments)

@@ -93,21 +93,20 @@ def _placement(job: Job, program: Program, compiled: CompiledPattern) -> str:
         return f"in the consumer that reads the partitions of its {job.keyed_by}"
     if job.engine == "process":
         return "all of them in this process, whichever partition an event is in"
-    groups = _groups(job, program, compiled)
+    groups = next(
+        f.groups for f in families(program, job.key_groups) if compiled.name in f.program.names
+    )
     if groups > 1:
         return f"in {groups} key groups, by the hash of its partition"
     return "all of them in one key group"
 
 
-def _groups(job: Job, program: Program, compiled: CompiledPattern) -> int:
-    """Return the number of key groups on Spark that share the scopes of a pattern."""
+def _divided_patterns(job: Job, program: Program) -> frozenset[str]:
+    """Return the patterns whose scopes are divided among parts, none of which sees all events."""
+    if job.engine == "process":
+        return frozenset(program.names if job.is_shared else ())
     parts = families(program, job.key_groups)
-    return next(one.groups for one in parts if compiled.name in one.program.names)
-
-
-def _runs_in_parts(job: Job, program: Program, compiled: CompiledPattern) -> bool:
-    """Return whether the scopes of a pattern are divided, so that no part sees all events."""
-    return job.is_shared if job.engine == "process" else _groups(job, program, compiled) > 1
+    return frozenset(name for one in parts if one.groups > 1 for name in one.program.names)
 
 
 def _order(compiled: CompiledPattern) -> str:
@@ -129,6 +128,7 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
     single task.
     """
     has_several_topics = len(job.topics) > 1
+    divided = _divided_patterns(job, program)
     for compiled in program.compiled:
         order = compiled.pattern.order
         waits_for_dots = compiled.causal and not compiled.order_free and order.frontier is None
@@ -140,7 +140,7 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
                 '…`, after which a missing event is declared lost, or start = "earliest"'
             )
         waits_after_departures = compiled.order_free and order.frontier is None
-        if waits_after_departures and _runs_in_parts(job, program, compiled):
+        if waits_after_departures and compiled.name in divided:
             yield (
                 f"the events of {compiled.name} are held back once a node has left or restarted: "
                 "they wait for their past then, of which each part of this job has only some; if "

@@ -139,7 +139,7 @@ def order_sensitivity(
         elif pattern.kind == "find":
             hint += "; or `find any` under `order CausalOrder`, "
             hint += "which has the same matches in every order"
-        else:
+        elif pattern.order.frontier is None:  # which a mode excludes
             hint += "; or, for a finite log, `mode possibly`, which reports a violation that some "
             hint += "order of the events has"
     elif window is not None and _counts_events(pattern) and not one_node:

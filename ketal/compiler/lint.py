@@ -151,13 +151,25 @@ class Bindings:
         returned = [] if returns is None else references(returns)
         referenced = {r.step for part in (*guards, *nots, returned) for r in part}
         bound = taken_before(self.positions, self._numbers(referenced), on_every_path=True)
-        missing: dict[str, tuple[Span | None, bool]] = {}
+        missing: dict[str, tuple[Span | None, str]] = {}
 
         def need(wanted: list[syntax.Reference], have: frozenset[int], owner: int = -1) -> None:
             for reference in wanted:
-                number = self.numbers.get(reference.step)
-                if number not in have:
-                    missing.setdefault(reference.step, (reference.span, number in (None, owner)))
+                step = reference.step
+                number = self.numbers.get(step)
+                if number in have:
+                    continue
+                hint = (
+                    f"every path to it must pass through `{step}`; an anchor "
+                    f"(`Causal(g, {step})`) may be unbound, a reference may not"
+                )
+                if number in (None, owner):
+                    why = "is no step of the body" if number is None else "is not taken before"
+                    hint = (
+                        f"`{step}` {why}; a name without `{step}.` is an attribute of the event "
+                        "that the guard tests"
+                    )
+                missing.setdefault(step, (reference.span, hint))
 
         for p, on_edge, q in self.positions.edges:
             need(guards[self.positions.steps[q]], bound[p], self.positions.steps[q])
@@ -165,14 +177,7 @@ class Bindings:
                 need(nots[number], bound[p])
         for position in self.positions.finals:
             need(returned, bound[position])
-        for step, (span, is_never_before) in missing.items():
-            hint = (
-                f"`{step}.` needs an event that `{step}` took before; a name without it is an "
-                "attribute of the event that the guard tests"
-                if is_never_before
-                else f"every path to it must pass through `{step}`; an anchor "
-                f"(`Causal(g, {step})`) may be unbound, a reference may not"
-            )
+        for step, (span, hint) in missing.items():
             message = f"`{step}` has no event on some paths to this reference"
             yield "K201", "error", message, span, hint
 

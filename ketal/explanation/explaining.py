@@ -183,7 +183,7 @@ def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOu
     statements: tuple[str, ...] = ()
     extension: tuple[PlacedEvent, ...] = ()
     if isinstance(verdict, TimedOut):
-        expected = " or ".join(run.machine.automaton.expected((last.configuration.state,)))
+        expected = " or ".join(reasons.expected_steps(last))
         statements = (
             f"the window `{reasons.window_text}` ended before a match; expected {expected}",
         )

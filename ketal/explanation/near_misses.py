@@ -69,7 +69,7 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
     following, cut = take_first(_possible_successors(run, run.observed.offered(scope), live), most)
     candidates = [judged.placed(run, event) for event in following]
     state = run.machine.automaton.named((live.configuration.state,))
-    names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
+    names = " or ".join(reasons.expected_steps(live))
     statements = () if candidates else (f"no event can follow the partial match; expected {names}",)
     if cut:
         statements = (f"stopped after {counted(most, 'candidate')} (limit near_misses_max)",)

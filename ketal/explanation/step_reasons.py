@@ -5,7 +5,7 @@ The one rule: an event satisfies a step if it passes all three, as `ketal.semant
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from ketal.compiler.automaton import Variant
@@ -74,10 +74,13 @@ class StepReasons:
             seen = Seen(event, mask, 0)
         return seen
 
+    def expected_steps(self, live: LiveRun) -> Sequence[str]:
+        """Return the steps that a run expects next."""
+        return self._machine.automaton.expected((live.configuration.state,))
+
     def expected(self, live: LiveRun, event: PlacedEvent) -> tuple[StepReason, ...]:
         """Return, for each step that a run expects next, whether an event satisfies it, and why."""
-        names = self._machine.automaton.expected((live.configuration.state,))
-        return tuple(self.reason(name, live, event) for name in names)
+        return tuple(self.reason(name, live, event) for name in self.expected_steps(live))
 
     def misses(
         self, live: LiveRun, event: PlacedEvent
@@ -88,7 +91,7 @@ class StepReasons:
         failure on. The `not`s and the window count as conditions after those of the guard.
         """
         moment = self._evidence.moment(event.event, live.taken, self._node)
-        for name in self._machine.automaton.expected((live.configuration.state,)):
+        for name in self.expected_steps(live):
             reason, others = self._judged(name, live, event)
             if reason.holds:
                 continue

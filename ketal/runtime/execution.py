@@ -161,8 +161,6 @@ class Execution:
         execution.state.restore(saved)
         return execution
 
-    # --- records in ---
-
     def feed(self, item: LogItem, *, place: str = "") -> list[Verdict]:
         """Process one record; return its verdicts.
 
@@ -219,15 +217,16 @@ class Execution:
         due = release if self._uses_time else None
         stretch = stretch_of(batch, begin, end, progress.watermark_us, due)
         count = self._admit(stretch.events)
+        index, mark_us = stretch.after(count)
         # To look further ahead than twice as far as events are admitted may take quadratic time.
-        self._reach = 2 * count + 1 if count < len(stretch.events) else max(self._reach, 2 * count)
+        before = self._reach if count == len(stretch.events) else 0
+        self._reach = max(before, 2 * (index - begin) + 1)
         if count:
             progress.counted.accepted += count
             progress.observe(new := stretch.events[:count])
             out += [(stretch.numbers[number], verdicts) for number, verdicts in release.offer(new)]
         elif stretch.events or stretch.end == begin:
             return begin
-        index, mark_us = stretch.after(count)
         if mark_us is not None and mark_us != progress.watermark_us:
             progress.watermark_us = mark_us
             ended = release.advance(mark_us)

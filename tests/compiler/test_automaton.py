@@ -927,7 +927,7 @@ def test_the_hint_says_how_to_write_a_value_of_the_event_itself(
 ) -> None:
     (found,) = (one for one in ketal.lint(p(*statements)) if one.code == "K201")
     assert found.hint is not None
-    assert ("a name without it is an attribute of the event" in found.hint) is is_own
+    assert ("is an attribute of the event that the guard tests" in found.hint) is is_own
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import fields
 
 import ketal
 from ketal import Event
-from ketal.engine.scopes import QUEUE_MIN, Scope
+from ketal.engine.scopes import QUEUE_MIN, Counts, Scope
+from ketal.model.summaries import PatternCounts
 
 TEXT = """pattern P {
     event A = type == "a"; event B = type == "b"; partition by k;
     find next A B; within 1 d;
 }"""
+
+
+def test_every_count_of_a_summary_is_counted_or_a_finding() -> None:
+    declared = PatternCounts.__annotations__.keys() - {"vacuous", "unknown"}
+    assert declared < {one.name for one in fields(Counts)}
 
 
 def test_scopes_that_are_over_do_not_wait_for_their_timers() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 import ketal
+from ketal.model.events.control import Control
 from ketal.model.limits import DEFAULT
 from ketal.runtime.execution import Execution
 from tests.property.executions import execution, with_watermarks
@@ -96,6 +97,30 @@ def test_work_for_a_redelivered_batch_is_linear_in_its_events() -> None:
         return count
 
     assert lines(400) < 6 * lines(100)
+
+
+def test_a_duplicate_does_not_make_the_batches_after_it_slower() -> None:
+    program = ketal.compile(f"pattern P {{ {EVENTS} find next A B; within 1 h; }}")
+
+    def lines(*, duplicate: bool) -> int:
+        stream = Execution(program)
+
+        def batch(begin: int) -> list[Any]:
+            return [
+                item
+                for counter in range(begin, begin + 200)
+                for item in (
+                    ketal.Event(node="n", type="d", clock={"n": counter}, time=counter),
+                    Control("watermark", time=counter),
+                )
+            ]
+
+        first = batch(1)
+        stream.process([*first, first[-2]] if duplicate else first)
+        assert stream.counts.tally.duplicates == duplicate
+        return counted_lines(lambda: stream.process(batch(201)))[1]
+
+    assert lines(duplicate=True) < 2 * lines(duplicate=False)
 
 
 def _state(execution: Execution) -> Any:

@@ -100,7 +100,8 @@ def microseconds(time: Any) -> int | None:
 def _whole(value: float) -> int:
     """Return the whole number nearest to a value, of two the even one.
 
-    It returns what `round` does, which compiled code would have to call through the interpreter.
+    It returns what `round` does. mypyc compiles this to arithmetic, but `round` to a call of the
+    interpreter.
     """
     below = math.floor(value)
     fraction = value - float(below)
@@ -117,7 +118,7 @@ def _range_error(value: Any) -> EventError:
 @functools.lru_cache(maxsize=4_096)
 def rfc3339(time: float) -> str:
     """Return seconds since the epoch as RFC 3339 text in UTC."""
-    whole_s, us = divmod(round(time * 1e6), 1_000_000)
+    whole_s, us = divmod(_whole(time * 1e6), 1_000_000)
     text = _whole_second(whole_s)
     return text + (f".{us:06d}".rstrip("0") if us else "") + "Z"
 

@@ -6,7 +6,8 @@ content of the last `dots_max` events is kept to distinguish a duplicate from a 
 (`ketal.runtime.admission.seen_contents`); a seen dot whose content was evicted counts as a
 duplicate.
 
-Cost: O(1) for a new event, amortised over the evictions; only a seen dot's content is looked up.
+Cost: O(1) for a new event, amortised over the evictions, and O(P) for the P entries of its clock
+where some pattern reads clocks; only a seen dot's content is looked up.
 
 The one rule: a dot is new at most once, and a counter that was evicted is never new.
 """

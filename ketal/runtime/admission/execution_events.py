@@ -148,7 +148,7 @@ def rejected_of(executions: Iterable[ExecutionEvents]) -> tuple[int, str]:
 
 
 def execution_named(executions: Mapping[str, T], name: str) -> T:
-    """Return what is known of an execution of a log.
+    """Return the value of an execution's name.
 
     Raises
     ------

@@ -265,8 +265,7 @@ class _Lattice:
         self._plain_compiled = compiled if plain == pattern else replace(compiled, pattern=plain)
         self.limits = limits
         self.events = canonical(events)
-        self._graph = CausalGraph(self.events)
-        self._lines = list(self._graph.nodes.values())  # the events of each node, by counter
+        self._lines: list[list[Event]] = []  # the events of each node, by counter, once explored
         self._keys = StateKeys(self.scope, by_position=compiled.window_events is not None)
         self._states: dict[Any, _State] = {}
         self._last_verdict: Match | Violation | None = None
@@ -294,7 +293,9 @@ class _Lattice:
         if self.compiled.order_independent:
             decided = self._canonical_gives_verdict()
             return decided, decided
-        needs = self._requirements()
+        graph = CausalGraph(self.events)
+        self._lines = list(graph.nodes.values())
+        needs = self._requirements(graph)
         start = self._interned_state(self._new_run())
         level: dict[Cut, dict[_State, _Path]] = {(0,) * len(self._lines): {start: None}}
         possible = False
@@ -335,7 +336,7 @@ class _Lattice:
             out.append(self._lines[line][index])
         return tuple(reversed(out))
 
-    def _requirements(self) -> list[list[list[tuple[int, int]]]]:
+    def _requirements(self, graph: CausalGraph) -> list[list[list[tuple[int, int]]]]:
         """Return, for each event of each line, the events of other lines just before it.
 
         They are given by line and index there. With the event before it on its line they are the
@@ -347,7 +348,7 @@ class _Lattice:
             for index, event in enumerate(own)
         }
         return [
-            [[places[before.dot] for before in self._graph.messages_to(event)] for event in own]
+            [[places[before.dot] for before in graph.messages_to(event)] for event in own]
             for own in self._lines
         ]
 

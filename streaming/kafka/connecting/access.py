@@ -113,7 +113,8 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
 
 def _refusal_reason(fault: BaseException) -> str | None:
     """Return why the settings are wrong, if a server or the TLS library gives a reason; or None."""
-    for one in causes(fault):
+    # An error of the connection has the error of the socket as an argument.
+    for one in [one for cause in causes(fault) for one in (cause, *cause.args)]:
         if isinstance(one, _REFUSED):
             return f"{one}\n  hint: check security_protocol and sasl_* in [kafka.properties]"
         if isinstance(one, ssl.SSLError) and not isinstance(one, _CONNECTION_CLOSED):

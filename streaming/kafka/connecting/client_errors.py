@@ -113,29 +113,31 @@ def describe(error: BaseException) -> str:
 
     If a call failed because an earlier one had, these are of the error of the earlier call.
     """
-    error = causes(error)[0]
+    error = _first_failure(error)
     name, text = type(error).__name__, str(error)
     return text if name in text else f"{name}: {text}".removesuffix(": ")
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Return an error and its chain of causes, which may be a cycle, each once.
+    """Return an error and its chain of causes, which may be a cycle.
 
-    An error may also have another one as an argument, which is listed before it: kafka-python
-    refuses calls with the error of an earlier call.
+    A call that failed because an earlier one had is represented by the error of the earlier call.
     """
     chain: list[BaseException] = []
-
-    def add(one: BaseException | None) -> None:
-        if one is None or any(one is seen for seen in visited):
-            return
-        visited.append(one)
-        for failed in one.args:
-            if isinstance(failed, BaseException):
-                add(failed)
+    one: BaseException | None = error
+    while one is not None and all(one is not seen for seen in chain):
         chain.append(one)
-        add(one.__cause__ or one.__context__)
+        one = one.__cause__ or one.__context__
+    return [_first_failure(one) for one in chain]
 
-    visited: list[BaseException] = []
-    add(error)
-    return chain
+
+def _first_failure(error: BaseException) -> BaseException:
+    """Return the error because of which kafka-python refuses a call; any other error unchanged.
+
+    A call is refused with a KafkaError that has the error of an earlier call as an argument.
+    """
+    if type(error) is faults.KafkaError:
+        for failed in error.args:
+            if isinstance(failed, BaseException):
+                return _first_failure(failed)
+    return error

@@ -61,14 +61,10 @@ _DIGEST_BYTES = 12
 _FILE = re.compile(r"(\d+)-[0-9a-f]+\.sqlite")
 _NAME = re.compile(r"(\d{10}-[0-9a-f]{8}\.sqlite)@(\d{10})-([0-9a-f]{24})")
 _CLAIM = ENGINE_FILES["process"]
-_MACHINE_FAULTS = (
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-)
-"""SQLite's error codes for which the machine is at fault, and not the file."""
+_DISK_FAULTS = sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR
+"""SQLite's error codes for which the disk may be at fault, and not the file."""
+_MACHINE_FAULTS = *_DISK_FAULTS, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY
+"""The codes for which the file is not at fault."""
 
 
 class _ClaimContent(msgspec.Struct, frozen=True):
@@ -268,11 +264,15 @@ class FolderStore:
             with refused_as_setting(path), contextlib.closing(_connect(path, "ro")) as database:
                 self._whole = _read_records(database, path, int(number), digest)
         except (sqlite3.Error, TypeError, ValueError) as fault:
-            if getattr(fault, "sqlite_errorcode", 0) & 0xFF in _MACHINE_FAULTS:
+            code = getattr(fault, "sqlite_errorcode", 0) & 0xFF
+            if code in _MACHINE_FAULTS:
                 # To read a database with a write-ahead log, SQLite makes files beside it.
+                hint = (
+                    "\n  hint: check whether the disk of this folder is full, and whether files "
+                    "can be made in it"
+                )
                 raise SettingError(
-                    f"cannot read the state {path}: {fault}\n  hint: check whether the disk of "
-                    "this folder is full, and whether files can be made in it"
+                    f"cannot read the state {path}: {fault}{hint if code in _DISK_FAULTS else ''}"
                 ) from None
             raise StateError(f"the saved state {path} is damaged: {fault}") from None
         self._number = max(self._number, int(number))

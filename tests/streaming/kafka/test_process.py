@@ -492,3 +492,7 @@ def test_error_names_the_topic_that_failed_the_transaction_earlier() -> None:
     assert "denies access: topic verdicts (" in str(error)
     fenced = errors.KafkaError("a request has failed before", errors.ProducerFencedError())
     assert client_errors.describe(fenced) == "[Error 90] ProducerFencedError"
+    left = errors.CommitFailedError(errors.UnknownMemberIdError())
+    assert "CommitFailedError" in client_errors.describe(left), "its argument is a reason"
+    wrong = errors.KafkaError("a request has failed before", errors.InvalidTopicError("a/b"))
+    assert str(client_errors.settings_error(job, wrong)).startswith("Kafka refused a request: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -247,6 +248,17 @@ def test_state_that_a_full_disk_does_not_let_sqlite_read_is_reported_as_such(
     assert str(caught.value).startswith(f"cannot read the state {tmp_path / file_of(name)}: disk")
     assert "hint: check whether the disk of this folder is full" in str(caught.value)
     assert FolderStore(tmp_path).read(name) == {b"n": b"0"}
+
+
+def test_state_that_another_process_locks_is_not_said_to_be_on_a_full_disk(tmp_path: Path) -> None:
+    one = FolderStore(tmp_path)
+    name = one.write({b"n": b"0"})
+    one.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / file_of(name))) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SettingError, match=r"cannot read the state .*: database is locked$"):
+            FolderStore(tmp_path).read(name)
 
 
 def test_database_that_cannot_be_created_is_removed(
