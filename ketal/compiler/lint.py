@@ -164,7 +164,7 @@ class Bindings:
                     f"(`Causal(g, {step})`) may be unbound, a reference may not"
                 )
                 if number in (None, owner):
-                    why = "is no step of the body" if number is None else "is not taken before"
+                    why = "is no step of the body" if number is None else "is this step itself"
                     hint = (
                         f"`{step}` {why}; a name without `{step}.` is an attribute of the event "
                         "that the guard tests"
