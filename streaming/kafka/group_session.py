@@ -77,11 +77,12 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             self.engine.refuse_other_job(self.storage, connection.group_offsets())
         connection.connect_consumer()
         connection.connect_producer(f"{clients.transactional_id(self.job)}-{self.engine.owner}")
+        # Before the first request for metadata, for the consumer must have them when it joins.
+        connection.consumer.subscribe(self.job.topics, listener=self)
         partitions = connection.input_partitions()
         self.count = self._partition_count()
         self.storage.check(connection.partition_numbers, self.count)
         self.record_ends(partitions)
-        connection.consumer.subscribe(self.job.topics, listener=self)
 
     def close(self) -> None:
         """Close the clients and discard the state; ignore later calls of the listener."""

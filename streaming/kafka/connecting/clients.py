@@ -1,6 +1,6 @@
 """Kafka's clients, and the workarounds that a job needs (kafka-python 3.0.12).
 
-kafka-python has seven defects, each with a workaround here or in `group_session`:
+kafka-python has eight defects, each with a workaround here or in `group_session`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `call_with_deadline` bounds every such call.
@@ -15,6 +15,8 @@ kafka-python has seven defects, each with a workaround here or in `group_session
    fenced: `group_session` commits with the metadata that it recorded with the assignment.
 7. The setting `allow_auto_create_topics` is not applied to requests for metadata, so that a client
    makes a deleted topic again if the broker allows that: `make_no_topics` applies it.
+8. A leader of a group that has the metadata of its topics only after it joined takes them for a
+   change, and all members join again: `group_session` subscribes before it requests metadata.
 
 The one rule: no client makes a topic, and none is used again once it has failed.
 """

@@ -470,6 +470,23 @@ def test_commit_by_another_consumer_while_state_is_read_is_no_state_error(
     )
 
 
+def test_group_is_joined_once(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-python joins again when it gets its first metadata, if it has joined before."""
+    job, assignments = shared(broker, [topic(PARTITIONS)], tmp_path), []
+    assign = GroupSession.on_partitions_assigned
+
+    def count(self: GroupSession, assigned: Any) -> None:
+        assignments.append(assigned)
+        assign(self, assigned)
+
+    monkeypatch.setattr(GroupSession, "on_partitions_assigned", count)
+    for _ in range(3):  # The first time Kafka may take longer to name the group's coordinator.
+        run(job, ketal.compile(FORKS))
+    assert len(assignments) == 3
+
+
 def test_consumer_stays_in_the_group_while_it_reads_a_large_state(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
