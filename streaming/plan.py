@@ -5,7 +5,7 @@ The one rule: where a verdict depends on the order in which partitions are read,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.model.wording import counted
@@ -41,10 +41,11 @@ def lines(job: Job, program: Program) -> Iterator[str]:
             f"time: {behind} each partition's latest event; a partition is idle after "
             f"{job.idle_ms} ms"
         )
+    divided = _divided_patterns(job, program)
     for compiled in program.compiled:
         yield f"pattern {compiled.name}: {compiled.kind}, fingerprint {compiled.fingerprint}"
         yield f"  scopes: {_scopes(compiled)}; {_placement(job, program, compiled)}"
-        yield f"  order: {_order(compiled)}"
+        yield f"  order: {_order(compiled, divided)}"
     for warning in warnings(program, job):
         yield f"warning: {warning}"
 
@@ -109,13 +110,19 @@ def _divided_patterns(job: Job, program: Program) -> frozenset[str]:
     return frozenset(name for one in parts if one.groups > 1 for name in one.program.names)
 
 
-def _order(compiled: CompiledPattern) -> str:
+def _order(compiled: CompiledPattern, divided: Collection[str]) -> str:
     if not compiled.causal:
         return "arrival: the order in which events are consumed"
     if compiled.order_free:
+        if compiled.pattern.order.frontier is not None:
+            then = "waits for time"
+        elif compiled.name in divided:
+            then = "counts as doubtful if its clock may be incomplete"
+        else:
+            then = "waits for its past"
         return (
             "CausalOrder: the result is the same in every order, so no event waits; once a node "
-            "has left or restarted, an event waits for its past"
+            f"has left or restarted, an event {then}"
         )
     policy = ReleaseOptions.of(compiled.pattern.order).policy
     return f"CausalOrder ({policy}): events wait in the hold-back queue until they are ready"
@@ -128,7 +135,6 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
     single task.
     """
     has_several_topics = len(job.topics) > 1
-    divided = _divided_patterns(job, program)
     for compiled in program.compiled:
         order = compiled.pattern.order
         waits_for_dots = compiled.causal and not compiled.order_free and order.frontier is None
@@ -138,14 +144,6 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
                 'start are never read (start = "latest"): if nothing is committed, events wait for '
                 "ever; choose `CausalOrder(frontier = …)`, which waits only for time, or `gap = "
                 '…`, after which a missing event is declared lost, or start = "earliest"'
-            )
-        waits_after_departures = compiled.order_free and order.frontier is None
-        if waits_after_departures and compiled.name in divided:
-            yield (
-                f"the events of {compiled.name} are held back once a node has left or restarted: "
-                "they wait for their past then, of which each part of this job has only some; if "
-                "nodes may leave or restart, choose `CausalOrder(frontier = …)`, which waits only "
-                "for time"
             )
         if not compiled.causal:
             # With several consumers the events of a scope are in one partition of each topic.

@@ -117,8 +117,8 @@ class Execution:
         self.retiring: RetiringRelease | None = None
         if retiring is not None:
             assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
-            self.retiring = RetiringRelease(retiring, self.admission, limits, name)
-            self.release.retiring = self.retiring
+            shared = self.admission, limits, name, self.release.sees_all
+            self.release.retiring = self.retiring = RetiringRelease(retiring, *shared)
         self.progress = Progress.of(patterns)
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)

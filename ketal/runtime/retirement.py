@@ -86,8 +86,14 @@ class RetiringRelease(JobRelease):
     """
 
     def __init__(
-        self, program: Program, admission: Admission, limits: Limits | None, name: str
+        self,
+        program: Program,
+        admission: Admission,
+        limits: Limits | None,
+        name: str,
+        sees_all: bool,
     ) -> None:
+        self.sees_all = sees_all
         limits = Limits.given(limits, program.compiled[0].limits)
         reads = any(map(reads_clocks, program.compiled))
         self._alone_reads_clocks = reads and not admission.reads_clocks

@@ -3,7 +3,9 @@
 A pattern under `order arrival`, or one whose answer needs no order (`find any` under
 CausalOrder without `not`), is offered each event at once; the others are offered events when a
 hold-back queue releases them (`ketal.runtime.queues.execution_queues`). Once a node has left or
-restarted, clocks are restored before any pattern reads them (`docs/membership.md`).
+restarted, clocks are restored before any pattern reads them (`docs/membership.md`). A pattern that
+needs no order then waits for the past of an event, unless the past may be in another part of a job:
+such an event is offered at once, and counted as doubtful if its clock may be too low.
 
 The one rule: an event of a run's topology is offered to it once, or recorded as missed by it.
 """
@@ -70,6 +72,8 @@ class StreamRelease(Release):
 
     by_watermark = False
     """Whether the time of the queues goes by watermarks alone."""
+    sees_all = True
+    """Whether all events of the execution are offered here, not only those of a part of a job."""
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
@@ -91,6 +95,7 @@ class StreamRelease(Release):
         )
         self.retiring: StreamRelease | None = None
         self._restores_clocks = False
+        self._offers_at_once = False  # events whose clocks are not restored yet, under CausalOrder
         windows_us = [run.compiled.window_us for run in runs]
         self.window_us = min([us for us in windows_us if us is not None], default=0)
 
@@ -109,6 +114,14 @@ class StreamRelease(Release):
             return -math.inf
         direct_us = min([run.steps.due_us for run in self._direct.runs], default=math.inf)
         return min(direct_us, self.queues.due_us)
+
+    @property
+    def offers_at_once(self) -> bool:
+        """Whether a pattern under CausalOrder is offered events before their clocks are restored.
+
+        Not before a node has left: until then, no clock is restored.
+        """
+        return self._offers_at_once or (self.retiring is not None and self.retiring.offers_at_once)
 
     def _order_free_runs(self) -> list[PatternRun]:
         """Return the runs under CausalOrder that need no order."""
@@ -158,7 +171,9 @@ class StreamRelease(Release):
             for node in admission.arrived(event):
                 out += self.control(Control("leave", node=node))
             if admission.reads_clocks:
-                known = admission.membership.restore_so_far(event)
+                restorer = admission.membership.restorer
+                at_once = self.offers_at_once and late is None
+                known = (restorer.restore_at_once if at_once else restorer.restore_so_far)(event)
         if self.retiring is not None:
             out += self.retiring.take_identified(event, known, late, ())
         return out + self.take_identified(event, known, late, excluding)
@@ -201,13 +216,19 @@ class StreamRelease(Release):
             self.retiring.restore_clocks(event, saved=saved)
         if self._admission.reads_clocks:
             order_free = self._order_free_runs()
-            self._direct = TypeDispatch(
-                [run for run in self._direct.runs if not run.compiled.causal]
-            )
+            awaiting = [run for run in order_free if self._awaits_restoring(run)]
+            self._offers_at_once = len(awaiting) < len(order_free)
+            self._direct = TypeDispatch([run for run in self._direct.runs if run not in awaiting])
             seen = None if saved else self._admission.intake.seen()
             if seen is not None and event is not None:
                 seen = seen_without(seen, (event,))
-            self.queues.restore_clocks(membership.restorer, order_free, seen)
+            self.queues.restore_clocks(
+                membership.restorer, awaiting, seen, at_once=self._offers_at_once
+            )
+
+    def _awaits_restoring(self, run: PatternRun) -> bool:
+        """Return whether events wait for restored clocks; in a part they only wait for time."""
+        return self.sees_all or run.compiled.pattern.order.frontier is not None
 
     # --- membership and time ---
 
@@ -265,3 +286,15 @@ class JobRelease(StreamRelease):
     """
 
     by_watermark = True
+
+
+class PartRelease(JobRelease):
+    """Offers new events to the runs of a part of a job, which does not see the other parts."""
+
+    sees_all = False
+
+
+class KeyGroupRelease(StreamRelease):
+    """Offers new events to the runs of a key group of Spark, which does not see the others."""
+
+    sees_all = False

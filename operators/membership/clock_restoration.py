@@ -108,23 +108,43 @@ class Restorer(Stateful):
 
     def restore(self, event: Event) -> Event:
         """Return a released event with its clock restored; hold its closure for later events."""
-        node, counter = event.node, event.clock[event.node]
         whole = self._close(event)
         out = self.last_restored(event)
+        node, counter = event.node, event.clock[event.node]
         if counter > self._released.get(node, 0):
             # Another queue may release it once more; it is counted once.
-            self._released[node] = counter
-            known = self.memory.find(node, counter)
-            if known is not None and known.closure is not event.clock:
-                for name, entry in known.past.items():
-                    if entry > out.clock.get(name, 0):
-                        self._low[name] = self._low.get(name, 0) + 1
+            self._count_low(event, out)
             if not whole and self.may_be_low(out):
                 self._doubted[node] = counter
                 self.in_doubt += 1
             elif not whole:
                 self._incomplete += 1
         return out
+
+    def restore_at_once(self, event: Event) -> Event:
+        """Return an event as `restore_so_far`, and count it: it does not wait for its past.
+
+        It is doubtful if its clock may be too low already, and becomes so if a node leaves.
+        """
+        out = self.restore_so_far(event)
+        self._count_low(event, out)
+        known = self.memory.find(event.node, event.clock[event.node])
+        if known is None or not known.final:
+            if self.may_be_low(out, event):
+                self.count_offered_low(event)
+            else:
+                self._incomplete += 1
+        return out
+
+    def _count_low(self, event: Event, out: Event) -> None:
+        """Count, by node, the entries of a released event that are too low if the node leaves."""
+        node, counter = event.node, event.clock[event.node]
+        self._released[node] = max(counter, self._released.get(node, 0))
+        known = self.memory.find(node, counter)
+        if known is not None and known.closure is not event.clock:
+            for name, entry in known.past.items():
+                if entry > out.clock.get(name, 0):
+                    self._low[name] = self._low.get(name, 0) + 1
 
     def count_offered_low(self, event: Event) -> None:
         """Count an event as doubtful: it was offered with a lower clock than `restore` returned."""

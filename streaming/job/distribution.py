@@ -14,6 +14,9 @@ dependent event of another part, and so judges an event that the whole would rep
 concerns only events that are behind the watermark, or whose time is after that of an event that
 depends on them.
 
+Once a node has left, a part cannot restore the clocks that lack its entry from events of other
+parts; it counts events whose clocks may be incomplete as doubtful.
+
 Several consumers divide the partition numbers: the consumer of number p reads partition p of every
 topic, and has the state of the scopes in it. That each scope is in one partition number is declared
 by `[source] keyed_by`: the value of that attribute decides the partition of a message, alike in all
@@ -21,7 +24,7 @@ topics. So each pattern must be partitioned by that attribute, alone or together
 value that is read in two partition numbers ends the job before any of its events is committed.
 
 The one rule: a program runs in parts only if each part gives the verdicts that the whole would
-give; only which events are late under `frontier` may differ.
+give, as far as no event is doubtful; only which events are late under `frontier` may differ.
 """
 
 from __future__ import annotations

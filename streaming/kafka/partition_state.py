@@ -33,7 +33,7 @@ from ketal.runtime.state.records import (
     decode_record,
     encode_record,
 )
-from ketal.runtime.stream_release import JobRelease
+from ketal.runtime.stream_release import JobRelease, PartRelease
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.messages import MessageReader, place_of
 from ketal.streaming.kafka.pattern_migration import resume
@@ -66,7 +66,8 @@ class Part:
         self._program = program = engine.program
         self.positions = dict(positions)
         self.store = store
-        self.execution = Execution(program, limits=job.limits, release=JobRelease)
+        self._release = PartRelease if job.is_shared else JobRelease
+        self.execution = Execution(program, limits=job.limits, release=self._release)
         self.watermarks = Watermarks(
             sorted(positions),
             lateness_ms=job.lateness_ms,
@@ -102,7 +103,7 @@ class Part:
         """
         inner = {k: v for k, v in records.items() if not k.startswith(OTHERS)}
         self.execution, notice = resume(
-            self._program, inner, on_change=on_change, limits=self._job.limits
+            self._program, inner, self._release, on_change=on_change, limits=self._job.limits
         )
         with damage_refused():
             saved = decode_record(PROGRESS.decode(), records[PROGRESS])

@@ -38,18 +38,20 @@ class Resumed(NamedTuple):
 def resume(
     program: Program,
     records: Mapping[bytes, bytes],
+    release: type[JobRelease] = JobRelease,
     *,
     on_change: str = "stop",
     limits: Limits | None = None,
 ) -> Resumed:
     """Return an execution that continues from saved state.
 
-    `on_change` is "stop", "fresh" or "drain": what to do if the state is of another program.
+    `release` is that of the execution which saved it. `on_change` is "stop", "fresh" or "drain":
+    what to do if the state is of another program.
 
     Raises a StateError if the state is damaged; or if it is of another program, and `on_change` is
     "stop", or is "drain" and a pattern cannot be drained. The message names the change.
     """
-    options: dict[str, Any] = {"limits": limits, "release": JobRelease}
+    options: dict[str, Any] = {"limits": limits, "release": release}
     try:
         return Resumed(Execution.restored(program, records, **options))
     except StateError as fault:

@@ -19,6 +19,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -34,6 +35,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.queues.reports import BEHIND_WATERMARK
 from ketal.runtime.state.records import FORMAT
+from ketal.runtime.stream_release import KeyGroupRelease, StreamRelease
 from ketal.streaming.job.verdict_messages import written_message
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.rows.keyed import KeyGroupCheck
@@ -99,12 +101,16 @@ class Work:
 
     def execution(self, family: int, held: Mapping[bytes, bytes] | None) -> Execution:
         """Return the execution of a group of a family, new or restored from its records."""
-        program = self.families[family].program
-        others = (other for n, other in enumerate(self.families) if n != family)
-        beside = [compiled for other in others for compiled in other.program.compiled]
+        own = self.families[family]
+        others = (other for other in self.families if other is not own)
+        options: dict[str, Any] = {
+            "limits": self.limits,
+            "beside": [compiled for other in others for compiled in other.program.compiled],
+            "release": StreamRelease if own.groups == 1 else KeyGroupRelease,
+        }
         if held is None:
-            return Execution(program, limits=self.limits, beside=beside)
-        return Execution.restored(program, held, limits=self.limits, beside=beside)
+            return Execution(own.program, **options)
+        return Execution.restored(own.program, held, **options)
 
 
 class GroupState(msgspec.Struct, kw_only=True):

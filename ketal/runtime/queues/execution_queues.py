@@ -6,7 +6,8 @@ declares lost and events that it finds late or refuses become verdicts here, eac
 however many queues report it.
 
 Patterns whose answer needs no order (`find any` without `not`) do not wait while clocks are whole.
-Once a node has left, they get a queue in which events wait until their clocks are restored.
+Once a node has left, they get a queue in which events wait until their clocks are restored, unless
+a part of a job would wait for events of other parts.
 
 The one rule: an event is counted once: as released, held back, late or refused.
 """
@@ -120,12 +121,18 @@ class Queues:
     # --- restored clocks ---
 
     def restore_clocks(
-        self, restorer: Restorer, order_free: Sequence[PatternRun], seen: SeenDots | None
+        self,
+        restorer: Restorer,
+        order_free: Sequence[PatternRun],
+        seen: SeenDots | None,
+        *,
+        at_once: bool,
     ) -> None:
         """Restore the clocks of events from now on, since a node has left.
 
-        The patterns `order_free` need no order and have been offered all events `seen` so far,
-        which is None if the dots are loaded from a saved state.
+        The patterns `order_free` need no order and get a queue. They have been offered all events
+        `seen` so far, which is None if the dots are loaded from a saved state. With `at_once`, so
+        have patterns of a part that get no queue.
         """
         ordered = list(self.queues)
         for queue in ordered:
@@ -146,7 +153,7 @@ class Queues:
             queue.push_offered(seen_without(seen, events), events)
         # Count the events that were released with clocks that the departure shows to be too low.
         for event in present_order(events):
-            released = any(queue.has_released(event.dot) for queue in ordered)
+            released = at_once or any(queue.has_released(event.dot) for queue in ordered)
             if released and restorer.restore(event) is not event:
                 restorer.count_offered_low(event)
 

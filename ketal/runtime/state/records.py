@@ -46,7 +46,7 @@ import msgspec
 
 from ketal.errors import StateError
 
-FORMAT = 12
+FORMAT = 13
 """The version of saved state: of records, of snapshots, and of a job's own records."""
 OTHERS = b"job/"
 """The prefix of the keys of records that are not part of a monitor's state."""

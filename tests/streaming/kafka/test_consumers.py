@@ -29,13 +29,9 @@ import ketal
 from ketal.cli import main
 from ketal.errors import SettingError, StateError
 from ketal.logs import Source
-from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.log_arguments import LogItem
 from ketal.programs.program import Program
-from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import encode_record
-from ketal.runtime.stream_release import JobRelease
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import PartitionCheck, check_shareable
@@ -322,6 +318,21 @@ def test_state_is_restored_from_the_changelog(broker: Broker, topic: Topic, tmp_
     assert sorted(v["id"] for v in verdicts) == sorted(wanted)
     loaded = changelog.load(job, range(PARTITIONS), lambda: False)
     assert all(len(one.keys) > len(one.segments) > 0 for one in loaded.values())
+
+
+def test_part_does_not_wait_for_events_of_other_parts_once_a_node_has_left(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Also after it was restored; a single consumer waits for the past of each event."""
+    source, leave = topic(PARTITIONS), b'{"type": "ketal.leave", "node": "a"}'
+    job, counts = shared(broker, [source], tmp_path), []
+    for events in ([accept("a"), leave, accept("b", 4)], [accept("c", 7)]):
+        produce(broker, [(source, 1, event) for event in events])
+        summary = run(job, ketal.compile(FORKS)).summary
+        assert summary is not None
+        counts.append((summary["patterns"]["Forks"]["matches"], summary["doubtful"]))
+        assert summary["events"]["held_back"] == 0
+    assert counts == [(1, 1), (3, 2)]
 
 
 def test_scope_in_two_partitions_is_a_setting_error(
@@ -813,30 +824,26 @@ def test_dry_run_prints_which_consumers_read_the_topics(
     assert arrival not in planned("height", "kafka:x")
 
 
-@pytest.mark.parametrize("order", ["CausalOrder", "CausalOrder(frontier = 1 s)"])
-def test_part_in_which_a_departed_node_holds_events_back_is_warned_of(order: str) -> None:
-    """A part lacks the past that the events would wait for; with `frontier` they wait for time."""
+@pytest.mark.parametrize(
+    ("order", "whole", "divided"),
+    [
+        ("CausalOrder", "waits for its past", "counts as doubtful if its clock may be incomplete"),
+        ("CausalOrder(frontier = 1 s)", "waits for time", "waits for time"),
+    ],
+)
+def test_plan_says_what_events_wait_for_once_a_node_has_left(
+    order: str, whole: str, divided: str
+) -> None:
     program = ketal.compile(FORKS.replace("CausalOrder", order))
     in_groups = replace(job(store=Target("dir")), engine="spark")
-    waits = [
-        any(
-            "Forks are held back once a node has left" in text
-            for text in plan.warnings(program, one)
-        )
-        for one in (job(), in_groups, job(store=Target("dir")), replace(in_groups, key_groups=1))
-    ]
-    part = Execution(program, release=JobRelease)
-    forks = [
-        Event(node=node, type="accept", clock={node: 4}, time=4.0, data={"height": 7, "hash": node})
-        for node in "ab"
-    ]
-    part.feed(Control("join", node="c"))
-    part.feed(Control("leave", node="c"))
-    items: list[LogItem] = [*forks, Control("watermark", time=60.0)]
-    verdicts = [verdict.kind for item in items for verdict in part.feed(item)]
-    is_held = order == "CausalOrder"
-    assert waits == [is_held, is_held, False, False]
-    assert (verdicts, len(part.release.held_back())) == (([], 2) if is_held else (["match"], 0))
+    for one, then in (
+        (job(), divided),
+        (in_groups, divided),
+        (job(store=Target("dir")), whole),
+        (replace(in_groups, key_groups=1), whole),
+    ):
+        (line,) = [line for line in plan.lines(one, program) if "order:" in line]
+        assert line.endswith(f"once a node has left or restarted, an event {then}")
 
 
 def test_watch_evicts_the_oldest_key_value() -> None:

@@ -63,6 +63,24 @@ def test_group_resumes_from_its_state() -> None:
     assert figures(group)["messages"] == 2
 
 
+@pytest.mark.parametrize("key_groups", [1, 4])
+def test_group_does_not_wait_for_events_of_other_groups_once_a_node_has_left(
+    key_groups: int,
+) -> None:
+    at = work(key_groups=key_groups)
+    group = Group(at, 0, None)
+    leave = b'{"type": "ketal.leave", "node": "a"}'
+    assert verdicts_of(group, rows(accept("a"))) == []
+    assert verdicts_of(group, rows(leave, copy=HOME, first=1)) == []
+    found = kinds(group, rows(accept("b", 4), first=2))
+    group = Group(at, 0, group.state())
+    found += kinds(group, rows(accept("c", 7), first=3))
+    assert found == (["match"] * 3 if key_groups > 1 else [])
+    counts = figures(group)
+    held, doubtful = counts["events"]["held_back"], counts.get("doubtful", 0)
+    assert (held, doubtful) == ((0, 2) if key_groups > 1 else (2, 0))
+
+
 def test_watermark_is_that_of_the_slowest_partition() -> None:
     """Partitions that have ended do not count."""
     group = Group(work(WINDOWED_FORKS), 0, None)
