@@ -171,8 +171,7 @@ class StreamRelease(Release):
             for node in admission.arrived(event):
                 out += self.control(Control("leave", node=node))
             if admission.reads_clocks:
-                restorer = admission.membership.restorer
-                at_once = self.offers_at_once and late is None
+                restorer, at_once = admission.membership.restorer, self.offers_at_once
                 known = (restorer.restore_at_once if at_once else restorer.restore_so_far)(event)
         if self.retiring is not None:
             out += self.retiring.take_identified(event, known, late, ())

@@ -37,7 +37,8 @@ class MembershipStage(Stateful):
 
     The calls for each event, in turn: `rename` as it arrives; `arrived` if it is new;
     `restore_so_far` if it is offered on arrival, or `restorer.restore_at_once` if it should have
-    waited for its past; `restorer.restore` when it is released, before it is offered or sorted. The clocks of the memory are saved separately (`ClockMemory.rows`).
+    waited for its past; `restorer.restore` when it is released, before it is offered or sorted. The
+    clocks of the memory are saved separately (`ClockMemory.rows`).
     """
 
     STATE: ClassVar = "live", "_left", "departed", "incarnations", "restorer"
