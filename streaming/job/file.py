@@ -58,7 +58,7 @@ _COMBINED = {"topics", "verdicts", "rejected", "store", "engine", "on_change"}
 """Fields of `Job` that may exclude each other."""
 _FILE_SETTINGS = ("regex", "delimiter", "rebuild")
 _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
-_SERVER = re.compile(r"(?:[A-Z\d_]+://)?(?:\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
+_SERVER = re.compile(r"(?:[A-Z\d_]+://)?(\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
 """A host and its port, after the name of a listener, which Kafka's own clients ignore."""
 _IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 """An IPv6 address without brackets, and so without a port."""
@@ -405,13 +405,28 @@ def _servers(place: str, text: str, _: Path) -> str:
     for server in map(str.strip, text.split(",")):
         address = f"[{server}]" if _IPV6.fullmatch(server) else server
         parts = _SERVER.fullmatch(address)
-        port = int(parts[1] or PORT) if parts else 0
+        port = int(parts[2] or PORT) if parts and _is_host(parts[1]) else 0
         if not 0 < port <= PORT_MAX:
             raise SettingError(
                 f"{place} must be HOST:PORT,..., with ports from 1 to {PORT_MAX}, not {text!r}"
             )
-        servers.append(address if parts and parts[1] else f"{address}:{port}")
+        servers.append(address if parts and parts[2] else f"{address}:{port}")
     return ",".join(servers)
+
+
+def _metrics_host(place: str, text: str, _: Path) -> str:
+    if not _is_host(text):
+        raise SettingError(f"{place} must be the name or the address of a host, not {text!r}")
+    return text
+
+
+def _is_host(text: str) -> bool:
+    """Return whether a text can be looked up as a host: no label is empty or too long."""
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _params(table: Mapping[str, Any]) -> dict[str, str]:
@@ -483,6 +498,6 @@ _TEXT_SETTINGS = {
     "rejected": _TextSetting(_output, "output"),
     "store": _TextSetting(_store, "state", "--state"),
     # A key of this name in a job file is unknown, and was refused when the file was read.
-    "metrics_host": _TextSetting(lambda _, text, __: text, "", "--metrics-host"),
+    "metrics_host": _TextSetting(_metrics_host, "", "--metrics-host"),
 }
 """Field of `Job` → the setting."""

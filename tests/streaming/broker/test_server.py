@@ -36,15 +36,16 @@ def start(tmp_path: Path, jars: Path) -> Iterator[Start]:
     """Return a function that starts `ketal broker`; no broker is left behind."""
     started = []
 
-    def process(*words: str) -> subprocess.Popen[str]:
+    def process(*words: str, **environment: str) -> subprocess.Popen[str]:
         one = subprocess.Popen(
             [sys.executable, "-m", "ketal", "broker", *words],
             cwd=tmp_path,
             env={
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
-                "XDG_STATE_HOME": str(tmp_path / "state"),
+                "XDG_STATE_HOME": str(tmp_path / "stäte"),
                 "JAVA_TOOL_OPTIONS": " ".join(QUICK_JVM),
+                **environment,
             },
             text=True,
             stdout=subprocess.PIPE,
@@ -86,7 +87,7 @@ def read(path: Path) -> str:
 
 def test_start_and_stop_in_the_default_folder(start: Start, tmp_path: Path) -> None:
     """The default folder is in the user's state folder."""
-    folder = tmp_path / "state" / "ketal" / "broker"
+    folder = tmp_path / "stäte" / "ketal" / "broker"
     code, out, err = finished(start("start"))
     assert code == 0, err
     name, address = out.strip().split("=")
@@ -105,7 +106,9 @@ def test_start_and_stop_in_the_default_folder(start: Start, tmp_path: Path) -> N
         f"since {running.started}, bootstrap_servers={address}\n"
     )
 
-    assert finished(start("stop")) == (0, f"stopped the broker in {folder}\n", "")
+    # The output is UTF-8 whatever the locale.
+    stop = start("stop", PYTHONIOENCODING="ascii")
+    assert finished(stop) == (0, f"stopped the broker in {folder}\n", "")
     assert is_free(int(port))
     assert "shut down completed" in Broker(folder).log.read_text()
 
