@@ -169,7 +169,7 @@ def test_terminating_the_start_command_ends_the_starting_broker(
     broker = Broker(tmp_path / "kafka")
     process = start("start", "--dir", str(broker.folder))
     message = broker.folder / "broker.json"
-    until(lambda: '"pid": null' not in (read(message) or '"pid": null'), patience_s=PATIENCE_S)
+    until(lambda: '"pid":null' not in (read(message) or '"pid":null'), patience_s=PATIENCE_S)
     process.terminate()
     code, out, _ = finished(process)
     assert (code, out) == (143, "")
