@@ -277,8 +277,9 @@ def test_reused_process_id_is_not_taken_for_the_broker(tmp_path: Path) -> None:
         stranger.kill()
 
 
-def test_unreadable_state_file_is_named_in_the_error(tmp_path: Path) -> None:
-    (tmp_path / "broker.json").write_text('{"port": 90')
+@pytest.mark.parametrize("text", ['{"port": 90', '{"a":' * 20_000], ids=["cut", "nested"])
+def test_unreadable_state_file_is_named_in_the_error(text: str, tmp_path: Path) -> None:
+    (tmp_path / "broker.json").write_text(text)
     with pytest.raises(BrokerError, match=r"broker\.json is damaged"):
         _ = Broker(tmp_path).bootstrap_servers
 
