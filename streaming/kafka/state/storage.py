@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ketal.errors import SettingError, StateError
 from ketal.model.wording import counted
@@ -21,11 +21,10 @@ from ketal.streaming.kafka.connecting.client_calls import StoppedError
 from ketal.streaming.kafka.state.folder_store import Claim, FolderStore
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, load
 
-if TYPE_CHECKING:
-    from ketal.streaming.kafka.connection import Connection
-
 Metadata = Mapping[str, Any]
 """The metadata that a commit stores with the offset."""
+GetNumbers = Callable[[str], set[int]]
+GetSetting = Callable[[str, str], str]
 Store = FolderStore | Changelog
 """Saves and restores the state of one part."""
 
@@ -47,8 +46,11 @@ class Storage(ABC):
         return nullcontext()
 
     @abstractmethod
-    def check(self, connection: Connection, parts: int) -> None:
-        """Raise a SettingError if this storage cannot hold the state of `parts` parts."""
+    def check(self, numbers: GetNumbers, setting: GetSetting, parts: int) -> None:
+        """Raise a SettingError if this storage cannot hold the state of `parts` parts.
+
+        `numbers` returns the partition numbers of a topic, `setting` the value of a setting of it.
+        """
 
     @abstractmethod
     def state_name(self, metadata: Metadata) -> str | None:
@@ -117,7 +119,7 @@ class _FolderStorage(Storage):
             self._claim = Claim(self._job.state, self._job.group_id, self._job.topics)
             yield
 
-    def check(self, connection: Connection, parts: int) -> None:
+    def check(self, numbers: GetNumbers, setting: GetSetting, parts: int) -> None:
         pass  # A job with its state in a folder has one part.
 
     def state_name(self, metadata: Metadata) -> str | None:
@@ -159,10 +161,10 @@ class _TopicStorage(Storage):
     restart_hint = "another group_id and state topic to start at the beginning of the topics"
     _parts = 1
 
-    def check(self, connection: Connection, parts: int) -> None:
+    def check(self, numbers: GetNumbers, setting: GetSetting, parts: int) -> None:
         self._parts = parts
         topic = self._topic
-        present = len(connection.partition_numbers(topic))
+        present = len(numbers(topic))
         if present != parts:
             shared = self._job.is_shared
             wanted = "the input topics have" if shared else "the state of one consumer requires"
@@ -170,7 +172,7 @@ class _TopicStorage(Storage):
                 f"the state topic {topic} has {counted(present, 'partition')}, but {wanted} "
                 f"{parts}: create it with {parts}"
             )
-        policy = connection.topic_setting(topic, "cleanup.policy")
+        policy = setting(topic, "cleanup.policy")
         if policy != "compact":
             raise SettingError(
                 f"the state topic {topic} has cleanup.policy={policy}, which would lose state: "
