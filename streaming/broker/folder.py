@@ -88,7 +88,7 @@ class BrokerFolder:
             return msgspec.json.decode(path.read_bytes(), type=Running)
         except FileNotFoundError:
             return None
-        except ValueError as fault:
+        except (ValueError, RecursionError) as fault:
             raise BrokerError(
                 f"{path} is damaged ({fault})\n"
                 "  hint: use another folder (--dir), or remove this one, with its topics"

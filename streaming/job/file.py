@@ -17,12 +17,10 @@ from ketal.files.user_folders import state_folder
 from ketal.logs.source import Config, Source, load_config, table_of
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.wording import unquoted
+from ketal.streaming.job.addresses import PORT, PORT_MAX, read_host, read_servers
 from ketal.streaming.job.client_properties import read_properties, refuse_variables
 from ketal.streaming.job.messages import MessageReader
 
-PORT = 9092
-"""Kafka's port where the address of a server has none."""
-PORT_MAX = 65_535
 ENGINES = ("process", "spark")
 STARTS = ("earliest", "latest")
 INT_MAX = 2**31 - 1
@@ -58,10 +56,6 @@ _COMBINED = {"topics", "verdicts", "rejected", "store", "engine", "on_change"}
 """Fields of `Job` that may exclude each other."""
 _FILE_SETTINGS = ("regex", "delimiter", "rebuild")
 _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
-_SERVER = re.compile(r"(?:[A-Z\d_]+://)?(?:\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
-"""A host and its port, after the name of a listener, which Kafka's own clients ignore."""
-_IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
-"""An IPv6 address without brackets, and so without a port."""
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 _ADDRESS = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -399,21 +393,6 @@ def _check_topic(place: str, name: object) -> None:
         )
 
 
-def _servers(place: str, text: str, _: Path) -> str:
-    """Return Kafka's addresses, each with its port, since Java's clients require one."""
-    servers = []
-    for server in map(str.strip, text.split(",")):
-        address = f"[{server}]" if _IPV6.fullmatch(server) else server
-        parts = _SERVER.fullmatch(address)
-        port = int(parts[1] or PORT) if parts else 0
-        if not 0 < port <= PORT_MAX:
-            raise SettingError(
-                f"{place} must be HOST:PORT,..., with ports from 1 to {PORT_MAX}, not {text!r}"
-            )
-        servers.append(address if parts and parts[1] else f"{address}:{port}")
-    return ",".join(servers)
-
-
 def _params(table: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of parameters in the syntax of `--set`."""
     for name, value in table.items():
@@ -476,13 +455,15 @@ class _TextSetting(NamedTuple):
 _TEXT_SETTINGS = {
     "pattern": _TextSetting(_pattern_file, "", "PATTERN"),
     "engine": _TextSetting(_engine, "", "--engine"),
-    "bootstrap_servers": _TextSetting(_servers, "kafka", "--bootstrap-servers"),
+    "bootstrap_servers": _TextSetting(
+        lambda at, text, _: read_servers(at, text), "kafka", "--bootstrap-servers"
+    ),
     "group_id": _TextSetting(_group_id, "kafka", "--group-id"),
     "start": _TextSetting(_start, "kafka"),
     "verdicts": _TextSetting(_output, "output", "--to"),
     "rejected": _TextSetting(_output, "output"),
     "store": _TextSetting(_store, "state", "--state"),
     # A key of this name in a job file is unknown, and was refused when the file was read.
-    "metrics_host": _TextSetting(lambda _, text, __: text, "", "--metrics-host"),
+    "metrics_host": _TextSetting(lambda at, text, _: read_host(at, text), "", "--metrics-host"),
 }
 """Field of `Job` → the setting."""

@@ -17,6 +17,7 @@ from ketal.streaming.kafka.connecting import client_errors, clients
 from ketal.streaming.kafka.connecting.access import check_access
 from ketal.streaming.kafka.connecting.client_calls import (
     CLIENT_ERRORS,
+    StoppedCommitError,
     StoppedError,
     call_with_deadline,
 )
@@ -105,6 +106,11 @@ class Connection:
             f"the topic {topic} does not exist at {self._job.bootstrap_servers}; create it first"
         )
 
+    def topic_setting(self, topic: str, name: str) -> str:
+        """Return the value of a topic's setting."""
+        ask = clients.topic_setting
+        return self._call("requesting a setting", ask, self._job, topic, name, calls=2)
+
     # --- offsets ---
 
     def group_offsets(self) -> dict[TopicPartition, Commit]:
@@ -168,6 +174,8 @@ class Connection:
         `sent` has the topic and the future of each message of the transaction. After a message has
         failed, later calls may hang; so they are broken off, and the error of the message is
         raised, which is clearer than theirs.
+
+        Raises a StoppedCommitError if the job must end and no server listens any more.
         """
 
         def is_in_vain() -> bool:
@@ -187,4 +195,6 @@ class Connection:
             for topic, future in sent:
                 if future.failed():
                     raise client_errors.topic_error(topic, future.exception) from error
+            if isinstance(error, StoppedError):
+                raise StoppedCommitError from None
             raise

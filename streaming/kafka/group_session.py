@@ -81,7 +81,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         connection.consumer.subscribe(self.job.topics, listener=self)
         partitions = connection.input_partitions()
         self.count = self._partition_count()
-        self.storage.check(connection.partition_numbers, self.count)
+        self.storage.check(connection.partition_numbers, connection.topic_setting, self.count)
         self.record_ends(partitions)
 
     def close(self) -> None:

@@ -19,7 +19,11 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import client_errors
-from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, StoppedError
+from ketal.streaming.kafka.connecting.client_calls import (
+    CLIENT_ERRORS,
+    StoppedCommitError,
+    StoppedError,
+)
 from ketal.streaming.kafka.connecting.client_errors import OUT_OF_RANGE
 from ketal.streaming.kafka.connecting.properties import check_properties
 from ketal.streaming.kafka.group_session import GroupSession
@@ -66,7 +70,7 @@ class ProcessEngine(RunningJob):
                     f"the topic: {client_errors.missing_messages(error)}\n  hint: use another "
                     "group_id and another [state] store to start over where [kafka] start says"
                 ) from None
-            except StoppedError:
+            except (StoppedError, StoppedCommitError):
                 return
             except CLIENT_ERRORS as error:
                 self._handle_failure(error)

@@ -16,6 +16,7 @@ The one rule: time is an argument, the events' and the clock's, in milliseconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ CHECK_GAP_MS_MAX = 2 * CHECK_MS
 """How much of the time between two checks counts at most."""
 STANDSTILL_MS = 5 * CHECK_MS
 """A longer time between two checks is a standstill; each partition is then active for this long."""
+_UNKNOWN_S = -math.inf
+"""The mark of a partition without an event time."""
 
 
 class Watermarks:
@@ -37,7 +40,12 @@ class Watermarks:
     ) -> None:
         self._lateness_s = lateness_ms / 1e3
         self._idle_ms = idle_ms
-        self._marks_s: dict[Partition, float | None] = dict.fromkeys(partitions)
+        self._marks_s = dict.fromkeys(partitions, _UNKNOWN_S)
+        self._least: Partition | None = None
+        """The active partition with the least mark at the last `advance`; None if there is none.
+
+        While it is active and its mark does not rise, the watermark cannot advance.
+        """
         self._active_ms = dict.fromkeys(self._marks_s, now_ms)
         self._checked_ms = now_ms
         self._idle: set[Partition] = set()
@@ -46,16 +54,18 @@ class Watermarks:
         self.watermark_s: float | None = None
 
     def observe(self, partition: Partition, time_s: float) -> bool:
-        """Raise a partition's mark to an event time less the lateness; return whether it rose."""
+        """Raise a partition's mark to an event time less the lateness, as `raise_mark` does."""
         return self.raise_mark(partition, time_s - self._lateness_s)
 
     def raise_mark(self, partition: Partition, mark_s: float) -> bool:
-        """Raise the mark of a partition; return False if it was not lower."""
-        before = self._marks_s[partition]
-        if before is not None and mark_s <= before:
+        """Raise the mark of a partition if it is lower; return whether `advance` has to be called.
+
+        It has to be called too when partitions became idle or have ended.
+        """
+        if mark_s <= self._marks_s[partition]:
             return False
         self._marks_s[partition] = mark_s
-        return True
+        return self._least is None or partition == self._least
 
     def mark_active(self, partitions: Iterable[Partition], now_ms: float) -> None:
         """Mark partitions active, since they have messages."""
@@ -120,15 +130,15 @@ class Watermarks:
 
     def advance(self) -> float | None:
         """Advance the watermark; return it, in seconds, or None if it did not advance."""
-        quiet = self._idle | self.ended
-        active = [mark for one, mark in self._marks_s.items() if one not in quiet]
-        if None in active:
-            return None
-        known = [mark for mark in (active or self._marks_s.values()) if mark is not None]
-        if not known:
-            return None
-        mark_s = min(known) if active else max(known)
-        if self.watermark_s is not None and mark_s <= self.watermark_s:
+        marks_s = self._marks_s
+        if quiet := self._idle | self.ended:
+            marks_s = {one: mark_s for one, mark_s in marks_s.items() if one not in quiet}
+        self._least = min(marks_s, key=marks_s.__getitem__, default=None)
+        if self._least is None:
+            mark_s = max(self._marks_s.values(), default=_UNKNOWN_S)
+        else:
+            mark_s = marks_s[self._least]
+        if mark_s <= (_UNKNOWN_S if self.watermark_s is None else self.watermark_s):
             return None
         self.watermark_s = mark_s
         return mark_s
@@ -136,7 +146,10 @@ class Watermarks:
     def state(self) -> dict[str, Any]:
         """Return the marks, the ended partitions and the watermark as plain data."""
         return {
-            "marks": [[*one, mark] for one, mark in sorted(self._marks_s.items())],
+            "marks": [
+                [*one, None if mark_s == _UNKNOWN_S else mark_s]
+                for one, mark_s in sorted(self._marks_s.items())
+            ],
             "ended": [list(one) for one in sorted(self.ended)],
             "watermark": self.watermark_s,
         }
@@ -145,6 +158,6 @@ class Watermarks:
         """Load saved state, for those partitions that are still read."""
         for topic, number, mark_s in state["marks"]:
             if (topic, number) in self._marks_s:
-                self._marks_s[topic, number] = mark_s
+                self._marks_s[topic, number] = _UNKNOWN_S if mark_s is None else mark_s
         self.ended = {(t, n) for t, n in state["ended"] if (t, n) in self._marks_s}
         self.watermark_s = state["watermark"]

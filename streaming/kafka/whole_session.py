@@ -38,7 +38,7 @@ class WholeSession(Session):
             self.engine.refuse_other_job(self.storage, offsets)
         connection.connect_consumer()
         partitions = connection.input_partitions()
-        self.storage.check(connection.partition_numbers, 1)
+        self.storage.check(connection.partition_numbers, connection.topic_setting, 1)
         own_commits = self._own_commits(offsets)
         part = None
         if own_commits and not self.engine.has_begun:

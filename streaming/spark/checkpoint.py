@@ -132,7 +132,7 @@ class Checkpoint:
             changed = settings or _program_changes(held["program"], program, job.limits)
             if not changed:
                 return
-        except (OSError, ValueError, KeyError, TypeError) as fault:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
         why = f"the checkpoint {self.folder} belongs to another job: {changed}"
         offsets = self._committed_offsets()
@@ -201,7 +201,7 @@ class Checkpoint:
             # Spark's version, the batch's own, and the offsets of the one source.
             _, _, offsets = self.folder.read(f"{self._name}/{path}").decode().splitlines()
             json.loads(offsets)
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError, RecursionError) as fault:
             raise StateError(f"{self.path}/{path} is damaged: {fault!r}") from None
         return offsets
 
@@ -230,7 +230,7 @@ class Checkpoint:
             return msgspec.json.decode(self.folder.read(f"{self._name}.json"), type=WrittenBatch)
         except FileNotFoundError:
             return _NONE
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError, RecursionError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
 
     def record_written(self, batch: int, groups: dict[str, dict[str, Any]]) -> None:

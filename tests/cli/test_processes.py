@@ -255,11 +255,13 @@ def test_output_is_utf8_whatever_the_locale(
     start: Start, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("log.jsonl", RUN.replace('"x"', '"é"'))
-    words = ("run", "conflict.ketal", "log.jsonl", "--output", "json")
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    process = start(*words, encoding="utf-8")
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    assert '"scope":{"key":"é"}' in out
+    for words, text in (
+        (("run", "conflict.ketal", "log.jsonl", "--output", "json"), '"scope":{"key":"é"}'),
+        (("stream", "conflict.ketal", "--input", "t", "-b", "é:1", "--dry-run"), "Kafka: é:1"),
+    ):
+        out, _ = start(*words, encoding="utf-8").communicate(timeout=PATIENCE_S)
+        assert text in out
 
 
 # --- terminals ---------------------------------------------------------------------------

@@ -25,6 +25,10 @@ class StoppedError(Exception):
     """The job was stopped while it waited for Kafka."""
 
 
+class StoppedCommitError(Exception):
+    """The job was stopped while it waited for a commit: its session makes no other commit."""
+
+
 def call_with_deadline(
     timeout_s: float,
     what: str,

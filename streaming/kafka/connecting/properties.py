@@ -14,10 +14,12 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from kafka import KafkaConsumer, KafkaProducer, codec
 
 from ketal.errors import SettingError, near
+from ketal.streaming.job.addresses import is_host
 from ketal.streaming.job.file import INT_MAX
 
 OURS = frozenset(
@@ -104,12 +106,20 @@ def _check_login(properties: Mapping[str, Any]) -> None:
             raise SettingError(
                 f"[kafka.properties] {what} requires {name}\n  hint: set {', '.join(needs)}"
             )
-    endpoint = properties.get(TOKEN_ENDPOINT, "https:")
-    if not endpoint.startswith(("http:", "https:")):
+    if TOKEN_ENDPOINT in properties and not _is_http_url(properties[TOKEN_ENDPOINT]):
         raise SettingError(
             f"[kafka.properties] {TOKEN_ENDPOINT} is not an http: or https: URL\n  hint: use the "
             "URL at which the authorization server issues tokens"
         )
+
+
+def _is_http_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        is_http = url.scheme in ("http", "https") and url.port != 0
+        return is_http and url.hostname is not None and is_host(url.hostname)
+    except ValueError:
+        return False
 
 
 def _check_kind(place: str, value: object, kind: type, least: int) -> None:

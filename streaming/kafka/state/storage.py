@@ -18,12 +18,13 @@ from ketal.model.wording import counted
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import locked
 from ketal.streaming.kafka.connecting.client_calls import StoppedError
-from ketal.streaming.kafka.connecting.clients import topic_setting
 from ketal.streaming.kafka.state.folder_store import Claim, FolderStore
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, load
 
 Metadata = Mapping[str, Any]
 """The metadata that a commit stores with the offset."""
+GetNumbers = Callable[[str], set[int]]
+GetSetting = Callable[[str, str], str]
 Store = FolderStore | Changelog
 """Saves and restores the state of one part."""
 
@@ -45,10 +46,10 @@ class Storage(ABC):
         return nullcontext()
 
     @abstractmethod
-    def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
+    def check(self, numbers: GetNumbers, setting: GetSetting, parts: int) -> None:
         """Raise a SettingError if this storage cannot hold the state of `parts` parts.
 
-        `numbers` returns the partition numbers of a topic.
+        `numbers` returns the partition numbers of a topic, `setting` the value of a setting of it.
         """
 
     @abstractmethod
@@ -118,7 +119,7 @@ class _FolderStorage(Storage):
             self._claim = Claim(self._job.state, self._job.group_id, self._job.topics)
             yield
 
-    def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
+    def check(self, numbers: GetNumbers, setting: GetSetting, parts: int) -> None:
         pass  # A job with its state in a folder has one part.
 
     def state_name(self, metadata: Metadata) -> str | None:
@@ -160,7 +161,7 @@ class _TopicStorage(Storage):
     restart_hint = "another group_id and state topic to start at the beginning of the topics"
     _parts = 1
 
-    def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
+    def check(self, numbers: GetNumbers, setting: GetSetting, parts: int) -> None:
         self._parts = parts
         topic = self._topic
         present = len(numbers(topic))
@@ -171,7 +172,7 @@ class _TopicStorage(Storage):
                 f"the state topic {topic} has {counted(present, 'partition')}, but {wanted} "
                 f"{parts}: create it with {parts}"
             )
-        policy = topic_setting(self._job, topic, "cleanup.policy")
+        policy = setting(topic, "cleanup.policy")
         if policy != "compact":
             raise SettingError(
                 f"the state topic {topic} has cleanup.policy={policy}, which would lose state: "

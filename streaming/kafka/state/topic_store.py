@@ -19,9 +19,11 @@ raised.
 from __future__ import annotations
 
 import json
+import math
+import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +38,7 @@ from ketal.runtime.state.records import OTHERS, Changes
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import place_of
 from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.connecting.client_calls import StoppedError, call_with_deadline
 from ketal.streaming.kafka.state.segments import Segments, first_hole
 
 FORMAT = 2
@@ -173,9 +176,10 @@ def load(
     *,
     open_too: bool = True,
 ) -> dict[int, Loaded]:
-    """Read partitions of the changelog, each to its end; return an empty dict if the job must end.
+    """Read partitions of the changelog, each to its end; return an empty dict if `stopping` holds.
 
-    With `open_too` the end is after the transactions that are open now, otherwise before them.
+    With `open_too` the end is after the transactions that are open now, otherwise before them. The
+    partitions are read on a thread of their own, so that a call of Kafka does not delay the end.
 
     Raises a TimeoutError if an open transaction does not end, so that the end of a partition cannot
     be reached.
@@ -183,6 +187,23 @@ def load(
     wanted = [TopicPartition(job.store.name, number) for number in numbers]
     if not wanted:
         return {}
+    cancelled = threading.Event()
+    try:
+        read = call_with_deadline(
+            math.inf, "reading the state", _read, job, wanted, cancelled.is_set, open_too,
+            should_stop=stopping,
+        )  # fmt: skip
+    except StoppedError:
+        return {}
+    finally:
+        cancelled.set()
+    return {n: assemble_messages(job, n, read.get(n, {})) for _, n in wanted}
+
+
+def _read(
+    job: Job, wanted: Sequence[TopicPartition], cancelled: Callable[[], bool], open_too: bool
+) -> dict[int, Compacted]:
+    """Read partitions of the changelog, each to its end, unless `cancelled`."""
     timeout_ms = job.call_timeout_ms
     with ExitStack() as stack:
 
@@ -197,17 +218,16 @@ def load(
         reader.assign(wanted)
         for one, offset in reader.beginning_offsets(wanted, timeout_ms=timeout_ms).items():
             reader.seek(one, offset)
-        read = _read_partitions(job, reader, ends, stopping)
-    return {} if read is None else {n: assemble_messages(job, n, read.get(n, {})) for n in numbers}
+        return _read_to_ends(job, reader, ends, cancelled)
 
 
-def _read_partitions(
-    job: Job, reader: Any, ends: Mapping[TopicPartition, int], stopping: Callable[[], bool]
-) -> dict[int, Compacted] | None:
+def _read_to_ends(
+    job: Job, reader: Any, ends: Mapping[TopicPartition, int], cancelled: Callable[[], bool]
+) -> dict[int, Compacted]:
     out: dict[int, Compacted] = {}
     patience_s = (clients.transaction_timeout_ms(job) + job.call_timeout_ms) / 1e3
     until_s = time.monotonic() + patience_s
-    while not stopping():
+    while not cancelled():
         batches = reader.poll(timeout_ms=POLL_MS)
         for one, records in batches.items():
             held = out.setdefault(one.partition, {})
@@ -221,12 +241,12 @@ def _read_partitions(
             if (reader.position(one, timeout_ms=job.call_timeout_ms) or 0) < end
         ]
         if not behind:
-            return out
+            break
         if batches:
             until_s = time.monotonic() + patience_s
         elif time.monotonic() > until_s:
             raise TimeoutError(f"the open transaction in {', '.join(behind)} does not end")
-    return None
+    return out
 
 
 def assemble_messages(job: Job, number: int, messages: Compacted) -> Loaded:

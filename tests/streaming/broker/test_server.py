@@ -36,15 +36,16 @@ def start(tmp_path: Path, jars: Path) -> Iterator[Start]:
     """Return a function that starts `ketal broker`; no broker is left behind."""
     started = []
 
-    def process(*words: str) -> subprocess.Popen[str]:
+    def process(*words: str, **environment: str) -> subprocess.Popen[str]:
         one = subprocess.Popen(
             [sys.executable, "-m", "ketal", "broker", *words],
             cwd=tmp_path,
             env={
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
-                "XDG_STATE_HOME": str(tmp_path / "state"),
+                "XDG_STATE_HOME": str(tmp_path / "stäte"),
                 "JAVA_TOOL_OPTIONS": " ".join(QUICK_JVM),
+                **environment,
             },
             text=True,
             stdout=subprocess.PIPE,
@@ -86,7 +87,7 @@ def read(path: Path) -> str:
 
 def test_start_and_stop_in_the_default_folder(start: Start, tmp_path: Path) -> None:
     """The default folder is in the user's state folder."""
-    folder = tmp_path / "state" / "ketal" / "broker"
+    folder = tmp_path / "stäte" / "ketal" / "broker"
     code, out, err = finished(start("start"))
     assert code == 0, err
     name, address = out.strip().split("=")
@@ -105,7 +106,9 @@ def test_start_and_stop_in_the_default_folder(start: Start, tmp_path: Path) -> N
         f"since {running.started}, bootstrap_servers={address}\n"
     )
 
-    assert finished(start("stop")) == (0, f"stopped the broker in {folder}\n", "")
+    # The output is UTF-8 whatever the locale.
+    stop = start("stop", PYTHONIOENCODING="ascii")
+    assert finished(stop) == (0, f"stopped the broker in {folder}\n", "")
     assert is_free(int(port))
     assert "shut down completed" in Broker(folder).log.read_text()
 
@@ -166,7 +169,7 @@ def test_terminating_the_start_command_ends_the_starting_broker(
     broker = Broker(tmp_path / "kafka")
     process = start("start", "--dir", str(broker.folder))
     message = broker.folder / "broker.json"
-    until(lambda: '"pid": null' not in (read(message) or '"pid": null'), patience_s=PATIENCE_S)
+    until(lambda: '"pid":null' not in (read(message) or '"pid":null'), patience_s=PATIENCE_S)
     process.terminate()
     code, out, _ = finished(process)
     assert (code, out) == (143, "")
@@ -274,8 +277,9 @@ def test_reused_process_id_is_not_taken_for_the_broker(tmp_path: Path) -> None:
         stranger.kill()
 
 
-def test_unreadable_state_file_is_named_in_the_error(tmp_path: Path) -> None:
-    (tmp_path / "broker.json").write_text('{"port": 90')
+@pytest.mark.parametrize("text", ['{"port": 90', '{"a":' * 20_000], ids=["cut", "nested"])
+def test_unreadable_state_file_is_named_in_the_error(text: str, tmp_path: Path) -> None:
+    (tmp_path / "broker.json").write_text(text)
     with pytest.raises(BrokerError, match=r"broker\.json is damaged"):
         _ = Broker(tmp_path).bootstrap_servers
 

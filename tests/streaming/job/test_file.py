@@ -273,7 +273,9 @@ def test_wrong_settings_are_refused_with_their_reason(
         ("state", "dir:s3a://b", "the engine process stores its state on this machine"),
         ("group_id", "\n", r"--group-id must be printable and at most 200 characters, not '\n'"),
         ("bootstrap_servers", "a:b", "--bootstrap-servers must be HOST:PORT,..., with ports"),
+        ("bootstrap_servers", "a..b", "--bootstrap-servers must be HOST:PORT,..., with ports"),
         ("engine", "sprak", "unknown engine 'sprak'; did you mean spark?"),
+        ("metrics_host", "ä..b", "--metrics-host must be the name or the address of a host"),
         ("metrics_port", -1, "--metrics-port must be an integer from 0 to 65535, not -1"),
     ],
 )

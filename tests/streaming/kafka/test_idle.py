@@ -23,7 +23,7 @@ from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import HookRecorder, Topic, job_of, produce
 
-IDLE_MS, LATENESS_MS, PAIRS, READ_S = 1_000, 5_000, 30, 30.0
+IDLE_MS, LATENESS_MS, PAIRS, READ_S = 1_000, 5_000, 30, 180
 NEAR = """
 pattern Near {
     order CausalOrder; partition by key;
@@ -63,7 +63,11 @@ class Reading:
 @pytest.fixture(params=["alone", "several"])
 def job(request: pytest.FixtureRequest, broker: Broker, topic: Topic, tmp_path: Path) -> Job:
     """Return a job with a single part, which has one partition of each of two topics."""
-    options: dict[str, Any] = {"lateness_ms": LATENESS_MS, "idle_ms": IDLE_MS}
+    # On a busy machine a test's own transaction may be open for longer than ten seconds.
+    properties = {"transaction_timeout_ms": 1_000 * READ_S}
+    options: dict[str, Any] = {
+        "lateness_ms": LATENESS_MS, "idle_ms": IDLE_MS, "properties": properties
+    }  # fmt: skip
     if request.param == "several":
         state = make_topic(broker, policy="compact")
         options |= {"source": Source(keyed_by="key"), "store": Target("kafka", state)}
@@ -127,7 +131,7 @@ def test_watermark_waits_for_an_open_transaction(
     begin(reading, broker, first, second)
     with closing(make_producer(job, f"test-{first}")) as producer:
         producer.begin_transaction()
-        producer.send(second, event("b", 2, 2_000, 1), partition=0).get(30)
+        producer.send(second, event("b", 2, 2_000, 1), partition=0).get(READ_S)
         produce(broker, [(first, 0, event("a", 2, 2_000, 1)), (first, 0, event("a", 3, 3_000, 2))])
         reading.read(4)
         producer.commit_transaction()
@@ -167,7 +171,7 @@ def test_kafka_is_asked_about_idle_partitions_only(
     monkeypatch.setattr(reading.session, "_unread", noted)
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
         for n in range(1, 4):
-            producer.send(first, event("a", n, 1_000 + n, n), partition=0).get(30)
+            producer.send(first, event("a", n, 1_000 + n, n), partition=0).get(READ_S)
             reading.read(n)
     assert not any(asked)
     for _ in range(2 * IDLE_MS // 500):

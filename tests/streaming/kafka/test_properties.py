@@ -97,7 +97,10 @@ def test_compression_without_its_library_names_the_package(
         ({"sasl_mechanism": "OAUTHBEARER"}, f"OAUTHBEARER requires {properties.TOKEN_ENDPOINT}"),
         ({"sasl_mechanism": "OAUTHBEARER", properties.TOKEN_ENDPOINT: "http://a"},
          f"requires {properties.TOKEN_ID}\n  hint: set "),
-        ({properties.TOKEN_ENDPOINT: "file:secret"}, "is not an http: or https: URL\n  hint: "),
+        *(
+            ({properties.TOKEN_ENDPOINT: url}, "is not an http: or https: URL\n  hint: ")
+            for url in ("file:secret", "https:", "http://a..b", "http://[::1/t", "http://a:x")
+        ),
     ],
 )  # fmt: skip
 def test_incomplete_login_settings_are_refused_before_connecting(

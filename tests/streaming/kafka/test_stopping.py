@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pkgutil
 import socket
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import ketal
 from ketal.logs import Source
@@ -14,7 +18,16 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
-from tests.streaming.jobs import FORKS, HookRecorder, Running, accept, job_of, produce, until
+from tests.streaming.jobs import (
+    FORKS,
+    HookRecorder,
+    Running,
+    accept,
+    job_of,
+    produce,
+    run,
+    until,
+)
 
 CALL_TIMEOUT_MS = 300_000
 PATIENCE_S = 120
@@ -75,3 +88,56 @@ def test_shutdown_does_not_wait_for_pending_calls_when_the_broker_is_gone(
     again.join(3 * PATIENCE_S)
     assert again.engine.summary is not None
     assert again.engine.summary["kafka"]["messages"] == 2
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("awaited", ["connecting.clients.topic_setting", "state.storage.load"])
+def test_shutdown_does_not_wait_for_the_state_topic_when_the_broker_is_gone(
+    awaited: str, several: bool, mortal_broker: Broker, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The broker is killed before the topic's setting is requested, or before it is read."""
+    source, state = make_topic(mortal_broker), make_topic(mortal_broker, policy="compact")
+    job = job_of(
+        mortal_broker, [source], tmp_path, store=Target("kafka", state), until_end=True,
+        source=Source(keyed_by="height" if several else None),
+    )  # fmt: skip
+    program = ketal.compile(FORKS)
+    run(job, program)
+    target = f"ketal.streaming.kafka.{awaited}"
+    call, called = pkgutil.resolve_name(target), threading.Event()
+
+    def call_without_broker(*given: Any, **options: Any) -> Any:
+        mortal_broker.kill()
+        called.set()
+        return call(*given, **options)
+
+    monkeypatch.setattr(target, call_without_broker)
+    job = replace(job, call_timeout_ms=CALL_TIMEOUT_MS)
+    running = Running(ProcessEngine(job, program, HookRecorder().hooks()))
+    running.start()
+    assert called.wait(PATIENCE_S)
+    stop(running)
+
+
+def test_commit_that_stopping_breaks_off_is_not_repeated(
+    mortal_broker: Broker, tmp_path: Path
+) -> None:
+    """The broker is killed while a verdict of the commit is shown."""
+    source, recorder = make_topic(mortal_broker), HookRecorder()
+    job = job_of(mortal_broker, [source], tmp_path, verdicts=Target("stdout"))
+    produce(mortal_broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+
+    def show(verdict: ketal.Verdict) -> None:
+        recorder.verdicts.append(verdict)
+        if len(recorder.verdicts) == 1:
+            mortal_broker.kill()
+            engine.stop()
+
+    hooks = replace(recorder.hooks(), show=show)
+    engine = ProcessEngine(job, ketal.compile(FORKS), hooks)
+    engine.run()
+    assert len(recorder.verdicts) == 1
+    assert recorder.notices == []
+    assert engine.summary is not None
+    assert engine.summary["kafka"]["messages"] == 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, PropertyMock
 
 import pytest
+from hypothesis import given
 from kafka import TopicPartition
 
 import ketal
@@ -18,7 +20,9 @@ from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.state.topic_store import Changelog
 from ketal.streaming.kafka.watermarks import CHECK_MS, STANDSTILL_MS, Watermarks
+from tests.sampling import chances, examples
 from tests.streaming.jobs import HookRecorder
+from tests.work import counted_lines
 
 IDLE_MS = 30_000
 HERE, THERE = ("t", 0), ("t", 1)
@@ -200,3 +204,59 @@ def test_windows_end_without_waiting_for_an_idle_partition(monkeypatch: pytest.M
         ended.append(len(reading.verdicts))
     assert ended == [2, 2, 3]
     assert {v.kind for v in reading.verdicts} == {"timed_out"}
+
+
+@examples(100, 2_000)
+@given(chances())
+def test_watermark_advances_only_where_a_raised_mark_asks_for_it(chance: random.Random) -> None:
+    """Partitions are raised, active, idle, ended in any order; one begins from saved state."""
+    partitions = [("t", number) for number in range(chance.randint(1, 4))]
+    out = Watermarks(partitions, lateness_ms=0, idle_ms=2 * CHECK_MS, now_ms=0)
+    for step in range(chance.randint(1, 30)):
+        one = chance.choice(partitions)
+        match chance.choice(["raise", "raise", "idle", "end", "restart", "save"]):
+            case "raise":
+                out.mark_active([one], step * CHECK_MS)
+                before = out.state()
+                is_due = out.observe(one, float(chance.randint(0, 9)))
+                if not is_due and out.state() != before:
+                    assert out.advance() is None
+                if not is_due:
+                    continue
+            case "idle":
+                out.mark_idle(
+                    [other for other in partitions if chance.random() < 0.5], step * CHECK_MS
+                )
+            case "end":
+                out.ended.add(one)
+            case "restart":
+                out.restart(step * CHECK_MS)
+            case _:
+                saved = out.state()
+                partitions = chance.sample(partitions, chance.randint(1, len(partitions)))
+                out = Watermarks(
+                    partitions, lateness_ms=0, idle_ms=2 * CHECK_MS, now_ms=step * CHECK_MS
+                )
+                out.restore(saved)
+                continue
+        out.advance()
+
+
+def test_work_for_an_event_does_not_grow_with_the_number_of_partitions() -> None:
+    """Other partitions than the one with the least mark cannot advance the watermark."""
+
+    def lines(count: int) -> int:
+        partitions = [("t", number) for number in range(count)]
+        out = Watermarks(partitions, lateness_ms=0, idle_ms=IDLE_MS, now_ms=0)
+        for one in partitions[1:]:
+            out.observe(one, 100.0)
+        out.advance()
+
+        def read() -> None:
+            for time_s in range(200, 300):
+                if out.observe(partitions[-1], float(time_s)):
+                    out.advance()
+
+        return counted_lines(read)[1]
+
+    assert lines(200) == lines(2)

@@ -188,10 +188,13 @@ def test_fresh_start_has_offsets_of_exactly_the_current_partitions(tmp_path: Pat
     assert json.loads(starting)["t"] == {"0": 5, "1": 6}
 
 
-def test_unreadable_offsets_are_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", '{"a":' * 20_000], ids=["cut", "nested"])
+@pytest.mark.parametrize("name", ["checkpoint-0/offsets/0", "checkpoint-0.json", "job.json"])
+def test_damaged_file_is_reported(name: str, text: str, tmp_path: Path) -> None:
     begin_job(job(tmp_path), A, {"t": 1})
-    write_committed_batch(tmp_path, "")
-    with pytest.raises(StateError, match="checkpoint-0/offsets/0 is damaged"):
+    write_committed_batch(tmp_path, "{}")
+    (tmp_path / name).write_text(f"v1\n{{}}\n{text}" if "offsets" in name else text)
+    with pytest.raises(StateError, match=f"{name} is damaged"):
         begin_job(job(tmp_path, key_groups=2, on_change="fresh"), A, {"t": 1})
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, INTERRUPTED, LOST, TERMINATED, Terminated, complain
 from ketal.cli.options import add_repeatable, split_pair
+from ketal.cli.output.output_lines import open_output
 from ketal.cli.process_state import signals_handled
 from ketal.errors import SettingError
 
@@ -84,7 +85,7 @@ def _stop(broker: Broker) -> int:
             "the broker did not end in time and was killed; "
             "Kafka repairs its data at the next start"
         )
-    print(f"stopped the broker in {broker.folder}")
+    _print(f"stopped the broker in {broker.folder}")
     return FINE
 
 
@@ -93,7 +94,7 @@ def _start(broker: Broker, end: str, *, stay: bool) -> int:
         try:
             running = broker.start()
             complain(f"process {running.pid} in {broker.folder}; {end}")
-            print(f"bootstrap_servers={running.bootstrap_servers}", flush=True)
+            _print(f"bootstrap_servers={running.bootstrap_servers}")
             return _wait(broker) if stay else FINE
         except BaseException as why:
             # A process that is ended while it starts the broker, or waits for it, stops it.
@@ -105,6 +106,11 @@ def _start(broker: Broker, end: str, *, stay: bool) -> int:
             raise
 
 
+def _print(text: str) -> None:
+    with open_output(None) as sink:
+        sink.lines([text])
+
+
 def _raise_terminated(number: int, _: object) -> None:
     raise Terminated
 
@@ -114,7 +120,7 @@ def _wait(broker: Broker) -> int:
     code = broker.wait()
     # Java exits with the usual code after SIGTERM.
     if code == TERMINATED:
-        print("the broker was stopped")
+        _print("the broker was stopped")
         return FINE
     complain(f"the broker ended by itself with exit code {code}; see {broker.log}")
     return LOST

@@ -145,8 +145,8 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
     try:
         stream = _Stream(args, job, program, signals)
         if args.dry_run:
-            for line in plan.lines(job, program):
-                print(printable(line))
+            with open_output(None) as sink:
+                sink.lines(plan.lines(job, program))
             return FINE
         return stream.run()
     except ModuleNotFoundError as missing:
