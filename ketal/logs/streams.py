@@ -39,6 +39,8 @@ class LogOrigin:
         if isinstance(where, str | os.PathLike):
             self.name = os.fspath(where)  # the name in error messages
             if self.name == "-":
+                if sys.stdin is None:  # as in a daemon
+                    raise SettingError("cannot read <stdin>: it is closed")
                 self.name, self._file = "<stdin>", sys.stdin.buffer
                 self.is_stored = False
             else:
@@ -74,7 +76,7 @@ class LogOrigin:
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
-        """Open the origin at its beginning, as a context manager.
+        """Open the origin, as a context manager.
 
         Raises a SettingError if it cannot be opened, or has been read and cannot be read again.
         """
@@ -82,8 +84,8 @@ class LogOrigin:
             raise SettingError(
                 f"{self.name} can be read only once; save it to a file to read it again"
             )
-        if self._file is not None and self.is_stored:
-            self._file.seek(self._start)
+        if getattr(self._file, "closed", False):
+            raise SettingError(f"cannot read {self.name}: the file is closed")
         with refused_as_setting(f"cannot read {self.name}"):
             file = self._file
             opening = open(self.name, "rb") if file is None else nullcontext(file)  # noqa: SIM115
@@ -117,10 +119,18 @@ class LogOrigin:
     def _raw_chunks(self, file: BinaryIO) -> Iterator[bytes]:
         # `read1` returns the available bytes: reading a live pipe must not wait for a full block.
         read = getattr(file, "read1", file.read)
+        at = self._start
         with refused_as_setting(f"cannot read {self.name}"):
-            while chunk := read(BLOCK_BYTES):
+            while True:
+                if self.is_stored:
+                    # Between two chunks, another iteration may have read from the same open file.
+                    file.seek(at)
+                chunk = read(BLOCK_BYTES)
+                if not chunk:
+                    return
                 if not isinstance(chunk, bytes):
                     raise SettingError(f"{self.name}: a log file must be opened in binary mode")
+                at += len(chunk)
                 yield chunk
 
 

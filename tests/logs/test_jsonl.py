@@ -468,6 +468,27 @@ def test_second_reading_of_a_stream_is_an_error() -> None:
         list(log)
 
 
+def test_iterations_over_one_open_file_do_not_disturb_each_other() -> None:
+    count = 2_000
+    log = read_log(lines(*(event(counter=n) for n in range(1, count + 1))))
+    pairs = list(zip(log, log, strict=True))
+    assert len(pairs) == count
+    assert all(one == other for one, other in pairs)
+    assert pairs[-1][0].counter == count
+
+
+def test_closed_files_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = lines(GOOD)
+    log = read_log(file)
+    file.close()
+    for closed in (log, read_log(file)):
+        with pytest.raises(SettingError, match="cannot read <file>: the file is closed"):
+            list(closed)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(SettingError, match="cannot read <stdin>: it is closed"):
+        read_log("-")
+
+
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     class Standard:
         buffer = lines(GOOD, "x")
