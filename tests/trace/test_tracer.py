@@ -434,6 +434,39 @@ def test_log_records_are_events_except_the_tracers_own() -> None:
     ]  # fmt: skip
 
 
+def test_repr_of_an_attribute_may_wait_for_a_thread_that_records() -> None:
+    lock = threading.Lock()
+    is_locked, is_shown = threading.Event(), threading.Event()
+    events = ListSink()
+    tracer = Tracer("n", events)
+
+    class Guarded:
+        def __repr__(self) -> str:
+            is_shown.set()
+            with lock:
+                return "guarded"
+
+    def record_with_lock() -> None:
+        with lock:
+            is_locked.set()
+            is_shown.wait(60)
+            tracer.record("within")
+
+    threads = [
+        threading.Thread(target=record_with_lock, daemon=True),
+        threading.Thread(
+            target=tracer.record, args=("shown",), kwargs={"value": Guarded()}, daemon=True
+        ),
+    ]
+    threads[0].start()
+    assert is_locked.wait(60)
+    threads[1].start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert [event["type"] for event in events] == ["within", "shown"]
+
+
 def test_sink_that_logs_adds_no_events() -> None:
     """As a Kafka producer does, while all log records of the program are recorded."""
     logger = logging.getLogger("tests.trace.sink")
