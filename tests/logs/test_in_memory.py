@@ -373,6 +373,8 @@ PLAIN = "must be None, a boolean, a number, a string, a list, or a mapping with 
         (GOOD | {("x", 1): 1}, "row has the key ('x', 1); keys must be strings, not tuple"),
         (GOOD | {"x": "\ud800"}, "row.x contains a lone surrogate ('\\ud800')"),
         (GOOD | {"x": 10**5_000}, "row.x is an integer of 16610 bits"),
+        # Converted to an integer, this one would take more time than the test has.
+        (GOOD | {"x": Decimal("1E+3000000")}, f"row.x {PLAIN}, not Decimal; use a float or"),
         (GOOD | {"x": OWN}, "the record is nested too deeply"),
         (GOOD | {"x": Decimal("sNaN")}, None),
     ],

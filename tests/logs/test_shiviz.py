@@ -16,6 +16,7 @@ from ketal.logs.streams import LineNumbers
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from tests.work import counted_lines
 
 ONE_LINE = r"(?<host>\S+) (?<clock>{.*}) (?<event>.*)"
 
@@ -156,6 +157,16 @@ def test_parts_of_the_same_name_are_distinct_in_a_file_and_joined_across_files()
     }
 
 
+def test_naming_many_parts_alike_takes_linear_work() -> None:
+    count = 2_000
+    text = '= r =\na {"a":1} x\n' * count
+    read, lines = counted_lines(
+        lambda: records(text, regex=ONE_LINE, delimiter="^= (?<trace>.*) =$")
+    )
+    assert [read[0][0], read[-1][0]] == ["r", f"r ({count})"]
+    assert lines < 300 * count
+
+
 def test_numbers_of_parts_continue_across_files() -> None:
     files = [io.BytesIO(b'a {"a":1} x\n--\na {"a":1} y\n') for _ in range(2)]
     log = read_log(*files, regex=ONE_LINE, delimiter="^--$")
@@ -177,6 +188,8 @@ SAME = [
     (r"a[]", "a", False),
     (r"\u0041\u{42}\x43", "ABC", True),
     (r"\cJ", "\n", True),
+    (r"\Caf\C", "CafC", True),
+    (r"(?<event>\C)", "é", False),
     (r"[\b]", "\b", True),
     (r"\/[/]", "//", True),
     (r"{.*}", "{}", True),

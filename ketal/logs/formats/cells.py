@@ -22,7 +22,7 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.shape import Item, Shape, brief, json_type_of
-from ketal.model.attributes import attributes, unboxed
+from ketal.model.attributes import DIGITS_MAX, attributes, unboxed
 from ketal.model.values import dig
 
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -115,7 +115,8 @@ def _json_value(value: Any, typed: bool) -> Any:
         return value.total_seconds()
     if isinstance(value, Decimal):
         if value.is_finite() and value == value.to_integral_value():
-            return int(value)
+            # A larger one is refused unconverted: its conversion takes quadratic time.
+            return int(value) if value.adjusted() < DIGITS_MAX else value
         return None if value.is_nan() else float(value)
     if isinstance(value, bytes):
         try:

@@ -213,7 +213,7 @@ def read_text(
         raw = raw[: raw.rfind(b"\n") + 1]
     text = _ShivizText(raw)
     begin, events, delimiter = reader.read_header(text.text)
-    used_names: set[str] = set()
+    name_counts: dict[str, int] = {}
     cuts = [] if delimiter is None else [m for m in delimiter.finditer(text.text, begin) if m[0]]
     if len(cuts) >= limits.executions_max:
         raise SettingError(
@@ -221,11 +221,11 @@ def read_text(
             "(limit executions_max); raise the limit or split the file"
         )
     for execution, start, end in _split_executions(text.text, begin, cuts, piece_numbers):
-        unique_name, count = execution, 1
-        while unique_name in used_names:
-            count += 1
-            unique_name = f"{execution} ({count})"
-        used_names.add(unique_name)
+        unique_name = execution
+        while unique_name in name_counts:
+            name_counts[execution] += 1
+            unique_name = f"{execution} ({name_counts[execution]})"
+        name_counts[unique_name] = 1
         for item, at in reader.items(text, start, end, events):
             if isinstance(item, EventError):
                 yield rejected_record(item, name, text.line(at), unique_name)
