@@ -215,6 +215,8 @@ def read_text(
     begin, events, delimiter = reader.read_header(text.text)
     name_counts: dict[str, int] = {}
     cuts = [] if delimiter is None else [m for m in delimiter.finditer(text.text, begin) if m[0]]
+    if source.delimiter:
+        mapped.is_divided = mapped.is_divided or bool(cuts)
     if len(cuts) >= limits.executions_max:
         raise SettingError(
             f"{name} is divided into more than {limits.executions_max} executions "
