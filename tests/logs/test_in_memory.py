@@ -400,6 +400,19 @@ def test_a_value_that_python_cannot_represent_rejects_only_its_row() -> None:
         assert "out of range" in second.reason
 
 
+def test_a_map_with_keys_that_are_no_strings_rejects_only_its_row(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    kind = pyarrow.map_(pyarrow.list_(pyarrow.int32()), pyarrow.int32())
+    columns = {"node": ["a"] * 2, "type": ["T"] * 2, "clock": ["a:1", "a:2"]}
+    table = pyarrow.table({**columns, "x": pyarrow.array([[([1], 2)], None], kind)})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    for log in (read_log(table), read_log(tmp_path / "x.parquet")):
+        assert [event.counter for event in log] == [2]
+        (rejected,) = log.rejected
+        assert rejected.reason == "the key [1] of a map is an array, not a string"
+
+
 def test_audit_and_repair_name_rows() -> None:
     log = read_log([GOOD, {"node": "a"}, GOOD | {"clock": {"a": 3}}])
     (fault,) = ketal.audit(log).faults
