@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from ketal.errors import SettingError
 from ketal.logs import place, read_log
+from ketal.logs.formats.shiviz import WRITTEN_FIELDS, WRITTEN_REGEX, shiviz_text
 from ketal.logs.regexes import compile_regex
 from ketal.logs.streams import LineNumbers
 from ketal.model.events.control import Control
@@ -178,6 +180,31 @@ def test_file_may_begin_with_its_expressions() -> None:
     assert [(r[0], r[1].type, r[3]) for r in records(text)] == [("1", "x", 3), ("2", "y", 5)]
     # Options take precedence over the header of the file, whose lines are still not events.
     assert [r[0] for r in records(text, regex=ONE_LINE, delimiter="^=$")] == ["", "", ""]
+
+
+def test_written_events_are_read_back() -> None:
+    first = Event("a", " T\t{x}", {"a": 1}, time=1.5, data={"x": "\t[y]\n"})
+    second = Event("é", "=== x ===", {"a": 1, "é": 1}, receives=["a@1"])
+    text = shiviz_text([("one", [first, second]), ("two", [first])])
+    options = {"regex": WRITTEN_REGEX, "fields": WRITTEN_FIELDS}
+    read = records(text, delimiter="^=== (?<trace>.*) ===$", **options)
+    assert [(name, item) for name, item, _, _ in read] == [
+        ("one", first), ("one", second), ("two", first),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (Event("a", "x\ny", {"a": 1}), "a@1: an event in a ShiViz log must be one line"),
+        (Event("a", "x\n", {"a": 1}), "a@1: an event in a ShiViz log must be one line"),
+        (Event(" a", "x", {" a": 1}), " a@1: a host in a ShiViz log must not contain white space"),
+        (Event("a b", "x", {"a b": 1}), "a b@1: a host in a ShiViz log must not contain white"),
+    ],
+)
+def test_event_that_could_not_be_read_back_is_not_written(event: Event, reason: str) -> None:
+    with pytest.raises(SettingError, match=f"^{re.escape(reason)}"):
+        shiviz_text([("", [event])])
 
 
 SAME = [

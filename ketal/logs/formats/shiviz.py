@@ -267,12 +267,12 @@ def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
         if len(parts) > 1:
             lines.append(f"=== {name} ===")
         for event in events:
-            if len(event.node.split()) != 1 or event.node.strip() != event.node:
+            if event.node.split() != [event.node]:
                 raise SettingError(
                     f"{event.dot}: a host in a ShiViz log must not contain white space, "
                     f"but the node {event.node!r} does"
                 )
-            if len(event.type.splitlines()) != 1:
+            if event.type.splitlines() != [event.type]:
                 raise SettingError(
                     f"{event.dot}: an event in a ShiViz log must be one line, "
                     f"but the type {event.type!r} is not"
