@@ -112,6 +112,24 @@ def test_forms_of_an_otlp_document_are_read_alike(tmp_path: Path) -> None:
     assert list(read_log(tmp_path / "old.json", format="otlp")) == plain
 
 
+def test_document_of_which_a_line_is_a_document_is_read(tmp_path: Path) -> None:
+    """One span per line, in the two names that a list of scopes has had."""
+    one, two, three, four = (json.dumps(span(number, number, None)) for number in range(1, 5))
+    path = tmp_path / "t.json"
+    path.write_text(
+        '{"resourceSpans":[{"instrumentationLibrarySpans":[{"spans":[\n'
+        f'{one},\n{two}\n]}}],"scopeSpans":[{{"spans":[\n{three},\n{four}\n]}}]}}]}}\n'
+    )
+    records = read_log(path, format="otlp").records()
+    assert {item.type: line for _, item, _, line in records if isinstance(item, Event)} == {
+        "s1": 2, "s2": 3, "s3": 5, "s4": 6,
+    }  # fmt: skip
+    spans = [json.dumps(z(number, "a", number, 1)) for number in (1, 2)]
+    path.write_text(f"[\n{spans[0]}\n,{spans[1]}\n]")
+    log = read_log(path, format="zipkin")
+    assert (len(list(log)), log.rejected) == (4, [])
+
+
 def test_base64_ids_and_numeric_times_are_read(tmp_path: Path) -> None:
     one = span(1, 1, 2)
     other = {
