@@ -107,10 +107,16 @@ class LogOrigin:
         except ValueError:  # the file is closed
             return size, size
 
-    def rewind(self, file: BinaryIO) -> None:
-        """Seek to the beginning of the open file, if it is seekable."""
-        if _seekable(file):
-            file.seek(self._start)
+    def rewind(self, file: BinaryIO, what: str) -> None:
+        """Seek to the beginning of the open file; a SettingError if it is a stream.
+
+        `what` names the format that cannot be read from a stream.
+        """
+        if not _seekable(file):
+            raise SettingError(
+                f"{self.name}: {what} cannot be read from a stream; save it to a file"
+            )
+        file.seek(self._start)
 
     def chunks(self, file: BinaryIO) -> Iterator[bytes]:
         """Yield the decompressed bytes of the open file, as they become available."""

@@ -233,6 +233,21 @@ def test_parquet_struct_text_and_positional_clocks_are_read(tmp_path: Path) -> N
     assert list(read_log(listed, nodes=["a", "b"])) == [Event("b", "T", {"a": 3, "b": 4})]
 
 
+@pytest.mark.parametrize("format", [None, "parquet"])
+def test_parquet_cannot_be_read_from_a_stream(format: str | None) -> None:
+    pytest.importorskip("pyarrow")
+
+    class Stream:
+        """A file with nothing but `read`."""
+
+        def __init__(self) -> None:
+            self.read = io.BytesIO(b"PAR1").read
+
+    log = read_log(Stream(), format=format)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="<file>: Parquet cannot be read from a stream; save"):
+        list(log)
+
+
 def test_parquet_file_with_repeated_column_names_is_rejected(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO
 
-from ketal.errors import EventError, SettingError
+from ketal.errors import EventError
 from ketal.logs.formats.cells import value_of_text, with_decoded_data
 from ketal.logs.formats.in_memory import arrow_rows, check_columns, need_pyarrow, record_of_row
 from ketal.logs.log_records import rejected_record
@@ -186,8 +186,6 @@ def read_parquet(name: str, file: BinaryIO, shape: Shape) -> Iterator[Record]:
         import pyarrow
         import pyarrow.parquet
 
-    if not file.seekable():
-        raise SettingError(f"{name}: Parquet cannot be read from a stream; save it to a file")
     start = file.tell()
     if file.read(len(PARQUET)) != PARQUET:
         why = f"this is not a Parquet file: it does not begin with {PARQUET.decode()}"
