@@ -690,6 +690,14 @@ def test_any_value_becomes_a_readable_attribute(value: object) -> None:
     ketal.Event(**events[0])
 
 
+def test_numpy_scalars_become_plain_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    values = [numpy.int64(3), numpy.float32(0.5), numpy.float64("nan"), numpy.bool_(True)]
+    assert plain(values) == [3, 0.5, "nan", True]
+    assert [type(value) for value in plain(values)] == [int, float, str, bool]
+    assert plain(numpy.longdouble(1)).endswith("longdouble('1.0')")
+
+
 def test_large_values_are_truncated() -> None:
     assert len(plain("x" * 5_000)) == TEXT_MAX
     assert len(plain(list(range(5_000)))) == ITEMS_MAX
