@@ -21,6 +21,8 @@ from ketal.model.wording import unreadable_error
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
+STDIN = "<stdin>"
+"""The name of standard input, also of its file in Python."""
 
 
 class LogOrigin:
@@ -40,8 +42,8 @@ class LogOrigin:
             self.name = os.fspath(where)  # the name in error messages
             if self.name == "-":
                 if sys.stdin is None:  # as in a daemon
-                    raise SettingError("cannot read <stdin>: it is closed")
-                self.name, self._file = "<stdin>", sys.stdin.buffer
+                    raise SettingError(f"cannot read {STDIN}: it is closed")
+                self.name, self._file = STDIN, sys.stdin.buffer
                 self.is_stored = False
             else:
                 self._check_readable()
@@ -54,11 +56,6 @@ class LogOrigin:
             self.name = str(getattr(where, "name", "<file>"))
             self.is_stored = _seekable(where)
             self._start = where.tell() if self.is_stored else 0
-
-    @property
-    def is_stdin(self) -> bool:
-        """Whether the origin is the standard input of this process."""
-        return self._file is not None and self._file is getattr(sys.stdin, "buffer", None)
 
     def _check_readable(self) -> None:
         if not self.name:
