@@ -59,11 +59,12 @@ def test_tabs_positional_clocks_and_renamed_columns_are_read() -> None:
 def test_data_column_is_a_json_object() -> None:
     text = 'node,type,clock,data,x\na,T,a:1,"{""k"": 1}",2\na,T,a:2,oops,2\na,T,a:3,7,2\n'
     nested = '{""k"":' * 5000 + "1" + "}" * 5000
-    read = [r[1] for r in records(f'{text}a,T,a:4,"{nested}",2\n')]
+    read = [r[1] for r in records(f'{text}a,T,a:4,"{nested}",2\na,T,a:5,null,2\n')]
     assert read[0].data == {"k": 1, "x": 2}
-    assert read[1].reason == "the column data is not a JSON object: 'oops'"
+    assert read[1].reason == "data must be an object of attributes, not 'oops'"
     assert read[2].reason == "data must be an object of attributes, not a number"
-    assert read[3].reason == "the column data is nested too deeply"
+    assert read[3].reason == "the record is nested too deeply"
+    assert read[4].data == {"x": 2}
 
 
 def test_control_events_are_rows() -> None:

@@ -21,7 +21,7 @@ from uuid import UUID
 import msgspec
 
 from ketal.errors import EventError
-from ketal.logs.shape import Item, Shape, brief, json_type_of
+from ketal.logs.shape import Item, Shape, json_type_of
 from ketal.model.attributes import DIGITS_MAX, attributes, unboxed
 from ketal.model.values import dig
 
@@ -47,21 +47,7 @@ def item_of_row(row: Any, shape: Shape, *, typed: bool) -> Item:
         raise EventError("the record is nested too deeply") from None
     except (ValueError, ArithmeticError) as fault:
         raise EventError(f"a value is out of range: {fault}") from None
-    return shape.item(with_decoded_data(record, shape))
-
-
-def with_decoded_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Return the record with its column of data decoded, if that is JSON text."""
-    column = shape.paths["data"][0]
-    text = record.get(column)
-    if isinstance(text, str) and len(shape.paths["data"]) == 1:
-        try:
-            record[column] = msgspec.json.decode(text)
-        except RecursionError:
-            raise EventError(f"the column {column} is nested too deeply") from None
-        except ValueError:
-            raise EventError(f"the column {column} is not a JSON object: {brief(text)}") from None
-    return record
+    return shape.item(record)
 
 
 def value_of_text(text: str) -> Any:

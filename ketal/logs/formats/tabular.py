@@ -22,7 +22,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from ketal.errors import EventError
-from ketal.logs.formats.cells import value_of_text, with_decoded_data
+from ketal.logs.formats.cells import value_of_text
 from ketal.logs.formats.in_memory import arrow_rows, check_columns, need_pyarrow, record_of_row
 from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
@@ -56,8 +56,7 @@ def read_csv(name: str, chunks: Iterator[bytes], shape: Shape, limits: Limits) -
                 continue
             if isinstance(row, EventError):
                 raise row
-            record = with_decoded_data(_row_record(header, row, as_text), shape)
-            yield "", shape.item(record), name, line
+            yield "", shape.item(_row_record(header, row, as_text)), name, line
         except EventError as fault:
             yield rejected_record(_with_line_range(fault, line, last), name, line)
             if header is None:
