@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,7 @@ def test_rebuilding_takes_linear_work(
         log = read_log(write(tmp_path / f"{count}.jsonl", *rows(count)), rebuild=KEYS)
         return len(list(log.records()))
 
-    (few, once), (many, twice) = (counted_lines(lambda n=n: read(n)) for n in (400, 800))
+    (few, once), (many, twice) = (counted_lines(partial(read, n)) for n in (400, 800))
     assert many == 2 * few
     assert twice < 2.5 * once
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -494,7 +495,7 @@ def test_many_causes_of_one_span_take_linear_work(tmp_path: Path) -> None:
         )  # fmt: skip
         return len(list(log.records()))
 
-    (few, once), (many, twice) = (counted_lines(lambda n=n: read(n)) for n in (400, 800))
+    (few, once), (many, twice) = (counted_lines(partial(read, n)) for n in (400, 800))
     assert many - few == 800
     assert twice < 2.5 * once
 
