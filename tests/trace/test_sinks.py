@@ -116,6 +116,26 @@ def test_closed_sink_writes_to_no_file_that_the_program_opens_next(tmp_path: Pat
     assert list(tracer.failures) == ["an event was not written: OSError: the sink is closed"]
 
 
+def test_sink_closed_during_a_write_writes_to_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if another thread ran between two system calls of the write."""
+    sink, path, lseek = JsonLines(tmp_path / "n.jsonl"), tmp_path / "other", os.lseek
+
+    def seek(file: int, *place: int) -> int:
+        end = lseek(file, *place)
+        sink.close()
+        opened.append(os.open(path, os.O_RDWR | os.O_CREAT))
+        return end
+
+    opened: list[int] = []
+    monkeypatch.setattr(os, "lseek", seek)
+    sink.write({"node": "n", "type": "a", "clock": {"n": 1}})
+    assert path.read_bytes() == b""
+    for file in opened:
+        os.close(file)
+
+
 def test_program_may_change_its_folder_before_it_makes_a_tracer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
