@@ -426,6 +426,7 @@ def test_log_records_are_events_except_the_tracers_own() -> None:
     finally:
         logger.removeHandler(handler)
     handler.emit(logging.makeLogRecord({"name": "ketal.trace", "msg": "own"}))
+    handler.emit(logging.makeLogRecord({"exc_info": True}))  # is not valid, and not raised
     assert [event["data"] for event in events] == [
         {
             "logger": "tests.trace", "level": "ERROR", "message": "it failed",
