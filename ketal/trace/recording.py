@@ -61,7 +61,7 @@ class EventRecorder:
         if monitor is not None and not isinstance(monitor, LockedMonitor):
             monitor = LockedMonitor(monitor)
         self._monitor = monitor
-        CLOCKS.add(self)
+        CLOCKS[id(self)] = self
 
     def __enter__(self) -> None:
         pass

@@ -391,6 +391,40 @@ def test_several_threads_can_fork_at_the_same_time(tmp_path: Path, activity: str
     assert len(events) == len(set(events)) == 3 * 4 * 20 * 3
 
 
+FORK_DURING_CREATION = """
+import os, sys, threading
+from ketal.trace import Tracer
+from ketal.trace.feeding import LockedMonitor
+
+sys.setswitchinterval(1e-6)
+tracers, ended = [], threading.Event()
+
+def create():
+    while not ended.is_set():
+        tracers.append(Tracer("n"))
+        del tracers[:-200]
+
+thread = threading.Thread(target=create)
+thread.start()
+for _ in range(200):
+    if not (child := os.fork()):
+        os._exit(0)
+    os.waitpid(child, 0)
+ended.set()
+thread.join()
+free = []
+other = threading.Thread(target=lambda: free.append(LockedMonitor.lock.acquire(timeout=0)))
+other.start()
+other.join()
+assert free == [True], "the lock of monitors is held for ever"
+"""
+
+
+@needs_fork
+def test_process_can_fork_while_another_thread_makes_a_tracer() -> None:
+    assert run_script(FORK_DURING_CREATION).stderr == ""
+
+
 def test_events_of_a_node_have_the_same_kafka_key() -> None:
     sent = []
 
