@@ -208,6 +208,14 @@ def test_pattern_file_may_be_opened_as_binary_or_text(tmp_path: Path) -> None:
         ketal.SettingError, match=r"<file> is not valid UTF-8 \(line 1, byte 1\); save it as UTF-8"
     ):
         ketal.load(io.BytesIO(b"\xff"))
+    path.write_bytes(b"\xff")
+    with (
+        path.open(encoding="utf-8") as text,
+        pytest.raises(ketal.SettingError, match=r"cannot read pattern file .*: 'utf-8' codec"),
+    ):
+        ketal.load(text)
+    with pytest.raises(ketal.SettingError, match=r"cannot read pattern file .*: .* closed file"):
+        ketal.load(text)
 
 
 def test_load_refuses_pattern_text() -> None:

@@ -59,12 +59,14 @@ def read_with_progress(
 
 
 def report_reading(log: Log) -> None:
-    """Print on standard error which mapped fields no record has, and which causes were missing.
+    """Print on standard error which options fit no record, and which causes were missing.
 
     The causes are those that would order events, for clocks that were rebuilt.
     """
     for sentence in log.mapped.sentences():
         complain(f"--field {sentence}")
+    if log.mapped.is_divided is False:
+        complain("--delimiter matches nothing in the log, which is read as one execution")
     for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
         complain(f"clocks rebuilt: {sentence}; events that this would order remain unordered")
 

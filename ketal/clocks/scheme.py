@@ -139,7 +139,7 @@ class Scheme(ABC, Generic[S]):
         """
         try:
             value = msgspec.msgpack.decode(data)
-        except (msgspec.DecodeError, ValueError) as wrong:
+        except (ValueError, RecursionError) as wrong:
             raise EventError(
                 f"clock: the bytes are not a stamp of the scheme {self.name}: {wrong}"
             ) from None

@@ -22,7 +22,7 @@ from ketal.logs.formats.log_files import file_batches
 from ketal.logs.log_records import too_many_error
 from ketal.logs.shape import Shape
 from ketal.logs.source import MESSAGE, TRACES, VECTOR, MappedFields, Source
-from ketal.logs.streams import LogOrigin, share_read
+from ketal.logs.streams import STDIN, LogOrigin, share_read
 from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, add_receives, rebuilt
@@ -408,7 +408,7 @@ def open_source(
     limits = Limits.given(limits)
     origins = [_log_origin(path) for path in paths]
     files = [origin for origin in origins if isinstance(origin, LogOrigin)]
-    if sum(origin.is_stdin for origin in files) > 1:
+    if [origin.name for origin in files].count(STDIN) > 1:
         raise SettingError("standard input is given twice as a log, but can be read only once")
     if not origins:
         raise SettingError("no log is given; name a file, or - for standard input")

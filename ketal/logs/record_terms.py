@@ -49,6 +49,7 @@ LINE = RecordTerms(
             " (convert objects that span several lines with `jq -c . FILE`; else the line is "
             "truncated)"
         ),
+        "trailing": " (a line holds one object and nothing else; `jq -c . FILE` writes such lines)",
     },
     nodes_option="--nodes",
 )

@@ -171,6 +171,8 @@ def _translate_escape(text: str, at: int, in_class: bool, what: str) -> tuple[st
         return r"\x00", at + 1
     if char == "b" and in_class:
         return r"\x08", at + 1
+    if char == "C":  # RE2 would match one byte, which may be a part of a character.
+        return "C", at + 1
     if char == "Z":
         return r"\z", at + 1
     return "\\" + char, at + 1

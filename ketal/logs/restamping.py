@@ -84,7 +84,7 @@ def restamped(
             node=event.node,
             receives=tuple(sorted(numbers[sent.dot] for sent in graph.messages_to(event))),
             time_us=max(event.time_us or 0, 0),
-            station=str(event.data.get(STATION, "")),
+            station="" if (name := event.data.get(STATION)) is None else str(name),
         )
         for event in ordered
     )

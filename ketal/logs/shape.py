@@ -283,15 +283,14 @@ class Shape:
     def _attributes(self, record: dict[str, Any]) -> dict[str, Any]:
         if self._data_path is None:
             return record
-        data = dig(record, self._data_path)
+        data = _decode_json_text(dig(record, self._data_path))
         if data is None:
             _remove(record, self._data_path)
             return record
-        data = _decode_json_text(data)
         if data.__class__ is not dict:
+            shown = brief(data) if isinstance(data, str) else json_type_of(data)
             raise EventError(
-                f"{self._path_texts['data']} must be an object of attributes, "
-                f"not {json_type_of(data)}"
+                f"{self._path_texts['data']} must be an object of attributes, not {shown}"
             )
         _remove(record, self._data_path)
         if not record:

@@ -250,7 +250,8 @@ class Source:
 class MappedFields:
     """The optional fields that a source maps, and which of them no record has: likely mistyped.
 
-    A record without one of the other fields is rejected.
+    A record without one of the other fields is rejected. `is_divided` is whether the delimiter of
+    the source, if it has one, divides a file.
     """
 
     def __init__(self, fields: Mapping[str, str]) -> None:
@@ -266,6 +267,7 @@ class MappedFields:
         }
         """Field → the keys of its path, for fields that no record has had so far."""
         self.is_read = False  # whether some record was read
+        self.is_divided: bool | None = None  # None if no file was read by a delimiter
 
     def mark_present(self, record: Mapping[str, Any]) -> None:
         """Remove the fields of a record from `absent`, except `MESSAGE`, which events have."""

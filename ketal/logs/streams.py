@@ -21,6 +21,8 @@ from ketal.model.wording import unreadable_error
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
+STDIN = "<stdin>"
+"""The name of standard input, also of its file in Python."""
 
 
 class LogOrigin:
@@ -39,7 +41,9 @@ class LogOrigin:
         if isinstance(where, str | os.PathLike):
             self.name = os.fspath(where)  # the name in error messages
             if self.name == "-":
-                self.name, self._file = "<stdin>", sys.stdin.buffer
+                if sys.stdin is None:  # as in a daemon
+                    raise SettingError(f"cannot read {STDIN}: it is closed")
+                self.name, self._file = STDIN, sys.stdin.buffer
                 self.is_stored = False
             else:
                 self._check_readable()
@@ -52,11 +56,6 @@ class LogOrigin:
             self.name = str(getattr(where, "name", "<file>"))
             self.is_stored = _seekable(where)
             self._start = where.tell() if self.is_stored else 0
-
-    @property
-    def is_stdin(self) -> bool:
-        """Whether the origin is the standard input of this process."""
-        return self._file is not None and self._file is getattr(sys.stdin, "buffer", None)
 
     def _check_readable(self) -> None:
         if not self.name:
@@ -74,7 +73,7 @@ class LogOrigin:
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
-        """Open the origin at its beginning, as a context manager.
+        """Open the origin, as a context manager.
 
         Raises a SettingError if it cannot be opened, or has been read and cannot be read again.
         """
@@ -82,8 +81,8 @@ class LogOrigin:
             raise SettingError(
                 f"{self.name} can be read only once; save it to a file to read it again"
             )
-        if self._file is not None and self.is_stored:
-            self._file.seek(self._start)
+        if getattr(self._file, "closed", False):
+            raise SettingError(f"cannot read {self.name}: the file is closed")
         with refused_as_setting(f"cannot read {self.name}"):
             file = self._file
             opening = open(self.name, "rb") if file is None else nullcontext(file)  # noqa: SIM115
@@ -105,10 +104,16 @@ class LogOrigin:
         except ValueError:  # the file is closed
             return size, size
 
-    def rewind(self, file: BinaryIO) -> None:
-        """Seek to the beginning of the open file, if it is seekable."""
-        if _seekable(file):
-            file.seek(self._start)
+    def rewind(self, file: BinaryIO, what: str) -> None:
+        """Seek to the beginning of the open file; a SettingError if it is a stream.
+
+        `what` names the format that cannot be read from a stream.
+        """
+        if not _seekable(file):
+            raise SettingError(
+                f"{self.name}: {what} cannot be read from a stream; save it to a file"
+            )
+        file.seek(self._start)
 
     def chunks(self, file: BinaryIO) -> Iterator[bytes]:
         """Yield the decompressed bytes of the open file, as they become available."""
@@ -117,10 +122,18 @@ class LogOrigin:
     def _raw_chunks(self, file: BinaryIO) -> Iterator[bytes]:
         # `read1` returns the available bytes: reading a live pipe must not wait for a full block.
         read = getattr(file, "read1", file.read)
+        at = self._start
         with refused_as_setting(f"cannot read {self.name}"):
-            while chunk := read(BLOCK_BYTES):
+            while True:
+                if self.is_stored:
+                    # Between two chunks, another iteration may have read from the same open file.
+                    file.seek(at)
+                chunk = read(BLOCK_BYTES)
+                if not chunk:
+                    return
                 if not isinstance(chunk, bytes):
                     raise SettingError(f"{self.name}: a log file must be opened in binary mode")
+                at += len(chunk)
                 yield chunk
 
 

@@ -86,7 +86,8 @@ class TimeReading:
             value = value.strip()
             if self.numeric or not _NUMBER.fullmatch(value):
                 return self._parse(value)
-            value = float(value)
+            # As the number would be: a float has too few digits for nanoseconds.
+            value = int(value) if value.isdigit() and len(value) < 20 else float(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.numeric:
                 return self._parse(str(value) if isinstance(value, int) else f"{value:.17g}")

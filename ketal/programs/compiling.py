@@ -205,8 +205,11 @@ def load(
         text, name = read_pattern(path, limits), str(path)
     elif hasattr(path, "read"):
         name = str(getattr(path, "name", "<file>"))
-        content = path.read()
         what = f"pattern file {name}"
+        try:
+            content = path.read()
+        except (OSError, ValueError) as fault:  # as of a file of text that is not UTF-8
+            raise SettingError(f"cannot read {what}: {fault}") from None
         text = decoded_pattern(content, what, limits) if isinstance(content, bytes) else content
     else:
         raise wrong_type("path", "a path or an open file", path)

@@ -21,9 +21,9 @@ from ketal.trace.feeding import LockedMonitor
 WAIT_S = 5.0
 """Maximum time that a fork waits for the lock of monitors, since a handler may be waiting for the
 forking thread. If it is not acquired, the child's copy of a monitor may be inconsistent."""
-CLOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Objects with clocks: `before_fork()` acquires their locks, `after_fork(child=…)` releases them,
-and in the child starts new clocks."""
+CLOCKS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Objects with clocks, by their ids: `before_fork()` acquires their locks, `after_fork(child=…)`
+releases them, and in the child starts new clocks."""
 OWN_SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
@@ -39,8 +39,10 @@ _FORK_LOCKS = threading.local()
 
 def _before_fork() -> None:
     _FORK_LOCKS.is_acquired = LockedMonitor.lock.acquire(timeout=WAIT_S)
-    # In the same order in all threads, to avoid deadlock.
-    _FORK_LOCKS.clocks = sorted(CLOCKS, key=id)
+    # In the same order in all threads, to avoid deadlock. `valuerefs` makes a list, since another
+    # thread may add to `CLOCKS` meanwhile.
+    clocks = (reference() for reference in CLOCKS.valuerefs())
+    _FORK_LOCKS.clocks = sorted((one for one in clocks if one is not None), key=id)
     for clocks in _FORK_LOCKS.clocks:
         clocks.before_fork()
 

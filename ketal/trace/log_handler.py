@@ -78,11 +78,11 @@ class LogHandler(logging.Handler):
                 "level": record.levelname,
                 "message": record.getMessage(),
             }
+            if record.exc_info and record.exc_info[0] is not None:
+                data["error"] = record.exc_info[0].__name__
         except Exception:
             self.handleError(record)
             return
-        if record.exc_info and record.exc_info[0] is not None:
-            data["error"] = record.exc_info[0].__name__
         self._thread.recording = True
         try:
             self._tracer.record("log", **data)

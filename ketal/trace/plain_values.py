@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from ketal.model.attributes import unboxed
+
 TEXT_MAX = 1_000
 """Maximum characters of a text, which is cut if it is longer."""
 ITEMS_MAX = 100
@@ -24,7 +26,10 @@ _EXACT_MAX = 2**63
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Convert a value to JSON data of bounded size; a value without a JSON form to its `repr`."""
+    """Convert a value to JSON data of bounded size; a value without a JSON form to its `repr`.
+
+    A numpy scalar is converted to the value that it holds.
+    """
     if value is None or isinstance(value, bool):
         return value
     try:
@@ -33,13 +38,16 @@ def plain(value: Any, depth: int = 0) -> Any:
         if isinstance(value, int):
             return int(value) if -_EXACT_MAX <= value < _EXACT_MAX else cut_text(repr(value))
         if isinstance(value, float):
-            return float(value) if math.isfinite(value) else repr(value)
+            return float(value) if math.isfinite(value) else repr(float(value))
         if depth < DEPTH_MAX:
             if isinstance(value, Mapping):
                 items = islice(value.items(), ITEMS_MAX)
                 return {cut_text(str(name)): plain(item, depth + 1) for name, item in items}
             if isinstance(value, list | tuple | set | frozenset):
                 return [plain(item, depth + 1) for item in islice(value, ITEMS_MAX)]
+        number = unboxed(value)
+        if isinstance(number, int | float):
+            return plain(number)
         return cut_text(repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
     except Exception:
         # A `repr` that the program defines may raise any exception.

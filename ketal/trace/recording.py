@@ -61,7 +61,7 @@ class EventRecorder:
         if monitor is not None and not isinstance(monitor, LockedMonitor):
             monitor = LockedMonitor(monitor)
         self._monitor = monitor
-        CLOCKS.add(self)
+        CLOCKS[id(self)] = self
 
     def __enter__(self) -> None:
         pass
@@ -95,6 +95,8 @@ class EventRecorder:
             raise ValueError("the type of an event must not be empty")
         if type.startswith(CONTROL_PREFIX):
             raise ValueError(f"the type {type!r} is reserved for control events")
+        # Without a lock: the program's `repr` may wait for a thread that records an event.
+        attributes = {cut_text(name): plain(value) for name, value in data.items()}
         failure = ""
         with self.activities.current(message.clock) as line:
             line.merge(message.clock)
@@ -109,7 +111,7 @@ class EventRecorder:
                 "type": type,
                 "clock": clock,
                 "time": round(time.time(), 6),
-                "data": {cut_text(name): plain(value) for name, value in data.items()},
+                "data": attributes,
             }
             if message.dots:
                 event["receives"] = list(message.dots)

@@ -96,6 +96,7 @@ WAITING = line("s1", 1, "Server.read", user="eve", clock={"s1": 1, "s2": 4}) + l
     "s3", 1, "Server.read", user="eve", clock={"s1": 1, "s2": 4, "s3": 1}
 )
 SHIVIZ = 's1 {"s1": 1}\nServer.login user=eve\n'
+SHIVIZ_REGEX = r"(?<host>\S+) (?<clock>{.*})\n(?<event>.*)"
 CSV = 'host,kind,vc\ns1,Server.login,"{""s1"": 1}"\n'
 RUN_IT = ("run", "p.ketal", "run.jsonl")
 
@@ -194,7 +195,9 @@ CASES = [
     Case("a wrong `--field`", words=(*RUN_IT, "--field", "type=evnt")),
     Case("a wrong `--field` of a message", words=(*RUN_IT, "--field", "message=msg.idd")),
     Case("a wrong `--regex`", log=SHIVIZ, words=(
-        *RUN_IT, "--format", "shiviz", "--regex", r"(?<host>\d+) (?<clock>{.*})\n(?<event>.*)")),
+        *RUN_IT, "--format", "shiviz", "--regex", SHIVIZ_REGEX.replace("S", "d"))),
+    Case("a wrong `--delimiter`", log=SHIVIZ, words=(
+        *RUN_IT, "--regex", SHIVIZ_REGEX, "--delimiter", "^=== (?<trace>.*) ===$")),
     Case("columns of other names", words=("run", "p.ketal", "run.csv"), files={"run.csv": CSV}),
     Case("a log without clocks", log=changed(RUN, '"clock"', '"vc"')),
     Case("a pattern that needs clocks, over such a log", check("true", "order CausalOrder;"),

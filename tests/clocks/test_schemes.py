@@ -117,6 +117,12 @@ def test_an_invalid_stamp_is_an_error(name: str, value: Any, data: bytes) -> Non
             assert scheme.read(scheme.written(stamp), "n") == stamp
 
 
+@pytest.mark.parametrize("name", SCHEMES)
+def test_bytes_nested_too_deeply_are_no_stamp(name: str) -> None:
+    lists = b"\x91" * 100_000 + b"\x01"
+    assert isinstance(_stamp_or_error(lambda: scheme_named(name).decode(lists, "n")), EventError)
+
+
 def _stamp_or_error(read: Callable[[], Any]) -> Any:
     try:
         return read()

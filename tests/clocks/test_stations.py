@@ -362,6 +362,14 @@ def test_bits_of_hierarchical_stamps_count_towards_the_limit_of_entries() -> Non
     assert scheme_named("hierarchical").entries({"a": 640}) == 11
 
 
+def test_event_whose_station_is_null_has_none() -> None:
+    absent, null = (
+        restamped([Event("a", "x", {"a": 1}, data=data)], scheme_named("station")).stamps
+        for data in ({}, {"station": None})
+    )
+    assert null == absent
+
+
 def test_ranges_of_dependency_sequences_count_towards_the_limit_of_entries() -> None:
     """Each event of a host that takes turns at its station is a range of its own: two bounds."""
     hosts = [("ab"[number % 2], number // 2 + 1) for number in range(20)]

@@ -27,6 +27,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
+from tests.work import counted_lines
 
 # No deadline: the machine may be busy, and these tests do not measure time.
 UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow])
@@ -95,6 +96,15 @@ BAD = [
     (
         '  {"node":',
         "the line is not JSON: the object is incomplete (convert objects that span several",
+    ),
+    (
+        GOOD + GOOD,
+        f"the line is not JSON: trailing characters (byte {len(GOOD) + 1}) (a line holds one "
+        "object and nothing else; `jq -c . FILE` writes such lines)",
+    ),
+    (
+        GOOD + "\r" + GOOD,
+        f"the line is not JSON: trailing characters (byte {len(GOOD) + 2}) (a line",
     ),
     ('{"node":"a",}', "the line is not JSON: trailing comma in object (byte 12)"),
     # Constants that Python's json writes.
@@ -217,6 +227,14 @@ def test_array_longer_than_a_line_is_reported_as_an_array(before: bytes, after: 
         "the line is an array, not a JSON object (convert an array to JSON lines with "
         "`jq -c '.[]' FILE`)"
     )
+
+
+def test_blank_lines_are_not_read_one_by_one() -> None:
+    packed = io.BytesIO(gzip.compress(b"\n" * 10**6 + GOOD.encode() + b"\r\n" * 10**6))
+    ((_, item, _, line),), work = counted_lines(lambda: list(read_log(packed).records()))
+    assert isinstance(item, Event)
+    assert line == 10**6 + 1
+    assert work < 10**6
 
 
 def test_huge_line_is_never_held_in_memory() -> None:
@@ -466,6 +484,27 @@ def test_second_reading_of_a_stream_is_an_error() -> None:
     assert len(list(log)) == 1
     with pytest.raises(SettingError, match="can be read only once"):
         list(log)
+
+
+def test_iterations_over_one_open_file_do_not_disturb_each_other() -> None:
+    count = 2_000
+    log = read_log(lines(*(event(counter=n) for n in range(1, count + 1))))
+    pairs = list(zip(log, log, strict=True))
+    assert len(pairs) == count
+    assert all(one == other for one, other in pairs)
+    assert pairs[-1][0].counter == count
+
+
+def test_closed_files_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = lines(GOOD)
+    log = read_log(file)
+    file.close()
+    for closed in (log, read_log(file)):
+        with pytest.raises(SettingError, match="cannot read <file>: the file is closed"):
+            list(closed)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(SettingError, match="cannot read <stdin>: it is closed"):
+        read_log("-")
 
 
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

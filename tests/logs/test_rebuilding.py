@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import ketal
 from ketal.logs import read_log
 from ketal.logs.traces.rebuilding import Rebuilding
 from tests.sampling import drawn
+from tests.work import counted_lines
 
 KEYS = "id=msg,send=type:send,receive=type:recv"
 
@@ -130,6 +133,35 @@ def test_a_receive_before_its_own_send_is_rejected(tmp_path: Path) -> None:
     assert [item.place.rpartition(":")[2] for item in log.rejected] == ["1"]
     assert "sent after it" in log.rejected[0].reason
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 2}]
+
+
+def _one_message(count: int) -> list[dict[str, Any]]:
+    return [row(node, type, 1) for node, type in (("a", "send"), ("b", "recv"))] * count
+
+
+def _waiting_pairs(count: int) -> list[dict[str, Any]]:
+    """Each node of a pair begins with a receive that the other one sends after its own."""
+    return [
+        row(f"{node}{pair}", type, 2 * pair + (node == who))
+        for pair in range(count)
+        for node, other in (("a", "b"), ("b", "a"))
+        for type, who in (("recv", "a"), ("send", "b"))
+    ]
+
+
+@pytest.mark.parametrize("rows", [_one_message, _waiting_pairs])
+def test_rebuilding_takes_linear_work(
+    tmp_path: Path, rows: Callable[[int], list[dict[str, Any]]]
+) -> None:
+    """Also if all messages have the same id, or if nodes wait for each other."""
+
+    def read(count: int) -> int:
+        log = read_log(write(tmp_path / f"{count}.jsonl", *rows(count)), rebuild=KEYS)
+        return len(list(log.records()))
+
+    (few, once), (many, twice) = (counted_lines(partial(read, n)) for n in (400, 800))
+    assert many == 2 * few
+    assert twice < 2.5 * once
 
 
 def test_existing_clocks_are_ignored(tmp_path: Path) -> None:

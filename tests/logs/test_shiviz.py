@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 
 from ketal.errors import SettingError
 from ketal.logs import place, read_log
+from ketal.logs.formats.shiviz import WRITTEN_FIELDS, WRITTEN_REGEX, shiviz_text
 from ketal.logs.regexes import compile_regex
 from ketal.logs.streams import LineNumbers
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from tests.work import counted_lines
 
 ONE_LINE = r"(?<host>\S+) (?<clock>{.*}) (?<event>.*)"
 
@@ -156,6 +159,16 @@ def test_parts_of_the_same_name_are_distinct_in_a_file_and_joined_across_files()
     }
 
 
+def test_naming_many_parts_alike_takes_linear_work() -> None:
+    count = 2_000
+    text = '= r =\na {"a":1} x\n' * count
+    read, lines = counted_lines(
+        lambda: records(text, regex=ONE_LINE, delimiter="^= (?<trace>.*) =$")
+    )
+    assert [read[0][0], read[-1][0]] == ["r", f"r ({count})"]
+    assert lines < 300 * count
+
+
 def test_numbers_of_parts_continue_across_files() -> None:
     files = [io.BytesIO(b'a {"a":1} x\n--\na {"a":1} y\n') for _ in range(2)]
     log = read_log(*files, regex=ONE_LINE, delimiter="^--$")
@@ -169,6 +182,31 @@ def test_file_may_begin_with_its_expressions() -> None:
     assert [r[0] for r in records(text, regex=ONE_LINE, delimiter="^=$")] == ["", "", ""]
 
 
+def test_written_events_are_read_back() -> None:
+    first = Event("a", " T\t{x}", {"a": 1}, time=1.5, data={"x": "\t[y]\n"})
+    second = Event("é", "=== x ===", {"a": 1, "é": 1}, receives=["a@1"])
+    text = shiviz_text([("one", [first, second]), ("two", [first])])
+    options = {"regex": WRITTEN_REGEX, "fields": WRITTEN_FIELDS}
+    read = records(text, delimiter="^=== (?<trace>.*) ===$", **options)
+    assert [(name, item) for name, item, _, _ in read] == [
+        ("one", first), ("one", second), ("two", first),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (Event("a", "x\ny", {"a": 1}), "a@1: an event in a ShiViz log must be one line"),
+        (Event("a", "x\n", {"a": 1}), "a@1: an event in a ShiViz log must be one line"),
+        (Event(" a", "x", {" a": 1}), " a@1: a host in a ShiViz log must not contain white space"),
+        (Event("a b", "x", {"a b": 1}), "a b@1: a host in a ShiViz log must not contain white"),
+    ],
+)
+def test_event_that_could_not_be_read_back_is_not_written(event: Event, reason: str) -> None:
+    with pytest.raises(SettingError, match=f"^{re.escape(reason)}"):
+        shiviz_text([("", [event])])
+
+
 SAME = [
     # expression in JavaScript's syntax, text, whether it matches
     (r"(?<x>\d+)", "a12", True),
@@ -177,6 +215,8 @@ SAME = [
     (r"a[]", "a", False),
     (r"\u0041\u{42}\x43", "ABC", True),
     (r"\cJ", "\n", True),
+    (r"\Caf\C", "CafC", True),
+    (r"(?<event>\C)", "é", False),
     (r"[\b]", "\b", True),
     (r"\/[/]", "//", True),
     (r"{.*}", "{}", True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,12 @@ def test_tabs_positional_clocks_and_renamed_columns_are_read() -> None:
 def test_data_column_is_a_json_object() -> None:
     text = 'node,type,clock,data,x\na,T,a:1,"{""k"": 1}",2\na,T,a:2,oops,2\na,T,a:3,7,2\n'
     nested = '{""k"":' * 5000 + "1" + "}" * 5000
-    read = [r[1] for r in records(f'{text}a,T,a:4,"{nested}",2\n')]
+    read = [r[1] for r in records(f'{text}a,T,a:4,"{nested}",2\na,T,a:5,null,2\n')]
     assert read[0].data == {"k": 1, "x": 2}
-    assert read[1].reason == "the column data is not a JSON object: 'oops'"
+    assert read[1].reason == "data must be an object of attributes, not 'oops'"
     assert read[2].reason == "data must be an object of attributes, not a number"
-    assert read[3].reason == "the column data is nested too deeply"
+    assert read[3].reason == "the record is nested too deeply"
+    assert read[4].data == {"x": 2}
 
 
 def test_control_events_are_rows() -> None:
@@ -181,6 +183,15 @@ def test_header_is_required_and_unique() -> None:
     assert bad[1].reason.startswith("no row can be read without the header: line 1 is not valid")
 
 
+def test_header_of_many_columns_is_checked_in_linear_time() -> None:
+    columns = [f"c{number}" for number in range(100_000)]
+    begin = time.process_time()
+    (twice,) = records(f"node,type,clock,{','.join(columns)},c0\n")
+    assert twice[1].reason.startswith("the header has two columns named 'c0'")
+    assert records(f"node,type,clock,{','.join(columns)}\n") == []
+    assert time.process_time() - begin < 20  # quadratic time takes minutes
+
+
 def table(path: Path, **columns: Any) -> Path:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -221,6 +232,21 @@ def test_parquet_struct_text_and_positional_clocks_are_read(tmp_path: Path) -> N
     assert list(read_log(text)) == [Event("1", "T", {"1": 2}, data={"k": [1]})]
     listed = table(tmp_path / "noname", node=["b"], type=["T"], clock=[[3, 4]])
     assert list(read_log(listed, nodes=["a", "b"])) == [Event("b", "T", {"a": 3, "b": 4})]
+
+
+@pytest.mark.parametrize("format", [None, "parquet"])
+def test_parquet_cannot_be_read_from_a_stream(format: str | None) -> None:
+    pytest.importorskip("pyarrow")
+
+    class Stream:
+        """A file with nothing but `read`."""
+
+        def __init__(self) -> None:
+            self.read = io.BytesIO(b"PAR1").read
+
+    log = read_log(Stream(), format=format)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="<file>: Parquet cannot be read from a stream; save"):
+        list(log)
 
 
 def test_parquet_file_with_repeated_column_names_is_rejected(tmp_path: Path) -> None:

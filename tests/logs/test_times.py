@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ketal.errors import EventError, SettingError
 from ketal.logs import Source, load_config, open_source, read_log
 from ketal.logs.shape import Shape
+from ketal.logs.times import TimeReading
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import (
@@ -94,6 +95,12 @@ def test_number_is_a_time_unless_the_format_has_digits_only() -> None:
     # Read as seconds, it would be 21 August 1970.
     assert time_of(20130527, time_format="%Y%m%d") == NOON_S - 39_219
     assert time_of("20130527", time_format="%Y%m%d", time_unit="ms") == NOON_S - 39_219
+
+
+@given(st.integers(0, 10**9).map(lambda us: 1_700_000_000_000_000_500 + 1_000 * us))
+def test_number_as_text_is_the_time_of_the_number(time_ns: int) -> None:
+    read = TimeReading("ns", None).read
+    assert read(str(time_ns)) == read(time_ns)
 
 
 def test_time_that_is_not_rfc_3339_gets_a_hint_about_time_format() -> None:

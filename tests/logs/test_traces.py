@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ketal.logs import Log, read_log
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent, happened_before
+from tests.work import counted_lines
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -109,6 +111,24 @@ def test_forms_of_an_otlp_document_are_read_alike(tmp_path: Path) -> None:
     old = json.dumps({"resourceSpans": CALL}).replace("scopeSpans", "instrumentationLibrarySpans")
     (tmp_path / "old.json").write_text(old)
     assert list(read_log(tmp_path / "old.json", format="otlp")) == plain
+
+
+def test_document_of_which_a_line_is_a_document_is_read(tmp_path: Path) -> None:
+    """One span per line, in the two names that a list of scopes has had."""
+    one, two, three, four = (json.dumps(span(number, number, None)) for number in range(1, 5))
+    path = tmp_path / "t.json"
+    path.write_text(
+        '{"resourceSpans":[{"instrumentationLibrarySpans":[{"spans":[\n'
+        f'{one},\n{two}\n]}}],"scopeSpans":[{{"spans":[\n{three},\n{four}\n]}}]}}]}}\n'
+    )
+    records = read_log(path, format="otlp").records()
+    assert {item.type: line for _, item, _, line in records if isinstance(item, Event)} == {
+        "s1": 2, "s2": 3, "s3": 5, "s4": 6,
+    }  # fmt: skip
+    spans = [json.dumps(z(number, "a", number, 1)) for number in (1, 2)]
+    path.write_text(f"[\n{spans[0]}\n,{spans[1]}\n]")
+    log = read_log(path, format="zipkin")
+    assert (len(list(log)), log.rejected) == (4, [])
 
 
 def test_base64_ids_and_numeric_times_are_read(tmp_path: Path) -> None:
@@ -432,12 +452,12 @@ def test_documents_without_spans_are_accepted(tmp_path: Path, document: str) -> 
     assert [event.type for event in log] == ["s1", "s1"]
 
 
+def link(number: int) -> dict[str, str]:
+    return {"traceId": TRACE, "spanId": f"{number:016x}"}
+
+
 def test_links_that_close_a_cycle(tmp_path: Path) -> None:
     """One of the two links is dropped and counted; no event is moved."""
-
-    def link(number: int) -> dict[str, str]:
-        return {"traceId": TRACE, "spanId": f"{number:016x}"}
-
     log = otlp(
         tmp_path / "t.json",
         resource("a", span(1, 1, 2, links=[link(2)])),
@@ -459,6 +479,25 @@ def test_links_that_close_a_cycle(tmp_path: Path) -> None:
     assert events["s3 start"].data["moved"] is True
     assert [name for name, event in events.items() if "moved" in event.data] == ["s3 start"]
     assert itself.rebuilding == Rebuilding(round_links=1)
+
+
+def test_many_causes_of_one_span_take_linear_work(tmp_path: Path) -> None:
+    """The links of a consumer to its producers, and the replies that a client waits for."""
+
+    def read(count: int) -> int:
+        numbers = range(2, count + 2)
+        servers = [span(n, n, n + 1, 1, kind=2) for n in numbers]
+        client = span(1, 1, count + 3, kind=3)
+        consumer = span(count + 2, 1, 2, kind=5, links=[link(n) for n in numbers])
+        log = otlp(
+            tmp_path / "t.json", resource("a", *servers), resource("b", client),
+            resource("c", consumer),
+        )  # fmt: skip
+        return len(list(log.records()))
+
+    (few, once), (many, twice) = (counted_lines(partial(read, n)) for n in (400, 800))
+    assert many - few == 800
+    assert twice < 2.5 * once
 
 
 def test_duplicate_and_contradicting_spans(tmp_path: Path) -> None:

@@ -116,6 +116,26 @@ def test_closed_sink_writes_to_no_file_that_the_program_opens_next(tmp_path: Pat
     assert list(tracer.failures) == ["an event was not written: OSError: the sink is closed"]
 
 
+def test_sink_closed_during_a_write_writes_to_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if another thread ran between two system calls of the write."""
+    sink, path, lseek = JsonLines(tmp_path / "n.jsonl"), tmp_path / "other", os.lseek
+
+    def seek(file: int, *place: int) -> int:
+        end = lseek(file, *place)
+        sink.close()
+        opened.append(os.open(path, os.O_RDWR | os.O_CREAT))
+        return end
+
+    opened: list[int] = []
+    monkeypatch.setattr(os, "lseek", seek)
+    sink.write({"node": "n", "type": "a", "clock": {"n": 1}})
+    assert path.read_bytes() == b""
+    for file in opened:
+        os.close(file)
+
+
 def test_program_may_change_its_folder_before_it_makes_a_tracer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +389,40 @@ def test_several_threads_can_fork_at_the_same_time(tmp_path: Path, activity: str
     assert run_script(FORKING_THREADS, path, activity).stderr == ""
     events = [str(one) for one in ketal.read_log(*sorted(tmp_path.glob("log.*")))]
     assert len(events) == len(set(events)) == 3 * 4 * 20 * 3
+
+
+FORK_DURING_CREATION = """
+import os, sys, threading
+from ketal.trace import Tracer
+from ketal.trace.feeding import LockedMonitor
+
+sys.setswitchinterval(1e-6)
+tracers, ended = [], threading.Event()
+
+def create():
+    while not ended.is_set():
+        tracers.append(Tracer("n"))
+        del tracers[:-200]
+
+thread = threading.Thread(target=create)
+thread.start()
+for _ in range(200):
+    if not (child := os.fork()):
+        os._exit(0)
+    os.waitpid(child, 0)
+ended.set()
+thread.join()
+free = []
+other = threading.Thread(target=lambda: free.append(LockedMonitor.lock.acquire(timeout=0)))
+other.start()
+other.join()
+assert free == [True], "the lock of monitors is held for ever"
+"""
+
+
+@needs_fork
+def test_process_can_fork_while_another_thread_makes_a_tracer() -> None:
+    assert run_script(FORK_DURING_CREATION).stderr == ""
 
 
 def test_events_of_a_node_have_the_same_kafka_key() -> None:

@@ -426,12 +426,46 @@ def test_log_records_are_events_except_the_tracers_own() -> None:
     finally:
         logger.removeHandler(handler)
     handler.emit(logging.makeLogRecord({"name": "ketal.trace", "msg": "own"}))
+    handler.emit(logging.makeLogRecord({"exc_info": True}))  # is not valid, and not raised
     assert [event["data"] for event in events] == [
         {
             "logger": "tests.trace", "level": "ERROR", "message": "it failed",
             "error": "ValueError",
         }
     ]  # fmt: skip
+
+
+def test_repr_of_an_attribute_may_wait_for_a_thread_that_records() -> None:
+    lock = threading.Lock()
+    is_locked, is_shown = threading.Event(), threading.Event()
+    events = ListSink()
+    tracer = Tracer("n", events)
+
+    class Guarded:
+        def __repr__(self) -> str:
+            is_shown.set()
+            with lock:
+                return "guarded"
+
+    def record_with_lock() -> None:
+        with lock:
+            is_locked.set()
+            is_shown.wait(60)
+            tracer.record("within")
+
+    threads = [
+        threading.Thread(target=record_with_lock, daemon=True),
+        threading.Thread(
+            target=tracer.record, args=("shown",), kwargs={"value": Guarded()}, daemon=True
+        ),
+    ]
+    threads[0].start()
+    assert is_locked.wait(60)
+    threads[1].start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert [event["type"] for event in events] == ["within", "shown"]
 
 
 def test_sink_that_logs_adds_no_events() -> None:
@@ -655,6 +689,14 @@ def test_any_value_becomes_a_readable_attribute(value: object) -> None:
     tracer.record("t", value=value)
     assert not tracer.failures
     ketal.Event(**events[0])
+
+
+def test_numpy_scalars_become_plain_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    values = [numpy.int64(3), numpy.float32(0.5), numpy.float64("nan"), numpy.bool_(True)]
+    assert plain(values) == [3, 0.5, "nan", True]
+    assert [type(value) for value in plain(values)] == [int, float, str, bool]
+    assert plain(numpy.longdouble(1)).endswith("longdouble('1.0')")
 
 
 def test_large_values_are_truncated() -> None:

@@ -12,7 +12,7 @@ The one rule: a row becomes the record that a JSON line with the same names woul
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -21,8 +21,8 @@ from uuid import UUID
 import msgspec
 
 from ketal.errors import EventError
-from ketal.logs.shape import Item, Shape, brief, json_type_of
-from ketal.model.attributes import attributes, unboxed
+from ketal.logs.shape import Item, Shape, json_type_of
+from ketal.model.attributes import DIGITS_MAX, attributes, unboxed
 from ketal.model.values import dig
 
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -39,7 +39,7 @@ def item_of_row(row: Any, shape: Shape, *, typed: bool) -> Item:
     if not isinstance(row, Mapping):
         raise EventError(f"the row is {json_type_of(row)}, not a mapping of names to values")
     try:
-        record = attributes(_present_cells(row, typed), "row")
+        record = attributes(_present_cells(row.items(), typed), "row")
         if (event_time := _datetime_at(row, shape.paths["time"])) is not None:
             *outer, last = shape.paths["time"]
             dig(record, tuple(outer))[last] = event_time
@@ -47,21 +47,7 @@ def item_of_row(row: Any, shape: Shape, *, typed: bool) -> Item:
         raise EventError("the record is nested too deeply") from None
     except (ValueError, ArithmeticError) as fault:
         raise EventError(f"a value is out of range: {fault}") from None
-    return shape.item(with_decoded_data(record, shape))
-
-
-def with_decoded_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Return the record with its column of data decoded, if that is JSON text."""
-    column = shape.paths["data"][0]
-    text = record.get(column)
-    if isinstance(text, str) and len(shape.paths["data"]) == 1:
-        try:
-            record[column] = msgspec.json.decode(text)
-        except RecursionError:
-            raise EventError(f"the column {column} is nested too deeply") from None
-        except ValueError:
-            raise EventError(f"the column {column} is not a JSON object: {brief(text)}") from None
-    return record
+    return shape.item(record)
 
 
 def value_of_text(text: str) -> Any:
@@ -78,9 +64,9 @@ def value_of_text(text: str) -> Any:
     return {"true": True, "false": False}.get(text, text)
 
 
-def _present_cells(row: Mapping[Any, Any], typed: bool) -> dict[Any, Any]:
-    """Return the cells of a mapping as JSON values, without absent ones."""
-    cells = ((_column_name(name), _json_value(value, typed)) for name, value in row.items())
+def _present_cells(pairs: Iterable[tuple[Any, Any]], typed: bool) -> dict[Any, Any]:
+    """Return the cells of a mapping, given as its pairs, as JSON values, without absent ones."""
+    cells = ((_column_name(name), _json_value(value, typed)) for name, value in pairs)
     return {name: value for name, value in cells if value is not None}
 
 
@@ -88,6 +74,8 @@ def _column_name(name: Any) -> Any:
     if name.__class__ is str:
         return name
     name = unboxed(name)
+    if isinstance(name, list | dict):  # as in a map of Arrow
+        raise EventError(f"the key {name!r} of a map is {json_type_of(name)}, not a string")
     return str(name) if isinstance(name, int) and not isinstance(name, bool) else name
 
 
@@ -97,11 +85,11 @@ def _json_value(value: Any, typed: bool) -> Any:
         return value
     if value.__class__ is dict or isinstance(value, Mapping):
         if typed:
-            return _present_cells(value, typed)
+            return _present_cells(value.items(), typed)
         return {_column_name(name): _json_value(inner, typed) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         if typed and value and all(type(pair) is tuple for pair in value):
-            return _present_cells(dict(value), typed)
+            return _present_cells(value, typed)
         return [_json_value(inner, typed) for inner in value]
     if not isinstance(value, float):
         value = _python_value(value)
@@ -115,7 +103,8 @@ def _json_value(value: Any, typed: bool) -> Any:
         return value.total_seconds()
     if isinstance(value, Decimal):
         if value.is_finite() and value == value.to_integral_value():
-            return int(value)
+            # A larger one is refused unconverted: its conversion takes quadratic time.
+            return int(value) if value.adjusted() < DIGITS_MAX else value
         return None if value.is_nan() else float(value)
     if isinstance(value, bytes):
         try:

@@ -10,6 +10,7 @@ The one rule: the number of a row is its position among all rows of the log, fro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -185,8 +186,8 @@ def _table_library(rows: object) -> str:
 
 def check_columns(names: list[str], error: type[KetalError] = SettingError) -> None:
     """Raise an error if two columns of a table have the same name."""
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise error(f"the table has two columns named {name!r}, so no row can be read")
 
 

@@ -35,6 +35,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 ARRAY = re.compile(rb"\s*\[[\s\[]*\{")
 """The beginning of an array of objects."""
 _TRUNCATED = "Input data was truncated"
+_TRAILING = "trailing characters"
 _object_decoder = msgspec.json.Decoder()
 _PREFIX = CONTROL_PREFIX.encode()
 
@@ -51,6 +52,8 @@ def read_lines(
             if isinstance(block, LongLineError) and ARRAY.match(block.start):
                 block = _no_object([], shape.terms)
             yield RecordBatch("", [rejected_item(block, name, number)], name, [number])
+            continue
+        if block.isspace():  # The compressed file may be a thousand times smaller than its blanks.
             continue
         lines = block.split(b"\n")
         decoding = plain and len(block) < short and not may_hold_control(block)
@@ -130,7 +133,7 @@ def _text_error(text: bytes, fault: Exception, terms: RecordTerms) -> str:
         # Most often this is not damage but indented JSON.
         kind = "array" if text.lstrip().startswith(b"[") else "object"
         return f"{not_json}: the {kind} is incomplete{terms.hint(kind)}"
-    return f"the {terms.text} {why}"
+    return f"the {terms.text} {why}{terms.hint('trailing') if _TRAILING in why else ''}"
 
 
 def write_jsonl(

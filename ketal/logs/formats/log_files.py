@@ -57,7 +57,7 @@ def file_batches(
             )
         records: Iterator[Record]
         if format_name == "parquet":
-            origin.rewind(file)
+            origin.rewind(file, "Parquet")
             records = tabular.read_parquet(origin.name, file, shape)
         elif format_name == "csv":
             records = tabular.read_csv(origin.name, chunks, shape, limits)

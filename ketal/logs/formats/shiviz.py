@@ -213,19 +213,21 @@ def read_text(
         raw = raw[: raw.rfind(b"\n") + 1]
     text = _ShivizText(raw)
     begin, events, delimiter = reader.read_header(text.text)
-    used_names: set[str] = set()
+    name_counts: dict[str, int] = {}
     cuts = [] if delimiter is None else [m for m in delimiter.finditer(text.text, begin) if m[0]]
+    if source.delimiter:
+        mapped.is_divided = mapped.is_divided or bool(cuts)
     if len(cuts) >= limits.executions_max:
         raise SettingError(
             f"{name} is divided into more than {limits.executions_max} executions "
             "(limit executions_max); raise the limit or split the file"
         )
     for execution, start, end in _split_executions(text.text, begin, cuts, piece_numbers):
-        unique_name, count = execution, 1
-        while unique_name in used_names:
-            count += 1
-            unique_name = f"{execution} ({count})"
-        used_names.add(unique_name)
+        unique_name = execution
+        while unique_name in name_counts:
+            name_counts[execution] += 1
+            unique_name = f"{execution} ({name_counts[execution]})"
+        name_counts[unique_name] = 1
         for item, at in reader.items(text, start, end, events):
             if isinstance(item, EventError):
                 yield rejected_record(item, name, text.line(at), unique_name)
@@ -265,12 +267,12 @@ def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
         if len(parts) > 1:
             lines.append(f"=== {name} ===")
         for event in events:
-            if len(event.node.split()) != 1 or event.node.strip() != event.node:
+            if event.node.split() != [event.node]:
                 raise SettingError(
                     f"{event.dot}: a host in a ShiViz log must not contain white space, "
                     f"but the node {event.node!r} does"
                 )
-            if len(event.type.splitlines()) != 1:
+            if event.type.splitlines() != [event.type]:
                 raise SettingError(
                     f"{event.dot}: an event in a ShiViz log must be one line, "
                     f"but the type {event.type!r} is not"

@@ -16,12 +16,13 @@ rows are streamed in batches, and memory never holds a whole table.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO
 
-from ketal.errors import EventError, SettingError
-from ketal.logs.formats.cells import value_of_text, with_decoded_data
+from ketal.errors import EventError
+from ketal.logs.formats.cells import value_of_text
 from ketal.logs.formats.in_memory import arrow_rows, check_columns, need_pyarrow, record_of_row
 from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
@@ -55,8 +56,7 @@ def read_csv(name: str, chunks: Iterator[bytes], shape: Shape, limits: Limits) -
                 continue
             if isinstance(row, EventError):
                 raise row
-            record = with_decoded_data(_row_record(header, row, as_text), shape)
-            yield "", shape.item(record), name, line
+            yield "", shape.item(_row_record(header, row, as_text)), name, line
         except EventError as fault:
             yield rejected_record(_with_line_range(fault, line, last), name, line)
             if header is None:
@@ -76,8 +76,8 @@ def _checked_header(row: list[str] | EventError) -> list[str]:
     if isinstance(row, EventError):
         raise EventError(f"no row can be read without the header: {row.reason}")
     header = [cell.strip() for cell in row]
-    for column in header:
-        if header.count(column) > 1:
+    for column, count in Counter(header).items():
+        if count > 1:
             which = f"two columns named {column!r}" if column else "two columns without a name"
             raise EventError(f"the header has {which}, so no row can be read")
     return header
@@ -185,8 +185,6 @@ def read_parquet(name: str, file: BinaryIO, shape: Shape) -> Iterator[Record]:
         import pyarrow
         import pyarrow.parquet
 
-    if not file.seekable():
-        raise SettingError(f"{name}: Parquet cannot be read from a stream; save it to a file")
     start = file.tell()
     if file.read(len(PARQUET)) != PARQUET:
         why = f"this is not a Parquet file: it does not begin with {PARQUET.decode()}"

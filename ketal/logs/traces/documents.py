@@ -26,6 +26,8 @@ from ketal.model.log_arguments import Record
 Span = TypeVar("Span")
 decoded = msgspec.json.Decoder().decode
 """Return the decoded value of JSON."""
+undecoded = msgspec.json.Decoder(msgspec.Raw).decode
+"""Return JSON as it is; its syntax is checked."""
 elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """Return the elements of a JSON array, undecoded."""
 members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -57,6 +59,9 @@ class Text:
             start += len(document) + 1
 
     def _has_document_per_line(self) -> bool:
+        with suppress(ValueError, RecursionError):
+            undecoded(self._text)
+            return False  # The text is one document, of which a line may be a document, too.
         lines = [line for line in self._text.split(b"\n", 8)[:8] if line.strip()]
         for line in lines[:3] if len(lines) > 1 else ():
             with suppress(ValueError, RecursionError):

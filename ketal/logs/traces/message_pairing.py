@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from ketal.errors import SettingError, near
 from ketal.logs.source import MESSAGES_EXAMPLE, path_of, split_unescaped
@@ -179,7 +180,9 @@ def paired(events: Sequence[Event], messages: Messages) -> Pairing:
     unsent: list[int] = []
     ambiguous: list[int] = []
     for at, name in receivers:
-        candidates = [sender for sender in senders.get(name, ()) if sender != at]
+        # Two suffice: a message that two events send is ambiguous.
+        others = (sender for sender in senders.get(name, ()) if sender != at)
+        candidates = list(islice(others, 2))
         if len(candidates) == 1:
             sends[at] = candidates[0]
         else:

@@ -92,7 +92,8 @@ def _list_elements(
     """
     try:
         fields = members(raw)
-        lists = [bytes(fields[name]) for name in names if name in fields]
+        # In document order, in which `Text.spans` searches them.
+        lists = [bytes(value) for name, value in fields.items() if name in names]
         if not lists and needed and fields:
             raise EventError(f"the document has no {names[0]}")
         return [part for element in lists if element != b"null" for part in elements(element)]

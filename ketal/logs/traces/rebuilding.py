@@ -174,6 +174,7 @@ def clocks_from_sends(
     refused: dict[int, int] = {}
     last: dict[str, dict[str, int]] = {}
     ready = deque(pending)
+    positions = iter(range(len(events)))
     remaining = len(events)
     while remaining:
         while ready:
@@ -187,7 +188,7 @@ def clocks_from_sends(
                 ready.extend(events[receive].node for receive in receivers.get(at, ()))
         if remaining:
             # The heads of all nodes wait for each other: reject the first receive in the log.
-            at = min(queue[0] for queue in pending.values() if queue)
+            at = next(at for at in positions if at not in clocks and at not in refused)
             refused[at] = send_of.pop(at)
             pending[events[at].node].popleft()
             remaining -= 1

@@ -119,6 +119,8 @@ class _SpanEvent:
     number: int
     causes: list[_SpanEvent] = field(default_factory=list)
     linked: list[_SpanEvent] = field(default_factory=list)
+    open_causes: int = 0  # the number of its causes that have no clock yet
+    open_links: int = 0
     clock: dict[str, int] | None = None
     moved: bool = False
 
@@ -261,18 +263,23 @@ def _stamp_in_order(span_events: list[_SpanEvent], rebuilding: Rebuilding) -> It
     queues: dict[str, deque[_SpanEvent]] = {}
     for span_event in sorted(span_events, key=_SpanEvent.by_time):
         queues.setdefault(span_event.span.node, deque()).append(span_event)
-    effects: dict[int, list[_SpanEvent]] = {}
+    effects: dict[int, list[tuple[_SpanEvent, bool]]] = {}
     for span_event in span_events:
-        for cause in (*span_event.causes, *span_event.linked):
-            effects.setdefault(cause.number, []).append(span_event)
+        span_event.open_causes, span_event.open_links = (
+            len(span_event.causes),
+            len(span_event.linked),
+        )
+        for causes, is_link in ((span_event.causes, False), (span_event.linked, True)):
+            for cause in causes:
+                effects.setdefault(cause.number, []).append((span_event, is_link))
     last: dict[str, dict[str, int]] = {}
     ready = sorted(queues)
     # Candidates to be taken before earlier events of their node, if all nodes wait for each other.
     candidates: list[tuple[bool, int, int]] = []
 
     def offer(span_event: _SpanEvent) -> None:
-        if span_event.clock is None and all(c.clock is not None for c in span_event.causes):
-            has_open_link = any(link.clock is None for link in span_event.linked)
+        if span_event.clock is None and not span_event.open_causes:
+            has_open_link = span_event.open_links > 0
             heapq.heappush(candidates, (has_open_link, span_event.by_time()[0], span_event.number))
 
     for span_event in span_events:
@@ -287,7 +294,9 @@ def _stamp_in_order(span_events: list[_SpanEvent], rebuilding: Rebuilding) -> It
             ready.append(node)
         _stamp(span_event, last)
         yield span_event
-        for effect in effects.get(span_event.number, ()):
+        for effect, is_link in effects.get(span_event.number, ()):
+            effect.open_causes -= not is_link
+            effect.open_links -= is_link
             ready.append(effect.span.node)
             offer(effect)
 
@@ -298,7 +307,7 @@ def _next_ready(queues: dict[str, deque[_SpanEvent]], ready: list[str]) -> _Span
         queue = queues[ready[-1]]
         while queue and queue[0].clock is not None:
             queue.popleft()
-        if queue and all(c.clock is not None for c in (*queue[0].causes, *queue[0].linked)):
+        if queue and not queue[0].open_causes and not queue[0].open_links:
             return queue[0]
         ready.pop()
     return None

@@ -86,7 +86,7 @@ class SpanReport:
         for name, (own, theirs) in pairs.items():
             setattr(self, name, own or theirs)
         self.shared = self.shared or other.shared
-        self.tags = {**self.tags, **other.tags}
+        self.tags |= other.tags
         return True
 
 

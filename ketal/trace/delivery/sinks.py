@@ -99,8 +99,9 @@ class JsonLines:
             self._is_file = not self._path.exists() or self._path.is_file()
             access = os.O_RDWR if self._is_file else os.O_WRONLY
             self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
-        self._closing = weakref.finalize(self, os.close, self._file)
-        self._closing.atexit = False  # Later functions at exit may record events.
+        # Not at exit, since later functions at exit may record events.
+        weakref.finalize(self, os.close, self._file).atexit = False
+        self._is_closed = False
         self._claims = Claims()
         self._process = os.getpid()
         self._claimants: dict[str, object] = {}  # Of each node, who uses the sink's own descriptor.
@@ -148,7 +149,7 @@ class JsonLines:
         """
         claimant = object()
         if (
-            self._closing.alive
+            not self._is_closed
             and self._process == os.getpid()
             and self._claimants.setdefault(node, claimant) is claimant
         ):
@@ -168,7 +169,7 @@ class JsonLines:
         OSError
             If the event was not written completely, or the sink is closed.
         """
-        if not self._closing.alive:
+        if self._is_closed:
             raise OSError("the sink is closed")
         line = encoded(event) + b"\n"
         if not self._is_file:
@@ -202,7 +203,12 @@ class JsonLines:
 
     def close(self) -> None:
         """Close the file; later events are counted as failures."""
-        self._closing()
+        self._is_closed = True
+        # The descriptor remains taken: a thread in `write` must not write to another file with its
+        # number.
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, self._file, inheritable=False)
+        os.close(null)
         self._claims = Claims()
 
 
