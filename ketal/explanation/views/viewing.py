@@ -14,7 +14,13 @@ import msgspec
 from ketal.errors import SettingError, write_errors, wrong_type
 from ketal.explanation.views.forms import PAGE, form_for_path
 from ketal.explanation.views.perfetto import trace_events
-from ketal.explanation.views.space_time import SpaceTime, ViewedLog, guard_texts, space_times
+from ketal.explanation.views.space_time import (
+    SpaceTime,
+    ViewedLog,
+    check_pictures,
+    guard_texts,
+    space_times,
+)
 from ketal.explanation.views.space_time_svg import space_time_svg
 from ketal.logs import Log
 from ketal.logs.formats.shiviz import shiviz_text
@@ -184,6 +190,7 @@ class View:
         data = {
             "judged": self._program is not None,
             "guards": {} if self._program is None else guard_texts(self._program),
+            "checks": {} if self._program is None else check_pictures(self._program),
             "beside": self._beside,
             "executions": [one.to_dict() for one in self._drawn],
         }
