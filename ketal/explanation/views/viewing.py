@@ -11,7 +11,7 @@ from html import escape
 
 import msgspec
 
-from ketal.errors import SettingError, write_errors, wrong_type
+from ketal.errors import SettingError, checked_text, write_errors, wrong_type
 from ketal.explanation.views.forms import PAGE, form_for_path
 from ketal.explanation.views.perfetto import trace_events
 from ketal.explanation.views.space_time import (
@@ -81,6 +81,10 @@ def view(
     >>> shown.to_svg().count("<circle"), len(shown.to_shiviz().splitlines())
     (2, 4)
     """
+    title, compare_title = (
+        checked_text("title", title),
+        checked_text("compare_title", compare_title),
+    )
     base = DEFAULT if program is None else checked_program(program).compiled[0].limits
     given = Limits.given(limits, base)
     first = ViewedLog(log, given)
