@@ -24,9 +24,9 @@ from ketal.model.wording import counted, preformatted
 from ketal.runtime.admission.execution_events import (
     ExecutionEvents,
     execution_named,
-    execution_names,
     executions_of,
     missing_dots,
+    only_execution,
     rejected_of,
 )
 
@@ -178,11 +178,10 @@ class LogCuts:
         >>> [execution.cuts for execution in ketal.cuts(log).only("two").executions]
         [2]
         """
-        chosen = execution_named({one.execution: one for one in self.executions}, execution)
-        return replace(self, executions=(chosen,))
+        return replace(self, executions=(execution_named(self._by_name(), execution),))
 
-    def _names(self) -> list[str]:
-        return [one.execution for one in self.executions]
+    def _by_name(self) -> dict[str, ExecutionCuts]:
+        return {one.execution: one for one in self.executions}
 
     # --- pictures ---
 
@@ -217,12 +216,8 @@ class LogCuts:
         return self._lattice().to_dot()
 
     def _lattice(self) -> CutLattice:
-        one, *others = self.executions
-        if others:
-            raise SettingError(
-                f"the log has several executions: {execution_names(self._names())}; choose one "
-                "with --execution NAME, or with `only` in Python"
-            )
+        choice = "choose one with --execution NAME, or with `only` in Python"
+        one = only_execution(self._by_name(), choice)
         if one.lattice is None:
             raise SettingError(
                 f"there are {'more than ' if one.limit else ''}{abbreviated(one.cuts)} consistent "
