@@ -298,7 +298,7 @@ def test_views_take_linear_work() -> None:
 
     def work(count: int) -> int:
         a = [Event("a", "x", {"a": n}) for n in range(1, count + 1)]
-        rows = [row for event in a for row in (event, Control("view", members=["a"]))]
+        rows = [row for event in a for row in (event, Control("view", members=("a",)))]
         log = Log(lambda: iter([("", row, "", 0) for row in rows]))
         report, lines = counted_lines(lambda: ketal.audit(log))
         assert report.clean
