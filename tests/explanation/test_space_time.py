@@ -190,11 +190,15 @@ ODD = "</script><script>alert(1)</script><!-- {{data}} \u2028 & \x00"
 
 def test_bidirectional_control_characters_are_escaped() -> None:
     node = "a\u202eb\\u200f"
-    view = ketal.view([Event(node=node, type="e\u2066", clock={node: 1})], title="t\u202e")
+    tagged = "e\u2066\U000e0041\U0001f600"
+    view = ketal.view([Event(node=node, type=tagged, clock={node: 1})], title="t\u202e")
     assert "\u202e" not in view.html + view.to_svg()
     assert "t\\u202e" in view.html
     (one,) = _page_data(view.html)["executions"]
-    assert (one["nodes"], one["types"]) == (["a\\u202eb\\u200f"], ["e\\u2066"])
+    assert (one["nodes"], one["types"]) == (
+        ["a\\u202eb\\u200f"],
+        ["e\\u2066\\udb40\\udc41\U0001f600"],
+    )
     assert "a\\u202eb\\u200f" in view.to_svg()
 
 
