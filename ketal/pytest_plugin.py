@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 EXPLAINED_MAX = 3
 """How many verdicts a failure explains; of further ones it has the number, by pattern."""
-NAME_MAX = 120
+NAME_BYTES_MAX = 120
 """The length at which the name of a page is cut, since the parameters of a test may be long."""
 
 
@@ -228,9 +228,10 @@ def _file_name(parts: Iterable[str]) -> str:
     """Return the name of a file from some parts; different parts have different names."""
     text = "-".join(parts)
     name = "".join(one if one.isalnum() or one in "-_." else "_" for one in text)
-    if name == text and len(name) <= NAME_MAX:
-        return name
-    return f"{name[:NAME_MAX]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    shown = name.encode()[:NAME_BYTES_MAX].decode(errors="ignore")
+    if shown == text:
+        return text
+    return f"{shown}-{hashlib.sha256(os.fsencode(text)).hexdigest()[:8]}"
 
 
 @pytest.fixture

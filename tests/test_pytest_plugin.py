@@ -135,22 +135,26 @@ class TestOther(TestOne):
 def test_text(ketal_run, text):
     ketal_run.tracer("client").record("stord")
     ketal_run.check("store.ketal")
-"""
+
+def test_NAME(ketal_run):
+    ketal_run.tracer("client").record("stord")
+    ketal_run.check("store.ketal")
+""".replace("NAME", "\N{CJK UNIFIED IDEOGRAPH-540D}" * 90)
 
 
 def test_each_test_has_its_own_page_under_any_name(tests: Path) -> None:
     for folder in ("one", "other"):
         (tests / folder).mkdir()
-        (tests / folder / "test_named.py").write_text(NAMED)
+        (tests / folder / "test_named.py").write_text(NAMED, encoding="utf-8")
     words = ["--ketal-pages", "pages", "--import-mode=importlib", "one", "other"]
     out = _pytest(tests, *words).stdout
-    assert "12 failed" in out
-    assert out.count("is vacuous: ") >= 12
+    assert "14 failed" in out
+    assert out.count("is vacuous: ") >= 14
     pages = sorted(one.name for one in (tests / "pages").iterdir())
-    assert len(pages) == 12
+    assert len(pages) == 14
     assert "one-test_named-TestOne-test_it.html" in pages
     _pytest(tests, "--basetemp", str(tests / "tmp"), "--import-mode=importlib", "one")
-    assert len({one.resolve() for one in tests.glob("tmp/*/*.html")}) == 6
+    assert len({one.resolve() for one in tests.glob("tmp/*/*.html")}) == 7
 
 
 def test_without_the_option_the_page_is_beside_the_logs(tests: Path) -> None:

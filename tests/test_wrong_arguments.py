@@ -90,6 +90,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Monitor.restore": (Monitor.restore, {"program": program(), "blob": monitor().snapshot()}),
     "Program.only": (lambda names: program().only(names), {"names": ["P"]}),
     "Program[name]": (lambda name: program()[name], {"name": "P"}),
+    "View.html": (
+        lambda **titles: ketal.view(EVENTS, compare=EVENTS, **titles).html,
+        {"title": "first", "compare_title": "second"},
+    ),
     "View.write": (lambda path: ketal.view(EVENTS).write(path), {"path": "view.html"}),
 }
 

@@ -20,7 +20,7 @@ from ketal.model.values import kind
 
 ParamValue = int | float | str | bool | timedelta | syntax.Duration
 _NUMBER = re.compile(r"[+-]?(\d+|\d+\.\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_DURATION = re.compile(r"(\d{1,300}|\d{1,300}\.\d*|\.\d+)\s*(ns|us|ms|s|min|h|d)", re.ASCII)
+_DURATION = re.compile(r"(-?(?:\d{1,300}|\d{1,300}\.\d*|\.\d+))\s*(ns|us|ms|s|min|h|d)", re.ASCII)
 
 
 def parse_value(text: str) -> ParamValue:
@@ -44,7 +44,7 @@ def _duration(text: str) -> syntax.Duration | None:
     if match is None:
         return None
     amount, unit = match.groups()
-    return syntax.Duration(int(amount) if amount.isdigit() else float(amount), cast(Any, unit))
+    return syntax.Duration(float(amount) if "." in amount else int(amount), cast(Any, unit))
 
 
 def plain_value(value: ParamValue) -> int | float | str | bool:

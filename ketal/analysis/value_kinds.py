@@ -102,6 +102,12 @@ def _comparison_findings(node: ast.Comparison, params: Params) -> Iterator[Findi
         )  # fmt: skip
     else:
         yield from _kind_findings(node, node.left, node.right, params)
+    if node.left == node.right:
+        yield (
+            "K137", "warning", "this compares a value with itself", node.span,
+            "name the step of the other event: `x == A.x`; test with `exists(x)` whether the event "
+            "has a value",
+        )  # fmt: skip
 
 
 def _kind_findings(

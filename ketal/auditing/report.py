@@ -11,8 +11,10 @@ does not match) have no clock to judge and are only counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
 
 from ketal.auditing.consistency import examine
 from ketal.auditing.faults import HINTS, Audit, Fault
@@ -154,18 +156,24 @@ def examine_log(
 def _departed_nodes(events: list[AuditedEvent], controls: list[tuple[int, Control]]) -> set[str]:
     """Return the nodes that left at some time, by a leave event or by a view without them."""
     departed: set[str] = set()
-    members: set[str] = set()
+    known: set[str] = set()  # the nodes of the last view, and those of events since then
+    seen = 0
     for position, control in controls:
         if control.kind == "leave" and control.node is not None:
             departed.add(control.node)
         elif control.kind == "view":
-            before = {event.node for event in events if event.position < position}
-            departed |= (members | before) - set(control.members)
-            members = set(control.members)
+            before = bisect_left(events, position, key=attrgetter("position"))
+            known.update(event.node for event in events[seen:before])
+            departed |= known.difference(control.members)
+            known, seen = set(control.members), before
     return departed
 
 
 def _faults(part: ExaminedExecution) -> Iterator[Fault]:
+    rejected: dict[str, list[tuple[int, Rejected]]] = {}  # by file, with their lines, in order
+    for item in part.rejected:
+        file, line = file_and_line(item.place)
+        rejected.setdefault(file, []).append((line, item))
     for finding in part.execution.findings:
         event = finding.event
         yield Fault(
@@ -173,24 +181,24 @@ def _faults(part: ExaminedExecution) -> Iterator[Fault]:
             line=event.line or None,
             code=finding.code,
             message=finding.message,
-            hint=_hint(finding, part),
+            hint=_hint(finding, part.execution, rejected.get(event.file, ())),
             dot=str(finding.dot) if finding.dot is not None else "",
             execution=part.name,
         )
 
 
-def _hint(finding: Finding, part: ExaminedExecution) -> str:
-    hint = HINTS[finding.code]
-    if finding.code != "A004" or not part.rejected:
-        return hint
-    # A record that could not be read may be the missing event.
-    before = part.execution.predecessor(finding.event)
-    for item in part.rejected:
-        file, line = file_and_line(item.place)
-        first = before.line if before is not None and before.file == file else 0
-        if file == finding.event.file and first < line < finding.event.line:
-            return f"{item.place} was rejected and may be the missing event: {item.reason}"
-    return hint
+def _hint(
+    finding: Finding, execution: AuditedExecution, rejected: Sequence[tuple[int, Rejected]]
+) -> str:
+    """Return how to mend a fault; `rejected` are the rejected records of its file, by line."""
+    if finding.code == "A004":
+        # A record that could not be read may be the missing event.
+        event, before = finding.event, execution.predecessor(finding.event)
+        first = before.line if before is not None and before.file == event.file else 0
+        for line, item in rejected[bisect_right(rejected, first, key=itemgetter(0)) :][:1]:
+            if line < event.line:
+                return f"{item.place} was rejected and may be the missing event: {item.reason}"
+    return HINTS[finding.code]
 
 
 def _statistics(part: ExaminedExecution) -> Statistics:

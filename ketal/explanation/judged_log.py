@@ -6,7 +6,7 @@ The one rule: its verdicts are those that `ketal.run` gives.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -97,6 +97,10 @@ class JudgedLog(LogPass):
         _ = self.verdicts
         return [run for own in self._runs.values() for run in own]
 
+    def runs_of(self, execution: str) -> Sequence[ObservedRun]:
+        """Return the runs of all patterns over one execution, once the log is judged."""
+        return self._runs.get(execution, ())
+
     @functools.cached_property
     def explainable(self) -> list[Explained]:
         """The verdicts that can be explained."""
@@ -113,7 +117,7 @@ class JudgedLog(LogPass):
 
     def run_of(self, verdict: Explained) -> ObservedRun:
         """Return the run that reported a verdict."""
-        runs = self._runs[verdict.execution]
+        runs = self.runs_of(verdict.execution)
         return next(run for run in runs if run.compiled.name == verdict.pattern)
 
     def rerun(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
@@ -127,7 +131,7 @@ class JudgedLog(LogPass):
         graph = self._graphs.get(execution)
         if graph is None:
             # Not the events as read: to a run, a restarted node has its incarnation's name.
-            runs = self._runs.get(execution, ())
+            runs = self.runs_of(execution)
             events = {event.dot: event for run in runs for event in run.events}
             graph = self._graphs[execution] = CausalGraph(events.values())
         return graph

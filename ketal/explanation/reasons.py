@@ -11,6 +11,7 @@ from itertools import pairwise, starmap, zip_longest
 from typing import Any, Literal
 
 from ketal.clocks.scheme import NO_CLOCKS
+from ketal.errors import EventError
 from ketal.explanation.guard_evidence import Evidence, order_in_words, undecided_in_words
 from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.dot import Dot
@@ -126,9 +127,9 @@ class PairReason:
     """The order in words, with the clock entries as proof."""
     path: tuple[PlacedLink, ...] = ()
     """A shortest path from the earlier event to the later one; empty if it has more than
-    `links_max` links."""
+    `links_max` links, or there is none, since the clocks are inconsistent."""
     links_max: int = 0
-    """How many links the search went back (limit `path_links_max`)."""
+    """How many links the search went back (limit `path_links_max`); 0 if there is no path."""
     known: tuple[PlacedEvent | None, PlacedEvent | None] = (None, None)
     """For concurrent events, the last event of the first one's node that the second knows, and the
     last event of the second one's node that the first knows; None if it knows no event."""
@@ -149,11 +150,6 @@ class PairReason:
         `undecided` names the scheme of clocks that order all pairs that may be ordered, or
         `NO_CLOCKS`.
         """
-
-        def path(source: Event, target: Event) -> tuple[PlacedLink, ...]:
-            events = graph.path(source, target, links_max=links_max)
-            return tuple(starmap(PlacedLink, pairwise(map(placed, events))))
-
         first, second, because = placed(one), placed(other), order_in_words(one, other)
         is_concurrent = concurrent(one, other)
         is_certain = one.node == other.node or (is_concurrent and undecided != NO_CLOCKS)
@@ -163,9 +159,15 @@ class PairReason:
             known = graph.last_known(one, other)
             last_of_one, last_of_other = (None if last is None else placed(last) for last in known)
             return cls(first, second, "concurrent", because, known=(last_of_one, last_of_other))
-        if happened_before(one, other):
-            return cls(first, second, "before", because, path(one, other), links_max)
-        return cls(first, second, "after", because, path(other, one), links_max)
+        is_before = happened_before(one, other)
+        order: Literal["before", "after"] = "before" if is_before else "after"
+        source, target = (one, other) if is_before else (other, one)
+        try:
+            events = graph.path(source, target, links_max=links_max)
+        except EventError as error:  # the verdict holds nevertheless, by the clocks alone
+            return cls(first, second, order, f"{because}; {error.reason}")
+        path = tuple(starmap(PlacedLink, pairwise(map(placed, events))))
+        return cls(first, second, order, because, path, links_max)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -179,7 +181,7 @@ class PairReason:
             out["known"] = [None if one is None else one.to_dict() for one in self.known]
         elif self.order != "unknown":
             out["path"] = [link.to_dict() for link in self.path]
-            if not self.path:
+            if self.too_long:
                 out["limit"] = "path_links_max"
         return out
 
@@ -194,25 +196,22 @@ class PairReason:
     @property
     def too_long(self) -> str:
         """The text that replaces a path with too many links; empty if there is no such path."""
-        if self.order in ("concurrent", "unknown") or self.path:
+        if self.path or not self.links_max:
             return ""
         return f"the shortest path has more than {self.links_max:,} links (limit path_links_max)"
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
         yield self.because
-        if self.order == "unknown":
-            return
         if self.too_long:
             yield f"  {self.too_long}"
-            return
-        if self.order == "concurrent":
+        elif self.order == "concurrent":
             for event, other, last in self.last_known():
                 yield f"  last event of {event.event.node} known to {other.dot}: {last or 'none'}"
-            return
-        yield f"  {self.path[0].source}"
-        for line in _shorten([str(link) for link in self.path], "links"):
-            yield f"  {line}"
+        elif self.path:
+            yield f"  {self.path[0].source}"
+            for line in _shorten([str(link) for link in self.path], "links"):
+                yield f"  {line}"
 
 
 def _shorten(lines: list[str], noun: str) -> list[str]:

@@ -8,9 +8,11 @@ The one rule: at most `EVENTS_MAX` events are shown, the verdict's own first.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from itertools import pairwise
 
+from ketal.errors import EventError
 from ketal.explanation.reasons import Explanation
 from ketal.model.events.causal_graph import CausalGraph
 from ketal.model.events.event import Event
@@ -74,6 +76,7 @@ def marked_events(explanation: Explanation) -> list[Marked]:
 def _between(one: Event, other: Event, graph: CausalGraph) -> Iterator[Event]:
     """Yield the events that show how two events are ordered."""
     if happened_before(one, other):
-        yield from graph.path(one, other, links_max=EVENTS_MAX)[1:-1]
+        with contextlib.suppress(EventError):  # inconsistent clocks: there is no path
+            yield from graph.path(one, other, links_max=EVENTS_MAX)[1:-1]
     else:
         yield from filter(None, graph.last_known(one, other))

@@ -17,7 +17,7 @@ from typing import Any
 
 from ketal.errors import printable
 
-_ESCAPE = re.compile(r"\\(?:u(....)|.)")
+_ESCAPE = re.compile(r"(\\ud[89ab]..\\ud[c-f]..|\\u....)|\\.")
 _SCRIPTS = ("execution.js", "guards.js", "diagram.js", "automaton.js", "panel.js")
 
 
@@ -36,10 +36,13 @@ def page_html(title: str, data: dict[str, Any]) -> str:
 
 
 def _show_format_character(escape: re.Match[str]) -> str:
-    """Return an escape of JSON; for a format character, escape its backslash to show it."""
+    """Return an escape of JSON; for a format character, escape its backslashes to show it."""
     code = escape[1]
-    shown = code is not None and unicodedata.category(chr(int(code, 16))) == "Cf"
-    return "\\" + escape[0] if shown else escape[0]
+    if code is None:
+        return escape[0]
+    units = bytes.fromhex(code.replace("\\u", ""))  # two for a character beyond U+FFFF
+    is_format = unicodedata.category(units.decode("utf-16-be", "surrogatepass")) == "Cf"
+    return code.replace("\\", r"\\") if is_format else code
 
 
 def _read_part(name: str) -> str:

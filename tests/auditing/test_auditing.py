@@ -26,7 +26,7 @@ from ketal.runtime.admission.execution_events import executions_of
 from tests.property.executions import executions
 from tests.property.memberships import Run, arrival, base, number, runs
 from tests.sampling import examples
-from tests.work import counted_calls
+from tests.work import counted_calls, counted_lines
 
 MATCH = "id=msg,send=type:send,receive=type:recv"
 
@@ -291,6 +291,39 @@ def test_work_on_wide_clocks_beside_a_restart_is_linear_in_their_entries() -> No
     work(10)  # what is computed only once
     # Four times as many clocks have four times as many entries each.
     assert work(40) < 20 * work(10)
+
+
+def test_views_take_linear_work() -> None:
+    """The work is not views times events."""
+
+    def work(count: int) -> int:
+        a = [Event("a", "x", {"a": n}) for n in range(1, count + 1)]
+        rows = [row for event in a for row in (event, Control("view", members=("a",)))]
+        log = Log(lambda: iter([("", row, "", 0) for row in rows]))
+        report, lines = counted_lines(lambda: ketal.audit(log))
+        assert report.clean
+        return lines
+
+    work(100)  # what is computed only once
+    assert work(400) < 4.5 * work(100)
+
+
+def test_holes_beside_rejected_records_take_linear_work(tmp_path: Path) -> None:
+    """The work is not holes times rejected records."""
+
+    def work(count: int) -> int:
+        path = tmp_path / "log.jsonl"
+        path.write_text(
+            "".join(f"{json.dumps(row('a', {'a': 2 * n}))}\n-\n" for n in range(1, count))
+        )
+        report, lines = counted_lines(lambda: ketal.audit(read_log(path)))
+        hints = [fault.hint for fault in report.faults]
+        assert hints[0] == HINTS["A004"]
+        assert all(f":{2 * n} was rejected" in hint for n, hint in enumerate(hints[1:], 1))
+        return lines
+
+    work(100)  # what is computed only once
+    assert work(400) < 4.5 * work(100)
 
 
 def test_event_moved_to_a_dot_that_it_receives_is_audited() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import tracemalloc
 from collections import Counter
@@ -186,6 +187,17 @@ def test_concurrency_of_a_long_log_is_estimated_from_a_sample() -> None:
     assert abs(some.share - whole.share) < 0.1 * whole.share
     assert some == ketal.stats(events, limits=limits).concurrency
     assert "of the pairs of events in a sample" in str(ketal.stats(events, limits=limits))
+
+
+def test_sample_is_uniform_if_clocks_differ_in_size() -> None:
+    """The room that an evicted wide clock leaves is not for any later events with small ones."""
+    wide = {f"m{n}": 1 for n in range(400)}
+    events = [ketal.Event(f"w{n}", "wide", wide | {f"w{n}": 1}) for n in range(700)]
+    events += [ketal.Event("z", "small", {"z": n}) for n in range(1, 301)]
+    sampled = ketal.stats(events, limits=ketal.Limits(stats_entries_max=20_000)).concurrency
+    small = (1 + math.isqrt(1 + 8 * sampled.ordered_pairs)) // 2  # they are a chain
+    assert (sampled.of, sampled.seed) == (1_000, 17)
+    assert 0.2 < small / sampled.events < 0.4
 
 
 def test_statistics_report_what_limits_leave_out() -> None:

@@ -237,6 +237,7 @@ def test_version_and_help_load_no_heavy_modules(word: str) -> None:
         ("1.5 min", Duration(1.5, "min")),
         ("200ms", Duration(200, "ms")),
         ("2 h", Duration(2, "h")),
+        ("-5s", Duration(-5, "s")),
         ("30 seconds", "30 seconds"),
         ("7", 7),
         ("-7", -7),

@@ -26,6 +26,7 @@ from tests.pictures.svg_boxes import check_layout, texts
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import drawn
+from tests.work import counted_lines
 
 
 def _page_data(html: str) -> Any:
@@ -156,12 +157,13 @@ def test_moves_of_a_check_equal_its_transitions() -> None:
             program = ketal.compile(render(file))
         except PatternError:
             return
-        (one,) = _page_data(ketal.view(events, program).html)["executions"]
+        data = _page_data(ketal.view(events, program).html)
+        (one,) = data["executions"]
         (automaton,) = one["automata"]
         dots = [f"{one['nodes'][n]}@{c}" for n, c in zip(one["node"], one["counter"], strict=True)]
         assert sorted(automaton["order"]) == list(range(len(events)))
         traced = [v for v in ketal.run(program, events, trace=True) if v.kind == "transition"]
-        named = automaton["states"]
+        named = data["checks"][automaton["name"]]["states"]
         moves = [
             (dots[e], ",".join(named[s] for s in before), ",".join(named[s] for s in after))
             for _, _, e, before, after in automaton["moves"]
@@ -188,11 +190,15 @@ ODD = "</script><script>alert(1)</script><!-- {{data}} \u2028 & \x00"
 
 def test_bidirectional_control_characters_are_escaped() -> None:
     node = "a\u202eb\\u200f"
-    view = ketal.view([Event(node=node, type="e\u2066", clock={node: 1})], title="t\u202e")
+    tagged = "e\u2066\U000e0041\U0001f600"
+    view = ketal.view([Event(node=node, type=tagged, clock={node: 1})], title="t\u202e")
     assert "\u202e" not in view.html + view.to_svg()
     assert "t\\u202e" in view.html
     (one,) = _page_data(view.html)["executions"]
-    assert (one["nodes"], one["types"]) == (["a\\u202eb\\u200f"], ["e\\u2066"])
+    assert (one["nodes"], one["types"]) == (
+        ["a\\u202eb\\u200f"],
+        ["e\\u2066\\udb40\\udc41\U0001f600"],
+    )
     assert "a\\u202eb\\u200f" in view.to_svg()
 
 
@@ -344,3 +350,29 @@ def test_text_that_shiviz_cannot_represent_is_an_error(node: str, type_: str) ->
     shown = ketal.view([Event(node=node, type=type_, clock={node: 1})])
     with pytest.raises(ketal.SettingError):
         shown.to_shiviz()
+
+
+def test_many_executions_take_linear_work() -> None:
+    """The work is not executions times verdicts, or times runs."""
+    program = ketal.compile(
+        "pattern P { event E = true; find any E; } pattern C { event E = true; check E; }"
+    )
+
+    def work(count: int) -> int:
+        event = Event("a", "x", {"a": 1})
+        log = Log(lambda: iter([(f"e{n}", event, "", 0) for n in range(count)]))
+        read = ViewedLog(log, DEFAULT)
+        drawn, lines = counted_lines(lambda: space_times(read, program, DEFAULT))
+        assert [len(one.verdicts) for one in drawn] == [1] * count
+        return lines
+
+    work(10)  # what is computed only once
+    assert work(200) < 4.2 * work(50)
+
+
+def test_page_has_the_picture_of_a_check_once() -> None:
+    program = ketal.compile("pattern C { event E = true; check E; }")
+    event = Event("a", "x", {"a": 1})
+    html = ketal.view(Log(lambda: iter([(f"e{n}", event, "", 0) for n in range(3)])), program).html
+    assert html.count(json.dumps("C: automaton")[1:-1]) == 2, "its label and its title"
+    assert [one["automata"][0]["name"] for one in _page_data(html)["executions"]] == ["C"] * 3

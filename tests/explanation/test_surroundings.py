@@ -90,3 +90,27 @@ def test_a_copy_that_is_offered_an_event_its_node_does_not_know_has_not_learned_
         _, of_b = explanations(judged, first=2)
         assert f"  {text} at b@1 x" in of_b.lines()
         assert f"b@1 x  {label}" in diagram(judged, of_b)[-1]
+
+
+def test_match_by_inconsistent_clocks_is_explained_without_a_path() -> None:
+    program = ketal.compile(
+        'pattern P { order CausalOrder; event X = type == "x"; event Y = type == "y"; '
+        "A = X; B = Causal(Y, A); find any A B; }"
+    )
+    # b@1 knows a@1 only from c@1, and c@1 only from b@1.
+    clocks = {"a": {"a": 1}, "b": {"a": 1, "b": 1, "c": 1}, "c": {"a": 1, "b": 1, "c": 1}}
+    types = {"a": "x", "b": "z", "c": "y"}
+    log = [ketal.Event(node, types[node], clock) for node, clock in clocks.items()]
+    judged = JudgedLog(program, log)
+    (one,) = explanations(judged)
+    (pair,) = one.pairs
+    reason = (
+        "c@1 is after a@1: c@1 knows a:1 >= 1; inconsistent clocks: c@1 knows a@1, but no chain"
+    )
+    assert pair.because.startswith(reason)
+    assert list(pair.lines()) == [pair.because]
+    assert pair.to_dict() == {
+        "first": "a@1", "second": "c@1", "order": "before", "because": pair.because, "path": [],
+    }  # fmt: skip
+    assert [line[:1] for line in diagram(judged, one)[1:]] == ["◆", "┊"]
+    assert pair.because in ketal.view(log, program).html.replace("\\u003e", ">")

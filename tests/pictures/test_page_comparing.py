@@ -131,6 +131,19 @@ def test_compared_run_is_shown_beside_with_unpaired_events_marked(
     assert browser.get_log("browser") == []
 
 
+def test_label_keeps_clear_of_the_square_around_an_unpaired_event(
+    browser: Any, tmp_path: Path
+) -> None:
+    _beside(browser, tmp_path / "page.html", _run(n="a"), _run(n="b"))
+    left = """
+        const diagram = ketal.first, label = diagram.labels.shown.get(0);
+        const square = diagram.x(0) + 5 + 4 + 1.5 / 2; // radius, distance, half of the line
+        const [of, to] = [diagram.canvas, label].map((one) => one.getBoundingClientRect().left);
+        return to - of - square;"""
+    browser.execute_async_script("requestAnimationFrame(arguments[0])")
+    assert browser.execute_script(left) >= 4
+
+
 def test_each_run_has_its_own_verdicts_and_a_key_switches_runs(
     browser: Any, tmp_path: Path
 ) -> None:

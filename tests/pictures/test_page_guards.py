@@ -240,3 +240,15 @@ def test_search_for_a_declared_guard_that_cannot_be_evaluated_is_reported(
     assert _found(browser, "Own") == (set(), message)
     browser.execute_script("ketal.chooseVerdict(0)")
     assert _found(browser, "Write") == ({"a@1", "c@1"}, "2 events found (guard)")
+
+
+def test_search_for_a_declared_guard_with_a_name_of_javascript(
+    browser: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.html"
+    names = ("constructor", "toString", "__proto__")
+    events = "".join(f'event {name} = type == "write"; ' for name in names)
+    ketal.view(LOG, ketal.compile(f"pattern P {{ {events} check constructor*; }}")).write(path)
+    browser.get(path.as_uri())
+    for name in names:
+        assert _found(browser, name) == ({"a@1", "c@1"}, "2 events found (guard)")

@@ -144,6 +144,14 @@ def test_changes_of_the_order_policy_leave_no_event_held(restarts: bool, losses:
         assert losses or not monitor.held_back()
 
 
+def _compiled_again(text: str, value: Any) -> None:
+    both = ketal.compile(text + text.replace("P", "Q").partition(";")[2], w=value)
+    again = saved_program(Records(Driven(both).state.records()))
+    assert again["Q"].fingerprint == both["Q"].fingerprint
+    (name,) = saved_program(Records(Driven(both["P"]).state.records())).names
+    assert name == "P"
+
+
 @pytest.mark.parametrize(
     ("declared", "value"),
     [
@@ -160,12 +168,16 @@ def test_changes_of_the_order_policy_leave_no_event_held(restarts: bool, losses:
 def test_program_is_compiled_again_from_its_saved_state(declared: str, value: Any) -> None:
     within = "within w;" if declared == "1 s" else ""
     guard = 'type == "a"' if within else "x == w"
-    text = f"param w = {declared}; pattern P {{ event A = {guard}; find next A; {within} }}"
-    both = ketal.compile(text + text.replace("P", "Q").partition(";")[2], w=value)
-    again = saved_program(Records(Driven(both).state.records()))
-    assert again["Q"].fingerprint == both["Q"].fingerprint
-    (name,) = saved_program(Records(Driven(both["P"]).state.records())).names
-    assert name == "P"
+    _compiled_again(
+        f"param w = {declared}; pattern P {{ event A = {guard}; find next A; {within} }}", value
+    )
+
+
+@pytest.mark.parametrize("value", [timedelta(seconds=-1.5), syntax.Duration(-0.5, "ms")])
+def test_negative_difference_of_times_is_compiled_again_from_its_saved_state(value: Any) -> None:
+    _compiled_again(
+        "param w = 1 s; pattern P { event A = true; B = time < A.time + w; find next A B; }", value
+    )
 
 
 def test_before_contains_seen_events_that_are_not_pending() -> None:

@@ -199,6 +199,7 @@ class _Sample:
         self._entries_max = entries_max
         self._entries = self._events = 0
         self._draw = random.Random(SEED).random
+        self._evicted = -1.0  # the lowest number that was evicted, negated
         # A max-heap of numbers, as they are negated; the place in the log breaks ties.
         self._heap: list[tuple[float, int, str, DotAndClock]] = []
 
@@ -206,14 +207,14 @@ class _Sample:
         """Offer an event."""
         self._events += 1
         number = -self._draw()
+        if number < self._evicted:
+            return  # though there may be room, if the clock that was evicted was a large one
         stamp = DotAndClock(event.node, event.clock[event.node], event.clock)
-        full = self._entries + len(stamp.clock) > self._entries_max
-        if full and self._heap and number < self._heap[0][0]:
-            return
         heappush(self._heap, (number, self._events, execution, stamp))
         self._entries += len(stamp.clock)
         while self._entries > self._entries_max:
-            self._entries -= len(heappop(self._heap)[3].clock)
+            self._evicted, _, _, stamp = heappop(self._heap)
+            self._entries -= len(stamp.clock)
 
     def concurrency(self) -> ConcurrencyStats:
         """Return how many pairs of events of one execution in the sample are concurrent."""

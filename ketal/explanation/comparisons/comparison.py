@@ -74,7 +74,7 @@ class EventComparison:
                 yield "  none" if last is None else f"  {last}"
         elif pair.too_long:
             yield pair.too_long
-        else:
+        elif pair.path:
             yield f"shortest path ({counted(len(pair.path), 'link')})"
             yield f"  {pair.path[0].source}"
             for link in pair.path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import EventError, SettingError, printable
@@ -24,9 +24,9 @@ from ketal.model.wording import counted, preformatted
 from ketal.runtime.admission.execution_events import (
     ExecutionEvents,
     execution_named,
-    execution_names,
     executions_of,
     missing_dots,
+    only_execution,
     rejected_of,
 )
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 DIGITS_MAX = 60
 """Text for people abbreviates numbers with more digits."""
+_CONVERTED_BITS = 4_096
+"""Numbers with at most so many bits are converted at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,11 +180,10 @@ class LogCuts:
         >>> [execution.cuts for execution in ketal.cuts(log).only("two").executions]
         [2]
         """
-        chosen = execution_named({one.execution: one for one in self.executions}, execution)
-        return replace(self, executions=(chosen,))
+        return replace(self, executions=(execution_named(self._by_name(), execution),))
 
-    def _names(self) -> list[str]:
-        return [one.execution for one in self.executions]
+    def _by_name(self) -> dict[str, ExecutionCuts]:
+        return {one.execution: one for one in self.executions}
 
     # --- pictures ---
 
@@ -217,12 +218,8 @@ class LogCuts:
         return self._lattice().to_dot()
 
     def _lattice(self) -> CutLattice:
-        one, *others = self.executions
-        if others:
-            raise SettingError(
-                f"the log has several executions: {execution_names(self._names())}; choose one "
-                "with --execution NAME, or with `only` in Python"
-            )
+        choice = "choose one with --execution NAME, or with `only` in Python"
+        one = only_execution(self._by_name(), choice)
         if one.lattice is None:
             raise SettingError(
                 f"there are {'more than ' if one.limit else ''}{abbreviated(one.cuts)} consistent "
@@ -239,8 +236,24 @@ class LogCuts:
 
 
 def digits(number: int) -> str:
-    """Return all digits of a number; `str` refuses numbers with thousands of digits."""
-    return format(Decimal(number), "f")
+    """Return all digits of a number; `str` refuses numbers with thousands of digits.
+
+    A long number is converted in halves: the conversion takes quadratic time, but multiplication of
+    Decimals does not.
+    """
+    powers: dict[int, Decimal] = {}
+
+    def converted(part: int, bits: int) -> Decimal:
+        if bits <= _CONVERTED_BITS:
+            return Decimal(part)
+        half = bits // 2
+        if half not in powers:
+            powers[half] = Decimal(2) ** half
+        high, low = part >> half, part & ((1 << half) - 1)
+        return converted(high, bits - half) * powers[half] + converted(low, half)
+
+    with localcontext(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN):
+        return format(converted(number, number.bit_length()), "f")
 
 
 def abbreviated(number: int) -> str:

@@ -9,13 +9,13 @@ The one rule: messages and lines are exactly the edges of the causal graph.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ketal.errors import SettingError
 from ketal.explanation.explaining import explain_verdict
 from ketal.explanation.guard_evidence import GuardEvidence, possible_order_in_words
-from ketal.explanation.judged_log import JudgedLog
+from ketal.explanation.judged_log import Explained, JudgedLog
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
@@ -103,7 +103,7 @@ class SpaceTime:
         self.more_verdicts = 0
         """How many verdicts are not shown."""
         self.automata: list[dict[str, Any]] = []
-        """For each check, its picture and the moves of its scopes, as plain data."""
+        """For each check, its name and the moves of its scopes, as plain data."""
 
     @property
     def nodes(self) -> list[str]:
@@ -120,9 +120,8 @@ class SpaceTime:
         """Return the place of an event in the log; empty if unknown."""
         return self.read.place(event.dot)
 
-    def add_verdicts(self, judged: JudgedLog, verdicts_max: int) -> None:
+    def add_verdicts(self, judged: JudgedLog, own: Sequence[Explained], verdicts_max: int) -> None:
         """Add the execution's verdicts, at most `verdicts_max`, and the moves of its checks."""
-        own = [verdict for verdict in judged.explainable if verdict.execution == self.name]
         # If not all are shown, violations take precedence over matches.
         order = sorted(range(len(own)), key=lambda n: (not isinstance(own[n], Violation), n))
         self.more_verdicts = max(0, len(own) - verdicts_max)
@@ -156,7 +155,9 @@ class SpaceTime:
                 }
             )
 
-        self.automata = [self._check_data(run) for run in self._checks(judged)]
+        self.automata = [
+            {"name": run.compiled.name, **self._move_data(run)} for run in self._checks(judged)
+        ]
 
     def _replay_data(self, judged: JudgedLog, explanation: Explanation) -> dict[str, Any] | None:
         """Return the order of events that gives a verdict of a `mode`, and the moves of its check.
@@ -176,26 +177,7 @@ class SpaceTime:
         return {"automaton": number, **self._move_data(judged.rerun(run, events))}
 
     def _checks(self, judged: JudgedLog) -> list[ObservedRun]:
-        return [
-            run
-            for run in judged.runs
-            if run.execution == self.name and run.compiled.kind == "check"
-        ]
-
-    def _check_data(self, run: ObservedRun) -> dict[str, Any]:
-        """Return the automaton and the moves of a check, as the page reads them."""
-        compiled = run.compiled
-        return {
-            "name": compiled.name,
-            # What the page says while no scope has a run.
-            "idle": "judged over every order of the events; each of its verdicts shows one"
-            if compiled.pattern.mode
-            else "no event was offered to it",
-            # Empty if the automaton is too large to be drawn.
-            "picture": Picture.of(compiled)._repr_svg_() or "",
-            "states": list(compiled.automaton.names),
-            **self._move_data(run),
-        }
+        return [run for run in judged.runs_of(self.name) if run.compiled.kind == "check"]
 
     def _move_data(self, run: ObservedRun) -> dict[str, Any]:
         """Return the moves of the runs of a check.
@@ -276,6 +258,23 @@ def guard_texts(program: Program) -> dict[str, dict[str, str]]:
     return out
 
 
+def check_pictures(program: Program) -> dict[str, dict[str, Any]]:
+    """Return the automaton of each check by name, as the page reads it."""
+    return {
+        compiled.name: {
+            # What the page says while no scope has a run.
+            "idle": "judged over every order of the events; each of its verdicts shows one"
+            if compiled.pattern.mode
+            else "no event was offered to it",
+            # Empty if the automaton is too large to be drawn.
+            "picture": Picture.of(compiled)._repr_svg_() or "",
+            "states": compiled.automaton.names,
+        }
+        for compiled in program.compiled
+        if compiled.kind == "check"
+    }
+
+
 def _page_value(value: Any) -> Any:
     """Return an attribute for the page: numbers that JSON or JavaScript would change as text."""
     if isinstance(value, dict):
@@ -293,6 +292,9 @@ def space_times(log: ViewedLog, program: Program | None, limits: Limits) -> list
     drawn = [SpaceTime(read, log.scheme) for read in log.executions.values()]
     if program is not None:
         judged = JudgedLog(program, log.records, limits, moves_max=limits.viewed_moves_max)
+        verdicts: dict[str, list[Explained]] = {}
+        for verdict in judged.explainable:
+            verdicts.setdefault(verdict.execution, []).append(verdict)
         for one in drawn:
-            one.add_verdicts(judged, limits.viewed_verdicts_max)
+            one.add_verdicts(judged, verdicts.get(one.name, ()), limits.viewed_verdicts_max)
     return drawn

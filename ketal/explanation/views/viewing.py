@@ -11,10 +11,16 @@ from html import escape
 
 import msgspec
 
-from ketal.errors import SettingError, write_errors, wrong_type
+from ketal.errors import SettingError, checked_text, write_errors, wrong_type
 from ketal.explanation.views.forms import PAGE, form_for_path
 from ketal.explanation.views.perfetto import trace_events
-from ketal.explanation.views.space_time import SpaceTime, ViewedLog, guard_texts, space_times
+from ketal.explanation.views.space_time import (
+    SpaceTime,
+    ViewedLog,
+    check_pictures,
+    guard_texts,
+    space_times,
+)
 from ketal.explanation.views.space_time_svg import space_time_svg
 from ketal.logs import Log
 from ketal.logs.formats.shiviz import shiviz_text
@@ -75,6 +81,10 @@ def view(
     >>> shown.to_svg().count("<circle"), len(shown.to_shiviz().splitlines())
     (2, 4)
     """
+    title, compare_title = (
+        checked_text("title", title),
+        checked_text("compare_title", compare_title),
+    )
     base = DEFAULT if program is None else checked_program(program).compiled[0].limits
     given = Limits.given(limits, base)
     first = ViewedLog(log, given)
@@ -184,6 +194,7 @@ class View:
         data = {
             "judged": self._program is not None,
             "guards": {} if self._program is None else guard_texts(self._program),
+            "checks": {} if self._program is None else check_pictures(self._program),
             "beside": self._beside,
             "executions": [one.to_dict() for one in self._drawn],
         }

@@ -3,8 +3,8 @@ const SCOPES_SHOWN = 20;
 /* A check: its picture, and the states of the runs of its scopes after an event. */
 class Automaton {
   constructor(data, execution) {
-    const { name, picture, states } = data;
-    Object.assign(this, { data, execution, name, states });
+    const { name } = data, { picture, states, idle } = page.checks[name];
+    Object.assign(this, { data, execution, name, states, idle });
     this.follow(data);
     this.drawing = makeElement("div", { innerHTML: picture });
     this.list = makeElement("ul");
@@ -48,7 +48,7 @@ class Automaton {
       const by = moved ? `${named(moved[3])} → ${named(states)} by ${this.execution.dot(moved[2])}` : named(states);
       return makeElement("li", { className: moved ? "moved" : "" }, `${this.scopes[scope] || this.name}: ${by}`);
     });
-    if (!rows.length) items.push(makeElement("li", {}, this.data.idle));
+    if (!rows.length) items.push(makeElement("li", {}, this.idle));
     const others = rows.length - items.length;
     if (others > 0 || this.more) {
       items.push(makeElement("li", {}, [others > 0 ? `… and ${counted(others, "more run")}` : "",

@@ -1,5 +1,6 @@
 const HEAD_BORDERS = 10; // border and padding of a node's button
 const HEADS_HEIGHT = 34;
+const LABEL_GAP = 14; // from the middle of an event, which may have a square around it, to its label
 const CANVAS_MAX = 16000; // the height in pixels that canvases of all browsers may have
 
 /* The picture of an execution: columns are nodes, rows the lengths of the longest chains. The marks
@@ -246,7 +247,7 @@ class Diagram {
       this.paintEvent(context, colour, e, x, y, radius, pale);
       if (labels) labelled.push([e, x, y, pale]);
     }
-    this.labels.show(execution, labelled, this.columnWidth - 36);
+    this.labels.show(execution, labelled, this.columnWidth - 26 - LABEL_GAP);
   }
 
   paintLines(context, colour, shown) {
@@ -383,7 +384,7 @@ class Labels {
         element.dataset.event = e;
         this.shown.set(e, element);
       }
-      const at = `translate(${Math.round(x + 10)}px, ${Math.round(y - 8)}px)`;
+      const at = `translate(${Math.round(x + LABEL_GAP)}px, ${Math.round(y - 8)}px)`;
       if (element.at !== at) element.style.transform = element.at = at;
       if (element.pale !== pale) element.classList.toggle("pale", element.pale = pale);
     }

@@ -357,7 +357,8 @@ class Panel {
 
   /* The guards that a search may name: those of the chosen verdict's pattern, or of all patterns. */
   namedGuards() {
-    const out = {}, chosen = this.execution.verdicts[this.verdict];
+    // Without a prototype: patterns may declare `constructor`, or any other name that it has.
+    const out = Object.create(null), chosen = this.execution.verdicts[this.verdict];
     for (const own of Object.values(page.guards)) {
       for (const [name, text] of Object.entries(own)) out[name] = name in out && out[name] !== text ? null : text;
     }

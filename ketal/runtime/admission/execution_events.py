@@ -161,6 +161,21 @@ def execution_named(executions: Mapping[str, T], name: str) -> T:
     return executions[name]
 
 
+def only_execution(executions: Mapping[str, T], choice: str) -> T:
+    """Return the value of the only execution; `choice` tells a user how to choose one of several.
+
+    Raises
+    ------
+    SettingError
+        If there are several.
+    """
+    if len(executions) > 1:
+        names = execution_names(executions)
+        raise SettingError(f"the log has several executions: {names}; {choice}")
+    (only,) = executions.values()
+    return only
+
+
 def execution_names(names: Iterable[str]) -> str:
     """Return the names of executions, joined; an execution may have no name."""
     return ", ".join(name or "one without a name" for name in names)

@@ -44,7 +44,7 @@ from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.model.wording import counted
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.admission.execution_events import execution_names, executions_of
+from ketal.runtime.admission.execution_events import executions_of, only_execution
 from ketal.runtime.modes.state_keys import StateKeys
 
 if TYPE_CHECKING:
@@ -126,12 +126,7 @@ def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | 
     compiled = checked_program(program).one
     run_limits = Limits.given(limits, compiled.limits)
     executions = executions_of(deciding_log(log), run_limits)
-    if len(executions) > 1:
-        raise SettingError(
-            f"the log has several executions: {execution_names(executions)}; "
-            "pass one of log.executions"
-        )
-    (execution,) = executions.values()
+    execution = only_execution(executions, "pass one of log.executions")
     if execution.rejected:
         rejected = counted(execution.rejected, "record")
         reason = f"{rejected} rejected; the first: {execution.first_rejected}"

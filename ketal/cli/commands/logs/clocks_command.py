@@ -113,16 +113,11 @@ def _executions(
 
 
 def _chosen_execution(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
-    from ketal.runtime.admission.execution_events import execution_named, execution_names
+    from ketal.runtime.admission.execution_events import execution_named, only_execution
 
     if name is not None:
         return execution_named(executions, name)
-    if len(executions) > 1:
-        raise SettingError(
-            f"the log has several executions: {execution_names(executions)}; "
-            "choose one with --execution NAME"
-        )
-    return next(iter(executions.values()))
+    return only_execution(executions, "choose one with --execution NAME")
 
 
 # --- compare ----------------------------------------------------------------------
