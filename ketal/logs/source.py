@@ -274,7 +274,7 @@ class MappedFields:
         self.is_read = True
         for name, path in list(self.absent.items()):
             if name != MESSAGE and dig(record, path) is not None:
-                del self.absent[name]
+                self.absent.pop(name, None)  # Another thread that reads the log may have.
 
     def mark_read(self, absent: Iterable[str]) -> None:
         """Keep as absent only fields that are also in `absent`, those of records read elsewhere."""

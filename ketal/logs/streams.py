@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
@@ -36,6 +37,7 @@ class LogOrigin:
         self._file: BinaryIO | None = None
         self._start = 0
         self._reading: BinaryIO | None = None
+        self._reading_chunk = threading.Lock()
         self.is_stored = True
         """Whether all bytes are available and can be read again, unlike those of a pipe."""
         if isinstance(where, str | os.PathLike):
@@ -125,10 +127,11 @@ class LogOrigin:
         at = self._start
         with refused_as_setting(f"cannot read {self.name}"):
             while True:
-                if self.is_stored:
-                    # Between two chunks, another iteration may have read from the same open file.
-                    file.seek(at)
-                chunk = read(BLOCK_BYTES)
+                # Other iterations, also in other threads, may read from the same open file.
+                with self._reading_chunk:
+                    if self.is_stored:
+                        file.seek(at)
+                    chunk = read(BLOCK_BYTES)
                 if not chunk:
                     return
                 if not isinstance(chunk, bytes):

@@ -8,8 +8,10 @@ import json
 import re
 import resource
 import tempfile
+import time
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -493,6 +495,18 @@ def test_iterations_over_one_open_file_do_not_disturb_each_other() -> None:
     assert len(pairs) == count
     assert all(one == other for one, other in pairs)
     assert pairs[-1][0].counter == count
+
+    class Switching(io.BytesIO):
+        """A file that lets another thread run after each seek."""
+
+        def seek(self, *place: int) -> int:
+            at = super().seek(*place)
+            time.sleep(0.001)
+            return at
+
+    log = read_log(Switching(lines(*(event(counter=n) for n in range(1, count + 1))).read()))
+    with ThreadPoolExecutor(4) as pool:
+        assert {*pool.map(lambda _: sum(1 for _ in log.records()), range(8))} == {count}
 
 
 def test_closed_files_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,25 @@ def test_unreadable_files_are_an_error(tmp_path: Path) -> None:
     gone.unlink()
     with pytest.raises(SettingError, match=r"cannot read .*gone\.jsonl: No such file"):
         list(log)
+
+
+def test_several_threads_may_read_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    mapped = {"time": "m.at", "id": "m.id", "incarnation": "m.run"}
+    data = {"at": 1, "id": 2, "run": 3}
+    path.write_text(json.dumps({"node": "n", "type": "a", "clock": {"n": 1}, "m": data}))
+    log = read_log(path, fields=mapped)
+
+    def read(number: int) -> int:
+        return sum(len(list(log)) for _ in range(number))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(read, [1_000] * 4)) == [1_000] * 4
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_text_options_are_parsed() -> None:
