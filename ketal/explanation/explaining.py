@@ -168,18 +168,11 @@ def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOu
         for (step, event), live in zip(placed, before, strict=True)
     )
     placed_in_run = functools.partial(judged.placed, run)
-    links_max = run.limits.path_links_max
-    pairs = tuple(
-        PairReason.of(
-            graph,
-            placed_in_run,
-            one,
-            other,
-            links_max=links_max,
-            undecided=run.compiled.undecided,
-        )
-        for (_, one), (_, other) in pairwise(taken)
+    limit, undecided = run.limits.path_links_max, run.compiled.undecided
+    pair_of = functools.partial(
+        PairReason.of, graph, placed_in_run, links_max=limit, undecided=undecided
     )
+    pairs = tuple(pair_of(one, other) for (_, one), (_, other) in pairwise(taken))
     statements: tuple[str, ...] = ()
     extension: tuple[PlacedEvent, ...] = ()
     if isinstance(verdict, TimedOut):
