@@ -174,6 +174,8 @@ def _faults(part: ExaminedExecution) -> Iterator[Fault]:
     for item in part.rejected:
         file, line = file_and_line(item.place)
         rejected.setdefault(file, []).append((line, item))
+    for own in rejected.values():
+        own.sort(key=itemgetter(0))  # Several open files may have the same name.
     for finding in part.execution.findings:
         event = finding.event
         yield Fault(

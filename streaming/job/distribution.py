@@ -15,7 +15,8 @@ concerns only events that are behind the watermark, or whose time is after that 
 depends on them.
 
 Once a node has left, a part cannot restore the clocks that lack its entry from events of other
-parts; it counts events whose clocks may be incomplete as doubtful.
+parts; it counts events whose clocks may be incomplete as doubtful. It sees no departure
+or restart that only clocks in other parts show.
 
 Several consumers divide the partition numbers: the consumer of number p reads partition p of every
 topic, and has the state of the scopes in it. That each scope is in one partition number is declared
@@ -24,7 +25,8 @@ topics. So each pattern must be partitioned by that attribute, alone or together
 value that is read in two partition numbers ends the job before any of its events is committed.
 
 The one rule: a program runs in parts only if each part gives the verdicts that the whole would
-give, as far as no event is doubtful; only which events are late under `frontier` may differ.
+give, as far as no event is doubtful and departures and restarts are announced; only which events
+are late under `frontier` may differ.
 """
 
 from __future__ import annotations

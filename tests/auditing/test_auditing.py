@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import time
@@ -324,6 +325,16 @@ def test_holes_beside_rejected_records_take_linear_work(tmp_path: Path) -> None:
 
     work(100)  # what is computed only once
     assert work(400) < 4.5 * work(100)
+
+
+def test_hint_at_a_rejected_record_is_right_if_open_files_have_one_name() -> None:
+    """Their lines are not in order, one file after the other."""
+    first = [json.dumps(row("a", {"a": n})) for n in range(1, 5)]
+    second = [json.dumps(row("b", {"b": n})) for n in (1, 3)]
+    files = [[*first, "-"], [second[0], "-", second[1]]]
+    log = read_log(*(io.BytesIO("\n".join(lines).encode()) for lines in files))
+    (fault,) = ketal.audit(log).faults
+    assert fault.hint.startswith("<file>:2 was rejected and may be the missing event")
 
 
 def test_event_moved_to_a_dot_that_it_receives_is_audited() -> None:

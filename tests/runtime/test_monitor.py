@@ -45,6 +45,7 @@ from ketal import (
 from ketal.logs import Log, Record
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts.execution_verdicts import Gap
+from ketal.runtime.state.records import FORMAT, decode_snapshot, encode_snapshot
 from tests.cases import CHAIN, FORK, e, line, p
 from tests.driven import Driven
 from tests.sampling import drawn, examples
@@ -480,6 +481,19 @@ def test_damaged_bytes_are_a_state_error() -> None:
     other_format = blob[:5] + bytes([99]) + blob[6:]
     with pytest.raises(StateError, match="has format 99; this version reads format"):
         Monitor.restore(m.program, other_format)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\x91" * 100_000, msgspec.msgpack.encode("[" * 100_000)],
+    ids=["MessagePack", "JSON"],
+)
+def test_record_nested_too_deeply_is_damaged(body: bytes) -> None:
+    """In MessagePack, or in JSON, as which bodies with large numbers are saved."""
+    m = monitor("find next A B")
+    blob = encode_snapshot(decode_snapshot(m.snapshot()) | {b"core": bytes([0x92, FORMAT]) + body})
+    with pytest.raises(StateError, match="the state is damaged: record core: maximum recursion"):
+        Monitor.restore(m.program, blob)
 
 
 def test_restore_accepts_the_options_of_a_monitor() -> None:

@@ -154,14 +154,14 @@ def decode_record(name: str, value: bytes) -> Any:
     """
     try:
         format_, body = msgspec.msgpack.decode(value)
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
+        if format_ == FORMAT:
+            return json.loads(body) if isinstance(body, str) else body
+    except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"the state is damaged: record {name}: {error}") from None
-    if format_ != FORMAT:
-        raise StateError(
-            f"record {name} of the state has format {format_}; this version reads format {FORMAT}: "
-            "start without saved state, or use the version of ketal that wrote it"
-        )
-    return json.loads(body) if isinstance(body, str) else body
+    raise StateError(
+        f"record {name} of the state has format {format_}; this version reads format {FORMAT}: "
+        "start without saved state, or use the version of ketal that wrote it"
+    )
 
 
 # --- snapshots ---

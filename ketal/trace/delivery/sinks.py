@@ -204,9 +204,9 @@ class JsonLines:
     def close(self) -> None:
         """Close the file; later events are counted as failures."""
         self._is_closed = True
-        # The descriptor remains taken: a thread in `write` must not write to another file with its
-        # number.
-        null = os.open(os.devnull, os.O_RDWR)
+        # The descriptor remains taken and cannot be written: a thread in `write` must fail, and not
+        # write to another file with its number.
+        null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, self._file, inheritable=False)
         os.close(null)
         self._claims = Claims()
