@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 EXPLAINED_MAX = 3
 """How many verdicts a failure explains; of further ones it has the number, by pattern."""
 NAME_BYTES_MAX = 120
-"""The length at which the name of a page is cut, since the parameters of a test may be long."""
+"""The bytes at which the name of a page is cut, since the parameters of a test may be long."""
 
 
 class KetalRun:
@@ -231,7 +231,7 @@ def _file_name(parts: Iterable[str]) -> str:
     shown = name.encode()[:NAME_BYTES_MAX].decode(errors="ignore")
     if shown == text:
         return text
-    return f"{shown}-{hashlib.sha256(os.fsencode(text)).hexdigest()[:8]}"
+    return f"{shown}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 @pytest.fixture

@@ -233,10 +233,11 @@ def test_python_values_without_a_json_form() -> None:
     at = datetime(2013, 5, 27, 10, 53, 39, 250_000)
     assert data(
         at=at, day=date(2013, 5, 27), span=timedelta(seconds=1.5), price=Decimal("1.5"),
-        count=Decimal(7), name=b"x", id2=UUID(int=3), pair=(1, "x"), of={1: at}, bare=b"\xff",
+        count=Decimal(7), none=Decimal("0E+5000"), name=b"x",
+        id2=UUID(int=3), pair=(1, "x"), of={1: at}, bare=b"\xff",
     ) == {
         "at": "2013-05-27T10:53:39.250000", "day": "2013-05-27", "span": 1.5, "price": 1.5,
-        "count": 7, "name": "x", "id2": str(UUID(int=3)), "pair": [1, "x"],
+        "count": 7, "none": 0, "name": "x", "id2": str(UUID(int=3)), "pair": [1, "x"],
         "of": {"1": "2013-05-27T10:53:39.250000"}, "bare": "ff",
     }  # fmt: skip
     assert items(MappingProxyType(GOOD)) == items(GOOD)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -183,13 +182,12 @@ def test_header_is_required_and_unique() -> None:
     assert bad[1].reason.startswith("no row can be read without the header: line 1 is not valid")
 
 
-def test_header_of_many_columns_is_checked_in_linear_time() -> None:
+def test_header_may_have_many_columns() -> None:
+    """To check them in quadratic time would take minutes."""
     columns = [f"c{number}" for number in range(100_000)]
-    begin = time.process_time()
     (twice,) = records(f"node,type,clock,{','.join(columns)},c0\n")
     assert twice[1].reason.startswith("the header has two columns named 'c0'")
     assert records(f"node,type,clock,{','.join(columns)}\n") == []
-    assert time.process_time() - begin < 20  # quadratic time takes minutes
 
 
 def table(path: Path, **columns: Any) -> Path:

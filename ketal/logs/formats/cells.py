@@ -104,7 +104,7 @@ def _json_value(value: Any, typed: bool) -> Any:
     if isinstance(value, Decimal):
         if value.is_finite() and value == value.to_integral_value():
             # A larger one is refused unconverted: its conversion takes quadratic time.
-            return int(value) if value.adjusted() < DIGITS_MAX else value
+            return int(value) if not value or value.adjusted() < DIGITS_MAX else value
         return None if value.is_nan() else float(value)
     if isinstance(value, bytes):
         try:
