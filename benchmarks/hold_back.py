@@ -109,7 +109,7 @@ def time_with_shrunk_clocks(count: int) -> float:
     begun = time.process_time()
     for event in reversed(events[:middle] + staying):
         stage.arrived(event)
-        stage.restore_so_far(event)
+        stage.restorer.restore_so_far(event)
         queue.push(event)
     queue.end()
     return time.process_time() - begun

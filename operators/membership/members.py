@@ -35,9 +35,9 @@ class MembershipStage(Stateful):
     `restored_entries_max` those of all that were restored, and `incarnations_max` the incarnations
     of nodes that restarted.
 
-    The calls for each event, in turn: `rename` as it arrives; `arrived` if it is new;
-    `restore_so_far` if it is offered on arrival, or `restorer.restore_at_once` if it should have
-    waited for its past; `restorer.restore` when it is released, before it is offered or sorted. The
+    The calls for each event, in turn: `rename` as it arrives; `arrived` if it is new; of the
+    restorer `restore_so_far` if it is offered on arrival, `restore_at_once` if it should have
+    waited for its past, and `restore` when it is released, before it is offered or sorted. The
     clocks of the memory are saved separately (`ClockMemory.rows`).
     """
 
@@ -50,7 +50,6 @@ class MembershipStage(Stateful):
         self.incarnations = Incarnations(self.memory, self.departed, limits.incarnations_max)
         self.restorer = Restorer(self.memory, self.departed, limits.clock_entries_max)
         self.rename = self.incarnations.rename
-        self.restore_so_far = self.restorer.restore_so_far
         self.live: set[str] = set()  # the nodes that take part now
         self._left: set[str] = set()
 

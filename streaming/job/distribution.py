@@ -15,8 +15,8 @@ concerns only events that are behind the watermark, or whose time is after that 
 depends on them.
 
 Once a node has left, a part cannot restore the clocks that lack its entry from events of other
-parts; it counts events whose clocks may be incomplete as doubtful. It sees no departure
-or restart that only clocks in other parts show.
+parts; it counts events whose clocks may be incomplete as doubtful. It sees no departure or restart
+that only clocks in other parts show.
 
 Several consumers divide the partition numbers: the consumer of number p reads partition p of every
 topic, and has the state of the scopes in it. That each scope is in one partition number is declared

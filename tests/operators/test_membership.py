@@ -79,7 +79,7 @@ class Stage:
             return status, []
         self.seen.contents[event.dot] = content(event)
         self.stage.arrived(event)
-        self.stage.restore_so_far(event)
+        self.stage.restorer.restore_so_far(event)
         step = self.queue.push(event)
         assert not step.refused
         assert not step.late
@@ -390,7 +390,7 @@ def test_clock_of_an_event_judged_at_once_is_restored_as_far_as_known(
         stage.leave(name)
     for event, true in zip(run.stamped, run.true, strict=True):
         stage.arrived(event)
-        assert stage.restore_so_far(event) == true
+        assert stage.restorer.restore_so_far(event) == true
         assert stage.restorer.last_restored(event) == true
 
 
@@ -473,7 +473,7 @@ def test_event_is_late_once_its_place_is_known_to_have_passed() -> None:
 
     def push(event: Event) -> list[str]:
         stage.arrived(event)
-        stage.restore_so_far(event)
+        stage.restorer.restore_so_far(event)
         step = queue.push(event)
         out.extend(str(r.event.dot) for r in step.released)
         return [str(x.dot) for x in step.late]
