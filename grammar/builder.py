@@ -207,21 +207,20 @@ class Builder:
             return word
         return make.length(value, f"`{name}` must be a duration", f"write `{name} = {example}`")
 
-    def _nodes(self, node: ast.Value, tree: ParseTree) -> tuple[str, ...] | None:
-        items = node.items if isinstance(node, ast.ListOf) else ()
+    def _nodes(self, node: ast.Value, tree: ParseTree) -> tuple[str, ...]:
+        items = node.items if isinstance(node, ast.ListOf) else (None,)
         strings = tuple(
             item.value
             for item in items
             if isinstance(item, ast.Literal) and isinstance(item.value, str)
         )
-        if not items or len(strings) != len(items):
+        if len(strings) != len(items):
             self.fault(
                 "K011",
                 "`nodes` must be a list of strings",
                 span_of(tree),
                 'write `nodes = ["a", "b"]`',
             )
-            return None
         return strings
 
     def _at(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
@@ -320,7 +319,7 @@ class Builder:
         value = make.value(cast(ParseTree, tree.children[0]))
         if isinstance(value, ast.Literal) and type(value.value) is int and value.value >= 0:
             return {"limit": value.value}
-        self.fault("K013", "`limit` must be an integer", span_of(tree), "write `limit 10`")
+        self.fault("K013", "`limit` must be a positive integer", span_of(tree), "write `limit 10`")
         return {}
 
     def _mode(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:

@@ -252,6 +252,8 @@ def render_guard(guard: ast.Guard, scope: DeclaredNames = _NO_NAMES, strength: i
         case ast.Causal(guard=inner, anchor=anchor) | ast.Conc(guard=inner, anchor=anchor):
             anchored = "" if anchor == ast.PRIOR else f", {anchor}"
             text = f"{type(guard).__name__}({render_guard(inner, scope)}{anchored})"
+        case _:
+            raise TypeError(f"{type(guard).__name__} is not a guard")
     return f"({text})" if own_strength < strength else text
 
 
@@ -316,7 +318,10 @@ def render_value(value: ast.Value, scope: DeclaredNames = _NO_NAMES, strength: i
 def _literal(value: str | int | float | bool) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _string(value) if isinstance(value, str) else repr(value)
+    if isinstance(value, str):
+        return _string(value)
+    # Infinity has no literal, and `inf` would be an attribute: this is refused as too large.
+    return repr(value).replace("inf", "1e999")
 
 
 def _list(items: tuple[ast.Value, ...], scope: DeclaredNames) -> str:

@@ -16,7 +16,7 @@ import pytest
 import ketal
 import ketal.streaming
 from ketal import Event, Limits, Monitor
-from ketal.errors import SettingError
+from ketal.errors import PatternError, SettingError
 from ketal.model import syntax as pattern
 from ketal.runtime.execution import Execution
 
@@ -154,7 +154,17 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     (
         lambda guard: ketal.build("P", events={"E": guard}, transitions=[], initial="q"),
         3,
-        "a guard must be a str or a node of ketal.model.syntax, not int",
+        "a guard must be a str or a guard of ketal.model.syntax, not int",
+    ),
+    (
+        lambda guard: ketal.build("P", events={"E": guard}, transitions=[], initial="q"),
+        pattern.Literal(3),
+        "a guard must be a str or a guard of ketal.model.syntax, not Literal",
+    ),
+    (
+        lambda guard: ketal.build("P", events={"E": guard}, transitions=[], initial="q"),
+        pattern.Not(pattern.Step("E")),  # type: ignore[arg-type]
+        "Step is not a guard",
     ),
     (
         lambda given: ketal.build("P", events={"E": "true"}, transitions=given, initial="q"),
@@ -190,6 +200,32 @@ def test_a_log_of_other_objects_than_events(order: str) -> None:
     verdicts = ketal.run(program, [*EVENTS, wrong])
     with pytest.raises(TypeError, match=r"ketal\.Event .*, not dict"):
         list(verdicts)
+
+
+def built(value: pattern.Value) -> ketal.Program:
+    """Build a pattern whose guard of a step compares a value with 1."""
+    return ketal.build(
+        "P",
+        clauses=["param least = 3"],
+        events={"E": "true"},
+        steps={"first": pattern.Comparison("==", value, pattern.Literal(1))},
+        transitions=[("q", "first", "q")],
+        initial="q",
+    )
+
+
+@pytest.mark.parametrize(
+    "path", [("least",), ("E",), ("first", "size"), ("last", "size"), ("a b",)]
+)
+def test_attribute_of_a_guard_that_is_built_stays_an_attribute(path: tuple[str, ...]) -> None:
+    value = pattern.Attribute(path)
+    (_, guard) = built(value).one.guards[0]
+    assert guard == pattern.Comparison("==", value, pattern.Literal(1))
+
+
+def test_infinite_number_of_a_guard_that_is_built_is_refused() -> None:
+    with pytest.raises(PatternError, match=r"K004.*this number is too large"):
+        built(pattern.Literal(float("-inf")))
 
 
 def test_limits_may_be_none() -> None:

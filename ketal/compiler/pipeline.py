@@ -13,13 +13,13 @@ The one rule: nothing that depends on hash order leaves this module.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from ketal.analysis.bodies import Finding
-from ketal.analysis.declared_names import event_dependencies, names_in
+from ketal.analysis.declared_names import event_dependencies
 from ketal.analysis.parameters import ParamValue, substitute_params
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Variant
@@ -79,7 +79,8 @@ class _Compilation:
         self.pattern = pattern
         self.registered = registered
         self.limits = limits
-        self.events = {d.name: d.guard for d in (*file.events, *pattern.events)}
+        self.named_events = (*file.events, *pattern.events)
+        self.events = {d.name: d.guard for d in self.named_events}
         self.undecided = undecided
         self.lowering = Lowering(self.events, limits, registered, clocks_decide=not undecided)
         self.diagnostics: list[Diagnostic] = []
@@ -105,10 +106,6 @@ class _Compilation:
         self.numbers = {name: i for i, name in enumerate(self.steps)}
         self.guards = guards
         self.spans = spans
-
-    def _events_named(self, names: Collection[str]) -> tuple[syntax.EventDecl, ...]:
-        """Return the events of the file with these names, and all events of the pattern."""
-        return (*(d for d in self.file.events if d.name in names), *self.pattern.events)
 
     # the body
 
@@ -137,8 +134,9 @@ class _Compilation:
 
     def _lower(self) -> _Lowered:
         """Lower the guards of the steps, the `not`s and the events that make the alphabet."""
-        named = {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
-        declared = self._events_named(named | steps_of(self.pattern.body))
+        named = _events_named(self.pattern)
+        shared = (d for d in self.file.events if d.name in named)
+        declared = (*shared, *self.pattern.events)
         guards = (*(d.guard for d in declared), *self.guards.values(), *self.not_guards)
         _refuse_large(self.events, guards, self.limits)
         # The order in which guards are lowered numbers the atoms.
@@ -256,11 +254,15 @@ class _Compilation:
             undecided=self.undecided,
             source=source,
             events=lowered.events,
-            named_events=self._events_named(
-                event_dependencies((d.name for d, _ in lowered.events), self.events)
-            ),
+            named_events=self.named_events,
             declared=(*self.events.items(), *((d.name, d.guard) for d in p.steps)),
         )
+
+
+def _events_named(pattern: syntax.Pattern) -> set[str]:
+    """Return the names of the events that a pattern names itself, as a guard or as a step."""
+    named = {n.name for n in walk(pattern) if isinstance(n, syntax.Name)}
+    return named | steps_of(pattern.body)
 
 
 # --- guards with the events that they name -------------------------------------
@@ -280,8 +282,7 @@ def _refuse_large(
     """
     levels_max = limits.nesting_max * EXPANDED_NESTING
     known: dict[str, tuple[int, int]] = {}
-    behind = event_dependencies(set().union(*map(names_in, guards)), events)
-    for name in TopologicalSorter(behind).static_order():
+    for name in TopologicalSorter(event_dependencies(events, events)).static_order():
         known[name] = _measure(events[name], known)
     total, hint = 0, "define fewer events in terms of others"
     for guard in guards:
@@ -370,6 +371,9 @@ def compile_pattern(
     SettingError
         If the value of a parameter has another kind than its default.
     """
+    # Only the shared events that the pattern names: a file may have many more.
+    named = event_dependencies(_events_named(pattern), {d.name: d.guard for d in file.events})
+    file = replace(file, events=tuple(d for d in file.events if d.name in named))
     file, pattern = substitute_params(file, pattern, params or {})
     try:
         return _Compilation(file, pattern, registered or {}, limits, undecided).compile(source)

@@ -34,6 +34,7 @@ from ketal.errors import (
 )
 from ketal.model import syntax
 from ketal.model.limits import Limits
+from ketal.model.syntax_walks import walk
 from ketal.model.wording import unreadable_error
 from ketal.programs.program import Program
 
@@ -327,21 +328,14 @@ def build(
     >>> program.name
     'Stack'
     """
-    from ketal.grammar import render_guard
-
     steps = {} if steps is None else steps
     for what, guards in (("events", events), ("steps", steps)):
         if not isinstance(guards, Mapping):
             raise wrong_type(what, "a mapping of names to guards", guards)
 
-    def guard_text(guard: str | syntax.Guard) -> str:
-        if not isinstance(guard, str | syntax.Node):
-            raise wrong_type("a guard", "a str or a node of ketal.model.syntax", guard)
-        return guard if isinstance(guard, str) else render_guard(guard)
-
     lines = [f"    {clause.strip().rstrip(';')};" for clause in checked_texts("clauses", clauses)]
-    lines += [f"    event {event} = {guard_text(guard)};" for event, guard in events.items()]
-    lines += [f"    {step} = {guard_text(guard)};" for step, guard in steps.items()]
+    lines += [f"    event {event} = {_guard_text(guard)};" for event, guard in events.items()]
+    lines += [f"    {step} = {_guard_text(guard)};" for step, guard in steps.items()]
     lines.append(f"    {'check' if find is None else f'find {find}'} automaton {{")
     lines.append(f"        initial {initial};")
     if finals is not None:
@@ -356,6 +350,20 @@ def build(
     if declared != [*events, *steps]:
         raise SettingError(f"a guard of {name} contains more than a guard: declared {declared}")
     return program
+
+
+def _guard_text(guard: str | syntax.Guard) -> str:
+    """Return the text of a guard, which is given as text or as syntax; else raise a TypeError."""
+    from ketal.grammar import render_guard
+    from ketal.grammar.bare_names import DeclaredNames
+
+    if isinstance(guard, str):
+        return guard
+    if not isinstance(guard, syntax.Guard):
+        raise wrong_type("a guard", "a str or a guard of ketal.model.syntax", guard)
+    # As if they were declared: no attribute is written bare, to be read as a step or a parameter.
+    heads = {node.path[0] for node in walk(guard) if isinstance(node, syntax.Attribute)}
+    return render_guard(guard, DeclaredNames(declared=heads))
 
 
 def _checked_transitions(given: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:

@@ -777,6 +777,17 @@ def test_work_grows_with_the_length_of_a_pattern(
     assert work(4 * length) < growth * work(length)
 
 
+def test_work_grows_with_the_number_of_patterns_that_share_events() -> None:
+    def work(count: int) -> int:
+        text = _each(count, "event E{0} = x == {0}; pattern P{0} {{ find any E{0}; }}")
+        program, calls = counted_calls(lambda: ketal.compile(text))
+        assert [compiled.declared[0][0] for compiled in program.compiled[:2]] == ["E0", "E1"]
+        return calls
+
+    work(20)  # what is computed only once
+    assert work(160) < 5 * work(40)
+
+
 def test_work_of_formatting_grows_with_the_number_of_comments() -> None:
     def work(lines: int) -> int:
         statements = "    event A = x == 1;  // a comment\n" * lines

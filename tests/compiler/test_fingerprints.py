@@ -99,3 +99,11 @@ def test_every_field_of_an_automaton_except_state_names_has_a_tag() -> None:
 
 def test_canonical_form_of_every_class_of_nodes_is_unchanged() -> None:
     assert digest(canonical_form(hashed_nodes())) == EVERY_NODE_DIGEST
+
+
+def test_shared_event_that_a_pattern_does_not_name_changes_no_fingerprint() -> None:
+    ketal.register_guard("fingerprints_even", lambda n: n % 2 == 0, version="1")
+    pattern = 'event A = type == "a"; pattern P { find any A; }'
+    other = "event Even = fingerprints_even(size); pattern Q { find any Even; }"
+    one, two = ketal.compile(pattern), ketal.compile(f"{pattern} {other}")["P"]
+    assert one.fingerprint == two.fingerprint
