@@ -10,7 +10,7 @@ The one rule: a reading is a word of the body over the events that the scope was
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -23,7 +23,7 @@ Trail = Any
 """How a run reached a configuration: a linked list of moves, the last one first."""
 
 
-def check_trails(machine: Machine, offered: Sequence[Seen], length: int) -> list[Trail]:
+def check_trails(machine: Machine, offered: Iterable[Seen], length: int) -> list[Trail]:
     """Return the trail of each configuration of a run, in the order of the run.
 
     The run was offered the first `length` events of `offered`, and skipped none of them.

@@ -23,7 +23,9 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import RecordBatch
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import counted
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass
 
@@ -106,6 +108,11 @@ class JudgedLog(LogPass):
         """The verdicts that can be explained."""
         return [one for one in self.verdicts if isinstance(one, Explained)]
 
+    @functools.cached_property
+    def overflows(self) -> list[Overflow]:
+        """The limits that were reached; verdicts may be missing because of them."""
+        return [one for one in self.verdicts if isinstance(one, Overflow)]
+
     def verdict_by_id(self, prefix: str) -> Explained:
         """Return the verdict whose id begins with a prefix; SettingError if none or several."""
         matching = [one for one in self.explainable if one.id.startswith(prefix)]
@@ -145,3 +152,11 @@ class JudgedLog(LogPass):
     ) -> tuple[tuple[str, PlacedEvent], ...]:
         """Return the steps that a run took, each with its event and its place in the log."""
         return tuple((step, self.placed(run, event)) for step, event in taken)
+
+
+def overflow_text(overflows: Sequence[Overflow]) -> str:
+    """Return that limits were reached, with the first overflow; empty if there is none."""
+    if not overflows:
+        return ""
+    times = counted(len(overflows), "time")
+    return f"a limit was reached {times}, so verdicts may be missing; the first: {overflows[0]}"

@@ -9,7 +9,7 @@ The one rule: a partial match shown is of the pattern's own steps, and no event 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from typing import Literal
@@ -66,7 +66,8 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
     reasons = StepReasons(run, scope)
     *_, live = reasons.replay(taken)
     most = run.limits.near_misses_max
-    following, cut = take_first(_possible_successors(run, run.observed.offered(scope), live), most)
+    offered = run.observed.offered(scope).values()
+    following, cut = take_first(_possible_successors(run, offered, live), most)
     candidates = [judged.placed(run, event) for event in following]
     state = run.machine.automaton.named((live.configuration.state,))
     names = " or ".join(reasons.expected_steps(live))
@@ -139,7 +140,7 @@ def _prefixes(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
 
 
 def _possible_successors(
-    run: ObservedRun, offered: Sequence[Seen], live: LiveRun
+    run: ObservedRun, offered: Collection[Seen], live: LiveRun
 ) -> Iterator[Event]:
     """Yield the events of a scope that may follow every event that a run has taken."""
     taken = {event.dot for _, event in live.taken}

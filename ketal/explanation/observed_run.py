@@ -9,7 +9,7 @@ The one rule: an observed run gives the verdicts that any run gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TypeVar
@@ -136,9 +136,9 @@ class ObservedSteps(ScopeSteps):
         """The offers that violated the pattern, by the id of the violation."""
         self.ended: dict[str, Callable[[], History]] = {}
         """For each check that was incomplete at the end, by the verdict's id: returns its steps."""
-        self._offered: dict[ScopeName, list[Seen]] = {}
-        """The events that each scope was offered; for a check, those since its run began, except
-        those that it skipped."""
+        self._offered: dict[ScopeName, dict[Dot, Seen]] = {}
+        """The events that each scope was offered, by dot; for a check, those since its run began,
+        except those that it skipped."""
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope, and record the offer if needed."""
@@ -146,7 +146,7 @@ class ObservedSteps(ScopeSteps):
         seen = Seen(event, mask, 0 if scope is None else scope.offered)
         if self.verdicts.compiled.kind == "check":
             return self._step_check(name, scope, seen)
-        self._offered.setdefault(name, []).append(seen)
+        self._offered.setdefault(name, {})[seen.dot] = seen
         offer = (
             self._offer(name, seen, self._live_runs(scope)) if event.dot == self._wanted else None
         )
@@ -172,7 +172,7 @@ class ObservedSteps(ScopeSteps):
         out = super().step(name, seen.event, seen.mask)
         violated = [verdict for verdict in out if verdict.kind == "violation"]
         if violated or seen.dot == self._wanted:
-            read = self._reader(self._offered.get(name, []))
+            read = self._reader(self._offered.get(name, {}))
             live = (LiveRun(one, partial(read, number)) for number, one in enumerate(before))
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
@@ -188,19 +188,19 @@ class ObservedSteps(ScopeSteps):
             self.moves.append(Move(position, key, seen.event, states(before), after))
         skipped = violated and self._machine.compiled.pattern.violation_policy == "skip"
         if violated and not skipped:
-            self._offered[name] = []
+            self._offered[name] = {}
         # A limit that is reached ends the run, or there is no room for it.
         if not (halted or skipped or any(verdict.kind == "overflow" for verdict in out)):
-            self._offered.setdefault(name, []).append(seen)
+            self._offered.setdefault(name, {})[seen.dot] = seen
         return out
 
-    def _reader(self, offered: list[Seen]) -> Callable[[int], History]:
+    def _reader(self, offered: Mapping[Dot, Seen]) -> Callable[[int], History]:
         """Return a function that returns how the run reached its n-th configuration.
 
         The trails of all configurations are found together, on first use.
         """
         machine, length = self._machine, len(offered)
-        trails = cache(lambda: check_trails(machine, offered, length))
+        trails = cache(lambda: check_trails(machine, offered.values(), length))
         return lambda number: check_reading(machine, trails()[number])
 
     def close(self) -> list[RunVerdict]:
@@ -232,9 +232,9 @@ class ObservedSteps(ScopeSteps):
         """Return the scopes that were offered an event."""
         return list(map(self._scope_key, self._offered))
 
-    def offered(self, scope: FrozenMapping) -> list[Seen]:
+    def offered(self, scope: FrozenMapping) -> Mapping[Dot, Seen]:
         """Return the events that a scope was offered, in offer order; for a check, to its run."""
-        return self._offered.get(tuple(map(keyed, scope.values())), [])
+        return self._offered.get(tuple(map(keyed, scope.values())), {})
 
 
 class ObservedRun(PatternRun):

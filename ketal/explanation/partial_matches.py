@@ -18,7 +18,7 @@ from ketal.model.events.happened_before import happened_before
 
 def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
     """Yield the partial matches of a `find any` before an event, those of later events first."""
-    machine, offered = run.machine, run.observed.offered(offer.scope)
+    machine, offered = run.machine, run.observed.offered(offer.scope).values()
     breakers, window = Breakers(machine), MatchWindow(machine)
     if machine.automaton.nots:
         for seen in offered:

@@ -38,8 +38,7 @@ class StepReasons:
         # Under `at every node`, the node whose copy of the pattern runs in the scope.
         self._node: str | None = scope.get("node") if run.copies is not None else None
         # A check has neither `not`s nor a window.
-        self._offered = [] if compiled.kind == "check" else run.observed.offered(scope)
-        self._seen = {seen.dot: seen for seen in self._offered}
+        self._offered = {} if compiled.kind == "check" else run.observed.offered(scope)
 
     @property
     def window_text(self) -> str:
@@ -65,7 +64,7 @@ class StepReasons:
             yield LiveRun(configuration, partial(lambda n: taken[:n], length))
 
     def _seen_of(self, event: Event) -> Seen:
-        seen = self._seen.get(event.dot)
+        seen = self._offered.get(event.dot)
         if seen is None:
             compiled = self._machine.compiled
             (mask,) = compiled.masks((event,))
@@ -142,6 +141,8 @@ class StepReasons:
     def _variant_evidence(
         self, variant: Variant, taken: History, event: Event
     ) -> Iterator[Evidence]:
+        if not variant.nots:
+            return
         prior = taken[-1][1]
         between = list(self._between(prior, event))
         where = f"between {prior.dot} and {event.dot}"
@@ -169,11 +170,11 @@ class StepReasons:
         if not self._machine.arrival:
             return (
                 x.event
-                for x in self._offered
+                for x in self._offered.values()
                 if happened_before(prior, x.event) and happened_before(x.event, event)
             )
         low, high = self._seen_of(prior).place, self._seen_of(event).place
-        return (x.event for x in self._offered if low < x.place < high)
+        return (x.event for x in self._offered.values() if low < x.place < high)
 
     # --- the window ---
 

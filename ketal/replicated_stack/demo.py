@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import ketal
+from ketal.errors import SettingError
 from ketal.explanation.explaining import diagram, explain_verdict
 from ketal.explanation.judged_log import JudgedLog
 from ketal.model.wording import counted
@@ -82,6 +83,8 @@ class Demo:
             monitor = _WatchedMonitor(self._program, self._line)
             self._run_once(seed, folder, monitor, servers)
             monitor.close()
+            if monitor.failure is not None:
+                raise monitor.failure
             if monitor.verdicts:
                 break
             self._line(f"  {monitor.events} events, no verdicts")
@@ -149,7 +152,8 @@ class Demo:
             same += _verdict_keys(causal, order) == right
         n = f"{self._shuffles:,}"
         self._line("")
-        self._line(f"The same events, shuffled {n} times, and the automaton of {pattern}:")
+        times = counted(self._shuffles, "time")
+        self._line(f"The same events, shuffled {times}, and the automaton of {pattern}:")
         self._line(f"  with order CausalOrder   the same answer in {same:,} of {n}")
         self._line(
             f"  with order arrival       the right answer in {counts['right']:,} of {n}; "
@@ -171,6 +175,10 @@ class _WatchedMonitor:
 
     def __init__(self, program: ketal.Program, line: Callable[[str], None]) -> None:
         self._line = line
+        self.failure: Exception | None = None
+        """Why a line could not be printed, as to a closed pipe; no more are printed then.
+
+        It is not raised where it happens: in a thread of the collector, which would report it."""
         self.events = self.verdicts = 0
         handlers = dict.fromkeys(("violation", "match"), self._print_verdict)
         self._monitor = ketal.Monitor(program, on=handlers)
@@ -182,13 +190,20 @@ class _WatchedMonitor:
             self.events += 1
             call = item.type.removeprefix("ReplicatedStack.")
             if call in _PRINTED_CALLS:
-                self._line(f"  {item.dot!s:<8} {call} {item.data.get('value', '')}".rstrip())
+                self._print(f"  {item.dot!s:<8} {call} {item.data.get('value', '')}".rstrip())
         return self._monitor.feed(item, place=place)
 
     def _print_verdict(self, verdict: Any) -> None:
         self.verdicts += 1
         for line in _wrapped(str(verdict), "  !! ", "     "):
-            self._line(line)
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        if self.failure is None:
+            try:
+                self._line(line)
+            except (OSError, SettingError) as fault:
+                self.failure = fault
 
 
 def _verdict_keys(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:

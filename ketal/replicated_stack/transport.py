@@ -19,6 +19,8 @@ from typing import Any
 
 Message = dict[str, Any]
 RESEND_S = 0.025
+FRAME_BYTES_MAX = 2**30
+"""A reader refuses longer frames: far more than the operations of any run."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Transport:
 
     async def start(self) -> None:
         """Begin to accept messages."""
-        await asyncio.start_server(self._accept, sock=self._listener)
+        await asyncio.start_server(self._accept, sock=self._listener, limit=FRAME_BYTES_MAX)
 
     @property
     def idle(self) -> bool:

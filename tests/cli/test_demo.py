@@ -68,6 +68,20 @@ def test_ctrl_c_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
+def test_closed_pipe_ends_the_demo_quietly(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ketal", "demo", "--folder", str(tmp_path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while not process.stdout.readline().startswith("  n1@"):
+            pass
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert list(tmp_path.iterdir()) == [tmp_path / "run1"]
+
+
 def test_negative_number_of_shuffles_is_refused() -> None:
     result = demo("--shuffles", "-1")
     assert (result.returncode, result.stdout) == (2, "")

@@ -167,3 +167,41 @@ def test_impossible_clocks_are_reported_and_the_diagram_notes_them(
     assert f'"note":"{warning}"' in (tmp_path / "run.jsonl.html").read_text()
     for form in ("svg", "perfetto"):
         assert warning in ketal("view", "--to", form, "--write", "-", log).out
+
+
+LIMITED = """\
+pattern Two {
+    order CausalOrder;
+    event Write = type == "write";
+    find any Write Write;
+}
+"""
+
+
+@pytest.mark.parametrize("command", ["view", "explain"])
+def test_a_limit_that_was_reached_is_reported(
+    ketal: Ketal, write: Write, tmp_path: Path, command: str
+) -> None:
+    log = write("run.jsonl", LOG)
+    pattern = write("p.ketal", LIMITED)
+    arguments = ["--pattern", pattern, log] if command == "view" else [pattern, log]
+    result = ketal(command, "--limit", "candidates_max=1", *arguments)
+    reached = "a limit was reached 1 time, so verdicts may be missing; the first: overflow Two"
+    assert (result.code, result.err.startswith(f"ketal: {reached}")) == (0, True)
+    if command == "view":
+        assert f'"note":"{reached}' in (tmp_path / "run.jsonl.html").read_text()
+
+
+def test_page_counts_the_matches_that_are_not_listed(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    log = write("run.jsonl", "".join(event("a", "write", {"a": n}) for n in range(1, 6)))
+    texts = (
+        'pattern Counted { event Write = type == "write"; find any Write; return count; }',
+        'pattern First { event Write = type == "write"; find any Write; limit 2; }',
+    )
+    pattern = write("p.ketal", "\n".join(texts))
+    assert ketal("view", "--pattern", pattern, log).code == 0
+    page = (tmp_path / "run.jsonl.html").read_text()
+    assert page.count('"kind":"match"') == 2
+    assert '"more":8,' in page

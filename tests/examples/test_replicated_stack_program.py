@@ -211,6 +211,31 @@ def test_frames_to_a_stopped_process_are_resent_without_a_warning(
     assert caplog.records == []
 
 
+def test_a_message_with_the_operations_of_a_long_run_is_handled() -> None:
+    handled: list[Any] = []
+
+    async def program() -> None:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as here,
+            socket.create_server(("127.0.0.1", 0)) as there,
+        ):
+            ports = {"a": here.getsockname()[1], "b": there.getsockname()[1]}
+            rng = random.Random(0)
+            a = Transport("a", here, ports, Faults(), rng, lambda *message: None)
+            b = Transport(
+                "b", there, ports, Faults(), rng, lambda *message: handled.append(message)
+            )
+            await a.start()
+            await b.start()
+            a.send("b", {"operations": "x" * 200_000})
+            async with asyncio.timeout(20):
+                while not a.idle:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(program())
+    assert [len(message["operations"]) for _, message in handled] == [200_000]
+
+
 # --- the checker, on histories that are written here ---
 
 PUSHED = {"op": "a:1", "kind": "push", "value": 3, "after": []}

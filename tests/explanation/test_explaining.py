@@ -479,6 +479,25 @@ def test_explaining_a_violation_costs_nothing_for_the_events_that_were_skipped_b
     assert work[1] < 1.5 * work[0]
 
 
+def test_explaining_a_match_costs_nothing_for_the_other_events_of_its_scope() -> None:
+    program = ketal.compile(
+        'pattern P { order CausalOrder; event A = type == "a"; event B = type == "b"; '
+        "Last = Causal(B, A); find any A Last; }"
+    )
+    work = []
+    for others in (10, 1_000):
+        ends = ("a", "b", "a", "b")
+        types = [*ends[:2], *("b" for _ in range(others)), *ends[2:]]
+        log = [_event(f"a@{n}", kind) for n, kind in enumerate(types, 1)]
+        judged = JudgedLog(program, log, moves_max=0)
+        first, *_, last = judged.explainable
+        explain_verdict(judged, first)  # indexes the log
+        explanation, calls = counted_calls(partial(explain_verdict, judged, last))
+        assert str(explanation.steps[0].event.event.dot) == f"a@{len(types) - 1}"
+        work.append(calls)
+    assert work[1] < 1.5 * work[0]
+
+
 def test_uncertain_violation_of_a_mode_is_explained() -> None:
     program = ketal.compile("""pattern P {
         mode possibly; order CausalOrder(gap = 1 s); event A = type == "a"; check A?; }""")

@@ -28,7 +28,8 @@ EVALUATE = """
     const [data, declared, asked] = [...arguments].map((one) => JSON.parse(one));
     const execution = new Execution(data);
     return asked.map(([text, e, history]) => {
-      try { return new GuardReader(text, declared).read()(new Moment(execution, e, history)); }
+      const at = new Moment(execution, e, new BoundEvents(history));
+      try { return new GuardReader(text, declared).read()(at); }
       catch (error) {
         if (!(error instanceof GuardError)) throw error;
         return `error: ${error.message}`;
@@ -216,6 +217,44 @@ def test_search_is_by_guard_or_text_and_reports_which(browser: Any, tmp_path: Pa
     browser.execute_script("ketal.chooseVerdict(0)")
     assert _found(browser, "v > First.v && Conc(Write, First)")[0] == {"c@1"}
     assert browser.get_log("browser") == []
+
+
+def test_search_relative_to_the_selection_follows_it(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+    ketal.view(LOG, ketal.compile(CONFLICT)).write(path)
+    browser.get(path.as_uri())
+    found = """
+        const one = ketal.diagram, dot = (yes, e) => yes ? [one.execution.dot(e)] : [];
+        return [...(one.dimmed || [])].flatMap(dot)"""
+    choose = "ketal.chooseEvent(ketal.execution.names.get(arguments[0]));"
+    assert _found(browser, "Conc(true)")[0] == set()  # nothing is selected
+    assert browser.execute_script(choose + found, "b@1") == ["c@1"]
+    others = browser.execute_script(choose + found, "c@1")
+    assert "b@1" in others
+    # Enter goes from one event found to the next: these stay what was found.
+    assert browser.execute_script("ketal.nextFound();" + found) == others
+    assert _found(browser, "v == First.v")[0] == set()
+    assert browser.execute_script("ketal.chooseVerdict(0);" + found)
+
+
+def test_search_compares_each_event_of_a_verdict_once_with_all_events(
+    browser: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.html"
+    log = [Event(node="n", type="t", clock={"n": number}) for number in range(1, 61)]
+    many = ketal.compile('pattern Many { event T = type == "t"; find strict T{50}; }')
+    ketal.view(log, many).write(path)
+    browser.get(path.as_uri())
+    browser.execute_script("""
+        const { relate } = Execution.prototype;
+        window.relateCalls = 0;
+        Execution.prototype.relate = function (e) {
+          window.relateCalls++;
+          return relate.call(this, e);
+        };
+        ketal.chooseVerdict(0)""")
+    assert len(_found(browser, "Causal(T, all)")[0]) == 10
+    assert browser.execute_script("return window.relateCalls") == 50
 
 
 OTHER_WRITES = """

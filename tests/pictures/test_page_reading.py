@@ -239,6 +239,31 @@ def test_many_verdicts_and_long_names_leave_room_for_the_explanation(
     assert browser.execute_script(script) == [True, True, True]
 
 
+def test_lists_of_executions_with_long_names_are_within_the_panel(
+    browser: Any, tmp_path: Path
+) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("".join(f'=== {"long " * 40}{n} ===\nx\na {{"a": 1}}\n' for n in (1, 2)))
+    executions = ketal.read_log(
+        log, regex=r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})", delimiter="^=== (?<name>.*) ===$"
+    )
+    _opened(browser, tmp_path, executions)
+    script = """
+        const panel = document.querySelector("aside");
+        return panel.scrollWidth <= panel.clientWidth"""
+    assert browser.execute_script(script)
+
+
+def test_controls_and_scrollbars_have_the_chosen_theme(browser: Any, tmp_path: Path) -> None:
+    _opened(browser, tmp_path, _locks("lock"))
+    script = "return getComputedStyle(document.documentElement).colorScheme"
+    for _ in range(2):
+        _press(browser, "t")
+        assert browser.execute_script(script) == browser.execute_script(
+            "return document.documentElement.dataset.theme"
+        )
+
+
 def test_on_paper_all_verdicts_are_listed_after_the_selected_one(
     browser: Any, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.explanation.explaining import explain_verdict
 from ketal.explanation.guard_evidence import GuardEvidence, possible_order_in_words
-from ketal.explanation.judged_log import Explained, JudgedLog
+from ketal.explanation.judged_log import Explained, JudgedLog, overflow_text
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
@@ -28,6 +28,7 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import RecordBatch, log_with_clocks
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.wording import file_and_line, scope_text
 from ketal.pictures.clocks.timeline_layout import longest_chains
 from ketal.pictures.graphs.graph import Picture
@@ -102,6 +103,8 @@ class SpaceTime:
         """How events of verdicts are marked; a violation has precedence, then a match."""
         self.more_verdicts = 0
         """How many verdicts are not shown."""
+        self.overflows: list[Overflow] = []
+        """The limits that were reached, so that verdicts may be missing."""
         self.automata: list[dict[str, Any]] = []
         """For each check, its name and the moves of its scopes, as plain data."""
 
@@ -112,9 +115,10 @@ class SpaceTime:
 
     @property
     def note(self) -> str:
-        """Why arrows may be wrong, or what they mean if clocks do not decide; mostly empty."""
+        """Why arrows may be wrong or mean less, or verdicts may be missing; mostly empty."""
+        order = possible_order_in_words(self.undecided)
         impossible = impossible_text(self.impossible) if self.impossible else ""
-        return "; ".join(filter(None, (possible_order_in_words(self.undecided), impossible)))
+        return "; ".join(filter(None, (order, impossible, overflow_text(self.overflows))))
 
     def place(self, event: Event) -> str:
         """Return the place of an event in the log; empty if unknown."""
@@ -124,7 +128,10 @@ class SpaceTime:
         """Add the execution's verdicts, at most `verdicts_max`, and the moves of its checks."""
         # If not all are shown, violations take precedence over matches.
         order = sorted(range(len(own)), key=lambda n: (not isinstance(own[n], Violation), n))
-        self.more_verdicts = max(0, len(own) - verdicts_max)
+        # Matches that are only counted, as with `return count`, are among those not shown.
+        matches = sum(run.counts.matches for run in judged.runs_of(self.name))
+        unlisted = matches - sum(isinstance(one, Match) for one in own)
+        self.more_verdicts = unlisted + max(0, len(own) - verdicts_max)
         for number in sorted(order[:verdicts_max]):
             verdict = own[number]
             explanation = explain_verdict(judged, verdict)
@@ -295,6 +302,10 @@ def space_times(log: ViewedLog, program: Program | None, limits: Limits) -> list
         verdicts: dict[str, list[Explained]] = {}
         for verdict in judged.explainable:
             verdicts.setdefault(verdict.execution, []).append(verdict)
+        overflows: dict[str, list[Overflow]] = {}
+        for overflow in judged.overflows:
+            overflows.setdefault(overflow.execution, []).append(overflow)
         for one in drawn:
+            one.overflows = overflows.get(one.name, [])
             one.add_verdicts(judged, verdicts.get(one.name, ()), limits.viewed_verdicts_max)
     return drawn

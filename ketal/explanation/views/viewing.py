@@ -12,6 +12,7 @@ from html import escape
 import msgspec
 
 from ketal.errors import SettingError, checked_text, write_errors, wrong_type
+from ketal.explanation.judged_log import overflow_text
 from ketal.explanation.views.forms import PAGE, form_for_path
 from ketal.explanation.views.perfetto import trace_events
 from ketal.explanation.views.space_time import (
@@ -271,6 +272,11 @@ class View:
 def view_text(shown: View, form: str) -> str:
     """Return a view as text, in one of `FORMS`."""
     return shown.html if form == PAGE else str(getattr(shown, f"to_{form}")())
+
+
+def limits_reached(shown: View) -> str:
+    """Return that limits were reached, so that verdicts may be missing; empty if none was."""
+    return overflow_text([overflow for one in shown._drawn for overflow in one.overflows])
 
 
 def impossible_events(shown: View) -> int:

@@ -226,7 +226,12 @@ class GuardReader {
       this.advance();
     }
     this.need(")");
-    return { guard: (at) => allTrue([inner(at), at.related(name, anchor)]) };
+    let history, related; // each event's relation to the anchor, computed once for a history
+    return { guard: (at) => {
+      const truth = inner(at);
+      if (history !== at.history) { related = at.related(name, anchor); history = at.history; }
+      return allTrue([truth, related[at.e]]);
+    } };
   }
 
   regex() {
@@ -355,7 +360,32 @@ function regexOf(text) {
 
 /* --- evaluation --- */
 
-/* An event, and the events bound before it: [step, event] pairs in order. */
+/* The events to which a search is relative, as [step, event] pairs in order. `used` says whether an
+   evaluation depended on them. */
+class BoundEvents {
+  constructor(pairs) {
+    this.events = pairs.map(([, e]) => e);
+    this.lastOfStep = new Map(pairs);
+    this.used = false;
+  }
+
+  last(step) {
+    this.used = true;
+    const e = this.lastOfStep.get(step);
+    if (e === undefined) throw new GuardError(`select a verdict with an event of the step \`${step}\``);
+    return e;
+  }
+
+  /* The events of an anchor of `Causal` or `Conc`, which `name` is. */
+  anchored(name, anchor) {
+    this.used = true;
+    if (!this.events.length) throw new GuardError(`select an event: \`${name}\` is relative to the selection`);
+    if (anchor === "all") return this.events;
+    return [anchor === "prior" ? this.events[this.events.length - 1] : this.last(anchor)];
+  }
+}
+
+/* An event, and the events bound before it. */
 class Moment {
   constructor(execution, e, history) { Object.assign(this, { execution, e, history }); }
 
@@ -375,24 +405,19 @@ class Moment {
     return value;
   }
 
-  last(step) {
-    const own = this.history.filter(([name]) => name === step);
-    if (!own.length) throw new GuardError(`select a verdict with an event of the step \`${step}\``);
-    return own[own.length - 1][1];
-  }
+  bound(step, read) { return read(new Moment(this.execution, this.history.last(step), null)); }
 
-  bound(step, read) { return read(new Moment(this.execution, this.last(step), [])); }
-
+  /* For each event of the execution, whether it is related to all events of an anchor. */
   related(name, anchor) {
-    if (!this.history.length) throw new GuardError(`select an event: \`${name}\` is relative to the selection`);
-    const events = anchor === "all" ? this.history.map(([, e]) => e)
-      : anchor === "prior" ? [this.history[this.history.length - 1][1]] : [this.last(anchor)];
-    const { node, undecided } = this.execution;
-    return allTrue(events.map((one) => {
-      const relation = this.execution.relations(one)[this.e], holds = relation === (name === "Causal" ? 2 : 0);
-      // Clocks that do not decide are right about concurrency, and about order only on one node.
-      const certain = !undecided || node[one] === node[this.e] || relation === 0 || (name === "Causal" && !holds);
-      return certain ? holds : null;
-    }));
+    const { node, undecided, count } = this.execution, truths = new Array(count).fill(true);
+    for (const one of this.history.anchored(name, anchor)) {
+      this.execution.relations(one).forEach((relation, e) => {
+        const holds = relation === (name === "Causal" ? 2 : 0);
+        // Clocks that do not decide are right about concurrency, and about order only on one node.
+        const certain = !undecided || node[one] === node[e] || relation === 0 || (name === "Causal" && !holds);
+        truths[e] = allTrue([truths[e], certain ? holds : null]);
+      });
+    }
+    return truths;
   }
 }

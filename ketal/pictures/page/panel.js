@@ -129,7 +129,7 @@ class Panel {
 
   /* --- choosing --- */
 
-  chooseEvent(e, { keep = false } = {}) {
+  chooseEvent(e, { keep = false, again = true } = {}) {
     if (!keep) {
       this.verdict = -1;
       this.diagram.own = new Set();
@@ -139,6 +139,7 @@ class Panel {
     }
     this.diagram.chosen = e;
     this.diagram.relations = e < 0 ? null : this.execution.relations(e);
+    if (again) this.findAgain();
     this.markPeer(e);
     if (e < 0) { this.showDetails(null); this.write(""); this.diagram.draw(); return; }
     this.describeEvent(e);
@@ -155,6 +156,7 @@ class Panel {
     this.diagram.paths = verdict.paths;
     this.diagram.chosen = -1;
     this.diagram.relations = null;
+    this.findAgain();
     this.markPeer(-1);
     if (verdict.events.length) this.diagram.goTo(verdict.events[verdict.events.length - 1]);
     this.diagram.draw();
@@ -313,14 +315,15 @@ class Panel {
   /* --- finding --- */
 
   find() {
-    const text = $("find").value.trim(), { execution } = this;
+    const text = $("find").value.trim(), { execution, verdict } = this, history = this.searchHistory();
+    this.searched = { history, verdict };
     if (!text && !this.hiddenTypes.size) {
       this.diagram.dimmed = null;
       $("found").textContent = "";
       this.diagram.draw();
       return;
     }
-    const [holds, how] = this.searchPredicate(text);
+    const [holds, how] = this.searchPredicate(text, history);
     const found = new Uint8Array(execution.count);
     let count = 0;
     try {
@@ -339,12 +342,15 @@ class Panel {
     this.diagram.draw();
   }
 
+  /* Repeat a search whose result may depend on the selection, which changed. */
+  findAgain() { if (this.searched.history.used || this.searched.verdict !== this.verdict) this.find(); }
+
   /* The predicate of a search text, and how it was read: as a guard, or otherwise as text. */
-  searchPredicate(text) {
+  searchPredicate(text, history) {
     const { execution } = this;
     if (!text) return [() => true, ""];
     try {
-      const guard = new GuardReader(text, this.namedGuards()).read(), history = this.searchHistory();
+      const guard = new GuardReader(text, this.namedGuards()).read();
       return [(e) => guard(new Moment(execution, e, history)) === true, " (guard)"];
     } catch (error) {
       if (!(error instanceof GuardError)) throw error;
@@ -367,21 +373,21 @@ class Panel {
 
   /* The history of the guards of a search: the chosen verdict's steps, or the chosen event. */
   searchHistory() {
-    const chosen = this.execution.verdicts[this.verdict];
-    if (chosen) return chosen.events.map((e, n) => [chosen.steps[n], e]);
-    return this.diagram.chosen < 0 ? [] : [["", this.diagram.chosen]];
+    const chosen = this.execution.verdicts[this.verdict], { chosen: e } = this.diagram;
+    return new BoundEvents(chosen ? chosen.events.map((one, n) => [chosen.steps[n], one]) : e < 0 ? [] : [["", e]]);
   }
 
-  nextFound() { if (this.diagram.dimmed) this.chooseNext((e) => this.diagram.dimmed[e]); }
+  /* Choose the next event found; the search stays relative to the selection before. */
+  nextFound() { if (this.diagram.dimmed) this.chooseNext((e) => this.diagram.dimmed[e], { again: false }); }
 
   nextDifference() { if (this.diagram.peers) this.chooseNext((e) => this.diagram.peers[e] < 0); }
 
   /* Choose the first event after the chosen one, or from the beginning, for which `wanted` holds. */
-  chooseNext(wanted) {
+  chooseNext(wanted, options) {
     const { chosen } = this.diagram, { count } = this.execution;
     for (let step = 1; step <= count; step++) {
       const e = (chosen + step + count) % count;
-      if (wanted(e)) { this.chooseEvent(e); return; }
+      if (wanted(e)) { this.chooseEvent(e, options); return; }
     }
   }
 

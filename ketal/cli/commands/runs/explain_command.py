@@ -87,6 +87,7 @@ def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Exp
 
     A SettingError if the logs have no event.
     """
+    from ketal.explanation.judged_log import overflow_text
     from ketal.runtime.log_verdicts import impossible_clocks
 
     events = judged.summary["events"]
@@ -97,6 +98,8 @@ def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Exp
     report_rejected(events["rejected"], first)
     for sentence in impossible_clocks(judged.summary):
         complain(sentence)
+    if judged.overflows:
+        complain(overflow_text(judged.overflows))
     if args.event is not None:
         return
     matched = {one.pattern for one in judged.explainable if one.kind == "match"}
