@@ -131,6 +131,15 @@ def test_compared_run_is_shown_beside_with_unpaired_events_marked(
     assert browser.get_log("browser") == []
 
 
+def test_a_comparison_can_end_while_it_is_to_be_drawn(browser: Any, tmp_path: Path) -> None:
+    _beside(browser, tmp_path / "page.html", _run(n="ab"), _run(n="ab"))
+    browser.execute_async_script("""
+        ketal.chooseEvent(0);
+        ketal.showBeside(-1);
+        requestAnimationFrame(() => requestAnimationFrame(arguments[0]))""")
+    assert browser.get_log("browser") == []
+
+
 def test_label_keeps_clear_of_the_square_around_an_unpaired_event(
     browser: Any, tmp_path: Path
 ) -> None:

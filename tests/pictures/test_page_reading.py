@@ -264,6 +264,20 @@ def test_controls_and_scrollbars_have_the_chosen_theme(browser: Any, tmp_path: P
         )
 
 
+def test_list_of_keys_begins_at_its_top_in_a_low_window(browser: Any, tmp_path: Path) -> None:
+    _opened(browser, tmp_path, _locks("lock"))
+    script = """
+        const help = document.getElementById("help");
+        return [help.open, help.scrollHeight > help.clientHeight, help.scrollTop]"""
+    size = browser.get_window_size()
+    browser.set_window_size(1280, 500)
+    try:
+        _press(browser, "?")
+        assert browser.execute_script(script) == [True, True, 0]
+    finally:
+        browser.set_window_size(size["width"], size["height"])
+
+
 def test_on_paper_all_verdicts_are_listed_after_the_selected_one(
     browser: Any, tmp_path: Path
 ) -> None:

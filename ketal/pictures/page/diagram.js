@@ -217,7 +217,10 @@ class Diagram {
   draw() {
     if (this.pending) return;
     this.pending = true;
-    requestAnimationFrame(() => { this.pending = false; this.paint(); });
+    requestAnimationFrame(() => {
+      this.pending = false;
+      if (this.execution) this.paint(); // a comparison may have ended since
+    });
   }
 
   colours() {
