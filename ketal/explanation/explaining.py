@@ -39,7 +39,6 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import counted
 from ketal.pictures.text_diagram import text_diagram
 from ketal.programs.program import Program
-from ketal.runtime.modes.possibly_definitely import witness
 
 FIRST = 10
 """How many verdicts are explained by default."""
@@ -181,7 +180,7 @@ def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOu
             f"the window `{reasons.window_text}` ended before a match; expected {expected}",
         )
     elif run.compiled.pattern.mode is not None:
-        extension = tuple(map(placed_in_run, witness(run, run.events, verdict)))
+        extension = tuple(map(placed_in_run, judged.witness(run, verdict)))
     return Explanation(
         verdict.pattern,
         verdict,
@@ -195,7 +194,7 @@ def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOu
 def _explain_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Explanation:
     extension: Sequence[Event] = ()
     if run.compiled.pattern.mode is not None:
-        extension = witness(run, run.events, verdict)
+        extension = judged.witness(run, verdict)
         run = judged.rerun(run, extension)
     # By its id: a run over one extension has no losses, so its verdicts are never uncertain.
     offer = run.observed.violated[verdict.id]

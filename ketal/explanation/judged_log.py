@@ -28,6 +28,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import counted
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass
+from ketal.runtime.modes.possibly_definitely import ScopeLattices
 
 Explained = Match | Violation | Incomplete | TimedOut
 """The kinds of verdicts that can be explained; those of other kinds explain themselves."""
@@ -57,6 +58,7 @@ class JudgedLog(LogPass):
         """The places of the events in the log."""
         self._moves_max = moves_max
         self._graphs: dict[str, CausalGraph] = {}
+        self._lattices: dict[ObservedRun, ScopeLattices] = {}
         self._runs: dict[str, list[ObservedRun]] = {}
         """The runs of the patterns, by execution."""
         super().__init__(
@@ -132,6 +134,12 @@ class JudgedLog(LogPass):
         again = self._new_run(run.compiled, run.limits, execution=run.execution)
         again.process(tuple(extension))
         return again
+
+    def witness(self, run: ObservedRun, verdict: Match | Violation) -> tuple[Event, ...]:
+        """Return a prefix of a linear extension that gives a verdict of a pattern with a `mode`."""
+        if run not in self._lattices:
+            self._lattices[run] = ScopeLattices(run, run.events)
+        return self._lattices[run].witness(verdict)
 
     def graph(self, execution: str) -> CausalGraph:
         """Return the causal graph of an execution's events, as the runs were offered them."""

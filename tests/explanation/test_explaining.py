@@ -498,6 +498,27 @@ def test_explaining_a_match_costs_nothing_for_the_other_events_of_its_scope() ->
     assert work[1] < 1.5 * work[0]
 
 
+def test_explaining_a_verdict_of_a_mode_costs_nothing_for_other_scopes() -> None:
+    program = ketal.compile("""pattern P {
+        mode definitely; order CausalOrder; partition by key; event A = type == "a";
+        event B = type == "b"; Last = Causal(B, A); find any A Last; }""")
+    work = []
+    for others in (5, 100):
+        log = [
+            Event(node="n", type="ab"[n % 2], clock={"n": n + 1}, data={"key": n // 2})
+            for n in range(2 * others + 4)
+        ]
+        judged = JudgedLog(program, log, moves_max=0)
+        first, *_, last = judged.explainable
+        explain_verdict(judged, first)  # collects the events of each scope
+        explanation, calls = counted_calls(partial(explain_verdict, judged, last))
+        assert [str(one.event.dot) for one in explanation.extension] == [
+            f"n@{2 * others + 3}", f"n@{2 * others + 4}",
+        ]  # fmt: skip
+        work.append(calls)
+    assert work[1] < 1.5 * work[0]
+
+
 def test_uncertain_violation_of_a_mode_is_explained() -> None:
     program = ketal.compile("""pattern P {
         mode possibly; order CausalOrder(gap = 1 s); event A = type == "a"; check A?; }""")

@@ -20,6 +20,7 @@ from tests.cases import e
 from tests.outcomes import outcome
 from tests.property.test_engine import case, extensions, program_of
 from tests.sampling import drawn
+from tests.work import counted_calls
 
 
 def test_modal_answers_equal_enumeration_of_all_linear_extensions() -> None:
@@ -265,3 +266,17 @@ def test_log_of_several_executions_is_an_error() -> None:
     with pytest.raises(SettingError, match="several executions: one, two; pass one of"):
         ketal.possibly(program, log)
     assert ketal.possibly(program, log.executions["one"])
+
+
+def test_work_of_a_mode_grows_with_the_number_of_scopes() -> None:
+    program = ketal.compile("""pattern P {
+        mode definitely; order CausalOrder; partition by key; event A = type == "a"; check A; }""")
+
+    def work(keys: int) -> int:
+        log = [e(f"n@{n + 1}", "a", key=n // 2) for n in range(2 * keys)]
+        verdicts, calls = counted_calls(lambda: list(ketal.run(program, log)))
+        assert len(verdicts) == keys
+        return calls
+
+    work(10)  # what is computed only once
+    assert work(160) < 5 * work(40)

@@ -19,7 +19,7 @@ The one rule: the answer is exact, or `cuts_max` is named.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from ketal.model.events.happened_before import canonical
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import deciding_log
+from ketal.model.values import keyed
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.verdict_kinds import RunVerdict
@@ -155,13 +156,12 @@ def modal_verdicts(
     events : iterable of Event
         The execution, its clocks restored.
     """
-    execution = canonical(events)
-    collecting, by_scope = _collect_by_scope(run, execution)
-    run.scopes.created, run.copies = len(by_scope), collecting.copies
+    lattices = ScopeLattices(run, events)
+    run.scopes.created, run.copies = len(lattices.by_scope), lattices.collecting.copies
     for name in ("unscoped", "untimed", "unknown_types", "guard_failures"):
-        setattr(run.counts, name, getattr(collecting.counts, name))
-    position = {event.dot: number for number, event in enumerate(execution)}
-    for lattice in _scope_lattices(run, execution, by_scope):
+        setattr(run.counts, name, getattr(lattices.collecting.counts, name))
+    position = {event.dot: number for number, event in enumerate(lattices.execution)}
+    for lattice in map(lattices.of, lattices.by_scope):
         try:
             verdict = lattice.answer(run.compiled.pattern.mode == "definitely")
         except SettingError:
@@ -176,48 +176,55 @@ def modal_verdicts(
         listed = limit is None or run.counts.matches <= limit
         if run.listing and listed and not run.compiled.pattern.only_counts:
             named = verdict.events if isinstance(verdict, Match) else (verdict.event,)
-            yield execution[max(position[dot] for dot in named)], verdict
+            yield lattices.execution[max(position[dot] for dot in named)], verdict
 
 
-def _collect_by_scope(
-    run: PatternRun, execution: Sequence[Event]
-) -> tuple[PatternRun, dict[ScopeName, list[Event]]]:
-    """Return a run that only collects events, and the events that each scope is offered."""
-    collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=OfferedEvents)
-    collecting.process(execution)
-    assert isinstance(collecting.steps, OfferedEvents)
-    return collecting, collecting.steps.by_scope
+class ScopeLattices:
+    """The lattices of the scopes of a pattern over a finite execution.
 
+    `run` is a run of the pattern; it is not offered the events.
 
-def _scope_lattices(
-    run: PatternRun, execution: Sequence[Event], by_scope: dict[ScopeName, list[Event]]
-) -> Iterator[_Lattice]:
-    """Yield the lattice of each scope's events."""
-    for scope, offered in by_scope.items():
-        shown = run.scopes.key_of(scope)
-        dots = {event.dot for event in offered}
-        if run.compiled.pattern.deployment is not None:
-            node = dict(shown)["node"]
-            dots |= {event.dot for event in execution if event.node == node}
-        yield _Lattice(
-            run.compiled, [e for e in execution if e.dot in dots], run.limits, scope=shown,
-            execution=run.execution,
-        )  # fmt: skip
-
-
-def witness(
-    run: PatternRun, events: Iterable[Event], verdict: Match | Violation
-) -> tuple[Event, ...]:
-    """Return a prefix of a linear extension of a scope's events that gives a modal verdict.
-
-    `modal_verdicts` yields the verdict for these events. The run is not offered them.
+    Attributes
+    ----------
+    execution : list of Event
+        The execution in canonical order.
+    collecting : PatternRun
+        The run that collected the events of each scope.
+    by_scope : dict of ScopeName to list of Event
+        The events that each scope is offered.
     """
-    execution = canonical(events)
-    for lattice in _scope_lattices(run, execution, _collect_by_scope(run, execution)[1]):
-        if lattice.scope == verdict.scope:
-            lattice.answer(run.compiled.pattern.mode == "definitely")
-            return lattice.witness
-    raise ValueError(f"no scope of the execution has the verdict {verdict}")
+
+    def __init__(self, run: PatternRun, events: Iterable[Event]) -> None:
+        self._run = run
+        self.execution = canonical(events)
+        self.collecting = PatternRun(
+            run.compiled, run.limits, listing=False, make_steps=OfferedEvents
+        )
+        self.collecting.process(self.execution)
+        assert isinstance(self.collecting.steps, OfferedEvents)
+        self.by_scope = self.collecting.steps.by_scope
+        # Under `at every node`, the events by which each node learns of others.
+        self._by_node: dict[str, list[Event]] = {}
+        for event in self.execution if run.compiled.pattern.deployment is not None else ():
+            self._by_node.setdefault(event.node, []).append(event)
+
+    def of(self, name: ScopeName) -> _Lattice:
+        """Return the lattice of the events that matter to a scope."""
+        run, scope = self._run, self._run.scopes.key_of(name)
+        own = self._by_node.get(scope[-1][1], ()) if self._by_node else ()
+        events = {event.dot: event for event in (*self.by_scope[name], *own)}
+        return _Lattice(
+            run.compiled, events.values(), run.limits, scope=scope, execution=run.execution
+        )
+
+    def witness(self, verdict: Match | Violation) -> tuple[Event, ...]:
+        """Return a prefix of a linear extension of a scope's events that gives a modal verdict.
+
+        `modal_verdicts` yields the verdict for these events.
+        """
+        lattice = self.of(tuple(map(keyed, verdict.scope.values())))
+        lattice.answer(self._run.compiled.pattern.mode == "definitely")
+        return lattice.witness
 
 
 @dataclass(slots=True, eq=False)
