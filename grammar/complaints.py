@@ -79,7 +79,7 @@ class Situation:
     count: int = 0  # the number of accepted tokens
     brackets: list[Bracket] = field(default_factory=list)  # the open brackets, outermost first
     statement: list[str] = field(default_factory=list)  # the tokens of the current statement
-    pattern: str = ""  # the name of the last pattern that was begun
+    pattern: str = ""  # the name of the pattern that is not closed yet
     position: int = 0  # the position of the error
     expects: frozenset[str] = frozenset()
     """The grammar's tokens that could follow at that position."""
@@ -101,6 +101,8 @@ class Situation:
             self.brackets.append(Bracket(text, token.line or 1, token.column or 1, ends))
         elif text in CLOSING.values() and self.brackets:
             ends = self.brackets.pop().block
+            if not self.brackets:
+                self.pattern = ""
         if self.statement == ["pattern"]:
             self.pattern = text
         if ends:
@@ -634,7 +636,12 @@ def diagnose(situation: Situation) -> Diagnostic:
     if rule is None:
         message = f"expected {_expected_text(situation)}, found {_found_text(situation)}"
         return Diagnostic(
-            "K001", "error", message, situation.span("found"), _default_hint(situation)
+            "K001",
+            "error",
+            message,
+            situation.span("found"),
+            _default_hint(situation),
+            situation.pattern,
         )
     words = _placeholders(situation)
     return Diagnostic(
@@ -643,6 +650,7 @@ def diagnose(situation: Situation) -> Diagnostic:
         _substitute(rule.message, words),
         situation.span(rule.at),
         _substitute(rule.hint, words) or _default_hint(situation),
+        situation.pattern,
     )
 
 

@@ -105,7 +105,7 @@ class Literals:
             )  # fmt: skip
             unit = Token("NAME", "s")
         length = ast.Duration(self.number(amount), cast(Any, str(unit)), span=span_of(tree))
-        if length.seconds > sys.float_info.max:
+        if length.microseconds > sys.float_info.max:
             self._too_large(span_of(tree))
             return ast.Duration(0, "s")
         return length

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 import ketal
@@ -344,6 +345,13 @@ def test_non_finite_parameter_is_refused(given: float) -> None:
         ketal.compile(text, m=given)
 
 
+@pytest.mark.parametrize("given", [numpy.float64(2.5), numpy.int64(7)])
+def test_a_number_of_numpy_is_the_plain_number(given: Any) -> None:
+    text = "param m = 3; pattern P { event E = x <= m; find next E; }"
+    plain = ketal.compile(text, m=given.item())
+    assert ketal.compile(text, m=given).fingerprint == plain.fingerprint
+
+
 @pytest.mark.parametrize("given", ["30s", "30 s", timedelta(seconds=30), pattern.Duration(30, "s")])
 def test_duration_is_accepted_as_text_or_timedelta(given: Any) -> None:
     """`compile(text, w="30s")` corresponds to `--set w=30s`."""
@@ -367,6 +375,11 @@ def test_a_duration_too_large_for_a_float_is_refused(statement: str) -> None:
     text = f"pattern P {{ event A = true; {statement}; find next A A; }}"
     with pytest.raises(ketal.PatternError, match="this number is too large"):
         ketal.compile(text.replace("W", f"{'9' * 309} d"))
+    # Times are in microseconds.
+    with pytest.raises(ketal.PatternError, match="this number is too large"):
+        ketal.compile(text.replace("W", "1e305 s"))
+    with pytest.raises(SettingError, match="parameter w is too long"):
+        ketal.compile(f"param w = 1 s; {text.replace('W', 'w')}", w=f"{'9' * 300} d")
     with pytest.raises(SettingError, match=r"cannot be the .*; write it as `30s`"):
         ketal.compile(f"param w = 1 s; {text.replace('W', 'w')}", w=f"{'9' * 400}.0 d")
 

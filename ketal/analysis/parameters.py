@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -86,6 +87,10 @@ def substitute_params(
                 raise ParameterError(
                     f"parameter {decl.name} is {number}; the largest number is about 10^308",
                     decl.name,
+                )
+            if isinstance(value, syntax.Duration) and value.microseconds > sys.float_info.max:
+                raise ParameterError(
+                    f"parameter {decl.name} is too long; it has at most about 10^308 us", decl.name
                 )
             if type(value) is not type(decl.value) or (
                 isinstance(value, syntax.Literal)

@@ -33,6 +33,7 @@ from ketal.errors import (
     wrong_type,
 )
 from ketal.model import syntax
+from ketal.model.attributes import unboxed
 from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 from ketal.model.wording import unreadable_error
@@ -77,6 +78,7 @@ def compile(
     (('Twice',), ())
     """
     limits = Limits.given(limits)
+    params = {parameter: unboxed(value) for parameter, value in params.items()}
     for parameter, value in params.items():
         if not isinstance(value, ParamValue):
             wanted = "a number, a str, a bool or a datetime.timedelta"

@@ -172,6 +172,10 @@ def test_findings_name_their_pattern() -> None:
     assert [(f.pattern, f.code) for f in findings(text)] == [("P", "K102"), ("Q", "K102")]
     broken = "pattern P { event E = x == 5 secs; within 3; check E; }"
     assert [(f.pattern, f.code) for f in findings(broken)] == [("P", "K005"), ("P", "K013")]
+    # Also where the text does not parse: after the end of a pattern, none has the fault.
+    for rest, pattern in (("check (E;", "P"), ("check E; } pattern Q { A E; }", "Q"), ("} ;", "")):
+        (finding,) = findings(f"pattern P {{ event E = (x == 1); {rest}")
+        assert (finding.pattern, finding.code) == (pattern, "K001")
 
 
 # --- limits -------------------------------------------------------------------
