@@ -50,8 +50,8 @@ class Seen:
         return "duplicate" if self.contents[event.dot] == content(event) else "contradiction"
 
     def possible_runs(self, event: Event) -> set[str]:
-        """Return all incarnations of an event's node, possible or not."""
-        return {dot.node for dot in self.contents if base(dot.node) == event.node}
+        """Return all later incarnations of an event's node, possible or not."""
+        return {dot.node for dot in self.contents if base(dot.node) == event.node != dot.node}
 
 
 def rows(stage: MembershipStage) -> list[Any]:
