@@ -210,7 +210,7 @@ class MissingDots(Stateful):
         present = set(members)
         for node in present:
             self.join(node)
-        named = {*self._known, *self._arrived, *self._departed}
+        named = {*self._known, *self._arrived}
         return self.leave(*sorted(named - present))
 
     def end(self) -> ReleaseStep:

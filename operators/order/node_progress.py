@@ -56,7 +56,7 @@ class NodeProgress:
 
     def begin(self, upto: int, beyond: Iterable[int]) -> None:
         """Count events that were seen before as received: all up to a counter, and some beyond."""
-        self._counts[self._node] = self.summed = self.needed = upto
+        self._counts[self._node] = self.summed = upto
         for counter in beyond:
             self.give_up_arrived(counter)
 

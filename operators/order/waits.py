@@ -188,7 +188,7 @@ class Waits(Stateful):
         self._live.restart(self._options.nodes, arrived)
         self.missing_since.remove_all()
         for progress in nodes.values():
-            progress.needed = min(progress.needed, progress.received)
+            progress.needed = 0
         if self._policy.awaits_dots:
             for held in self._store.by_arrival():
                 self.record(held.event)

@@ -463,6 +463,14 @@ def test_cause_of_a_lost_event_can_be_lost_in_turn() -> None:
     assert len(queue) == 0
 
 
+def test_view_without_a_node_that_only_a_relaxed_edge_made_known_ends_waits_for_it() -> None:
+    queue = within(topology("p>q~ p>r"))
+    assert pushed(queue, e("q@1", "t", "p:1")) != [], "q does not wait for p"
+    assert queue.view(["q", "r"]).gaps == []
+    step = queue.push(e("r@1", "t", "p:1"))
+    assert (step.gaps, len(step.released)) == ([Dot("p", 1)], 1)
+
+
 def test_chain_through_two_lost_events_is_read_from_the_clock() -> None:
     past = DomainPast(topology("p>q q>r r>s"))
     past.add_lost("q", 1, 1)

@@ -216,6 +216,12 @@ def test_holes_of_a_node_that_left_are_lost_at_once_for_an_order_free_pattern() 
     assert [v.dot for v in monitor.advance_time(34)] == [Dot("k", 2)]
 
 
+def test_clock_that_knows_less_of_a_node_than_an_earlier_one_forgets_no_missing_dot() -> None:
+    monitor: Any = ketal.Monitor(compiled(FREE))
+    monitor.feed_many([e("m@1", "c", "n:3", time=3), e("l@1", "c", "n:1", time=3)])
+    assert [v.dot for v in monitor.leave("n")] == [Dot("n", counter) for counter in (1, 2, 3)]
+
+
 def test_waits_of_an_order_free_pattern_are_bounded_on_a_stream_without_times() -> None:
     made = compiled("B2 = Causal(B, A); find any A B2;")
     driven = Driven(made, limits=Limits(counters_max=16))
@@ -235,6 +241,15 @@ def test_waits_of_an_order_free_pattern_are_bounded_on_a_stream_without_times() 
     assert driven.summary["gaps"] == driven.summary["patterns"]["P"]["overflows"] == 84
     driven.feed(e("n@1", "a"))
     assert [v.kind for v in driven.feed(e("n@2", "b"))] == ["match"], "they are judged all the same"
+
+
+def test_waits_that_have_ended_give_up_no_other_wait() -> None:
+    driven = Driven(compiled("B2 = Causal(B, A); find any A B2;"), limits=Limits(counters_max=16))
+    driven.feed(e("m@1", "c", "k:1"))
+    for counter in range(1, 101):
+        driven.feed(e(f"m@{counter + 1}", "c", f"n:{counter}"))
+        driven.feed(e(f"n@{counter}", "c"))
+    assert driven.summary["gaps"] == 0, "only k@1 is missing"
 
 
 def test_event_that_arrives_in_order_after_a_lost_one_adds_no_wait() -> None:

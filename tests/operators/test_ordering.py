@@ -483,6 +483,15 @@ def test_nodes_outside_a_view_have_left() -> None:
     assert waits(queue) == ["b@2 a@2"]
 
 
+@pytest.mark.parametrize(("call", "argument"), [("leave", "c"), ("view", ["a", "b"])])
+def test_node_that_only_the_clock_of_a_held_event_names_can_leave(call: str, argument: Any) -> None:
+    queue = MarkedQueue()
+    queue.push(e("b@1", "b"))
+    queue.push(e("b@2", "b", "a:1 c:1"))
+    assert gaps(getattr(queue, call)(argument)) == ["c@1"]
+    assert out(queue.push(e("a@1", "a"))) == ["a@1", "b@2|c@1"]
+
+
 def test_total_waits_for_the_members() -> None:
     queue = MarkedQueue(policy="total", nodes=("a", "b", "c"))
     assert out(queue.push(e("a@1", "x"))) == ["a@1"]
@@ -580,6 +589,17 @@ def test_idle_node_leaves_and_rejoins_with_its_next_event() -> None:
     assert out(queue.push(e("b@2", "x", "a:3", time=13))) == ["a@4"]
 
 
+def test_idle_node_outside_a_later_view_does_not_rejoin_with_its_next_event() -> None:
+    queue = MarkedQueue(policy="total", nodes=("a", "b"), idle_us=10 * S)
+    queue.push(e("a@1", "x", time=0))
+    assert out(queue.push(e("a@2", "x", time=10))) == ["a@2"]  # b, which never appeared, has left
+    queue.view(["a"])
+    queue.push(e("b@1", "x", "a:2", time=11))
+    assert out(queue.push(e("a@3", "x", "b:1", time=12))) == ["b@1", "a@3"]
+    assert out(queue.push(e("a@4", "x", "b:1", time=12))) == ["a@4"]
+    assert out(queue.push(e("a@5", "x", "b:1", time=12))) == ["a@5"], "does not wait for b@2"
+
+
 def test_idle_node_is_waited_for_again_once_a_clock_names_a_new_event() -> None:
     queue = MarkedQueue(idle_us=10 * S)
     queue.push(e("a@1", "x", time=0))
@@ -591,6 +611,13 @@ def test_idle_node_is_waited_for_again_once_a_clock_names_a_new_event() -> None:
 
 
 # --- capacity -------------------------------------------------------------------------
+
+
+def test_refused_event_is_still_the_next_one_of_its_node() -> None:
+    queue = MarkedQueue(policy="total", nodes=("a", "b", "c"), held_back_max=1)
+    queue.push(e("c@1", "c", "b:3"))
+    for event in (e("a@1", "a", "b:4"), e("b@1", "b")):
+        assert queue.push(event).refused == [event], "b@1 waits for a@1, which may be redelivered"
 
 
 def test_full_queue_refuses_exactly_the_events_that_would_wait() -> None:
