@@ -88,7 +88,7 @@ def test_bad_clock_is_rejected_with_its_place(clock: str, reason: str) -> None:
 
 
 def test_clock_that_is_nested_too_deeply_is_rejected() -> None:
-    clock = '{"a":' * 5000 + "1" + "}" * 5000
+    clock = '{"a":' * 20_000 + "1" + "}" * 20_000
     (rejected,) = records(f"a {clock} y\n", regex=ONE_LINE)
     assert rejected[1].reason.endswith("…' is nested too deeply")
 

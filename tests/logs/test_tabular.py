@@ -57,7 +57,7 @@ def test_tabs_positional_clocks_and_renamed_columns_are_read() -> None:
 
 def test_data_column_is_a_json_object() -> None:
     text = 'node,type,clock,data,x\na,T,a:1,"{""k"": 1}",2\na,T,a:2,oops,2\na,T,a:3,7,2\n'
-    nested = '{""k"":' * 5000 + "1" + "}" * 5000
+    nested = '{""k"":' * 20_000 + "1" + "}" * 20_000
     read = [r[1] for r in records(f'{text}a,T,a:4,"{nested}",2\na,T,a:5,null,2\n')]
     assert read[0].data == {"k": 1, "x": 2}
     assert read[1].reason == "data must be an object of attributes, not 'oops'"

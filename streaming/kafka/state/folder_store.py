@@ -282,7 +282,8 @@ class FolderStore:
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     """Open an existing database to read (`ro`) or to write (`rw`)."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", LOCK_TIMEOUT_S, uri=True)
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, timeout=LOCK_TIMEOUT_S, uri=True)
 
 
 def _read_records(
