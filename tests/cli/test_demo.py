@@ -60,7 +60,7 @@ def test_ctrl_c_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
-        while "on" not in process.stdout.readline().split():
+        while not process.stdout.readline().startswith("  n"):  # an event of the first run
             pass
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
