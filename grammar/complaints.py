@@ -97,7 +97,7 @@ class Situation:
         elif text in CLOSING:
             # The brace of a block ends the head before it; statements follow.
             heads = (["pattern"], ["topology"])
-            ends = text == "{" and (self.statement[:1] in heads or before.type == "AUTOMATON")
+            ends = text == "{" and (self.statement[:1] in heads or before == "automaton")
             self.brackets.append(Bracket(text, token.line or 1, token.column or 1, ends))
         elif text in CLOSING.values() and self.brackets:
             ends = self.brackets.pop().block
@@ -443,13 +443,6 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- bodies ---
     Rule(
-        lambda s: s.statement[2:4] == ["automaton", "{"],
-        "`{second}` is not allowed before `automaton`",
-        "write `check automaton`, or `find strict automaton`, `find next automaton` or "
-        "`find any automaton`",
-        code="K011",
-    ),
-    Rule(
         lambda s: (
             s.in_body
             and s.found in (";", ")")
@@ -716,7 +709,6 @@ def _placeholders(s: Situation) -> dict[str, str]:
         "before": s.before,
         "what": LABELS.get(s.keyword, "the edge" if "->" in s.statement else "the step"),
         "pattern": s.pattern,
-        "second": "".join(s.statement[1:2]),
         "open": bracket.text,
         "open_line": str(bracket.line),
         "open_column": str(bracket.column),

@@ -70,7 +70,7 @@ class CompiledPattern:
     events: tuple[tuple[syntax.EventDecl, Formula], ...] = field(default=(), repr=False)
     """The declared events that make the alphabet, each with its guard over these atoms."""
     named_events: tuple[syntax.EventDecl, ...] = field(default=(), repr=False)
-    """Those events, and the events that their guards name, directly or indirectly."""
+    """The shared events that the pattern names, also by its guards, and its own events."""
     declared: tuple[tuple[str, syntax.Guard], ...] = field(default=(), repr=False)
     """The events and steps that guards may name, each with its guard."""
     guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)

@@ -25,7 +25,6 @@ from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.model.wording import counted
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass
 from ketal.runtime.modes.possibly_definitely import ScopeLattices
@@ -166,5 +165,4 @@ def overflow_text(overflows: Sequence[Overflow]) -> str:
     """Return that limits were reached, with the first overflow; empty if there is none."""
     if not overflows:
         return ""
-    times = counted(len(overflows), "time")
-    return f"a limit was reached {times}, so verdicts may be missing; the first: {overflows[0]}"
+    return f"a limit was reached, so verdicts may be missing; the first: {overflows[0]}"

@@ -141,18 +141,15 @@ class Incarnations(Stateful):
     def _rename_first(self, event: Event, numbers: tuple[int, ...]) -> Event:
         """Return an event of counter 1, renamed: a duplicate, a missing first one or a restart."""
         node, content_digest = event.node, digest(event)
-        firsts = [self._firsts.get(name_of(node, number)) for number in numbers]
-        if content_digest in firsts:
-            number = numbers[firsts.index(content_digest)]
-        elif None in firsts:
-            number = numbers[firsts.index(None)]
-        else:
-            number = numbers[-1] + 1
-            self.table.add(node, number, event, with_first=True)
-        renamed = self._renamed(event, number)
-        # Only now, as a rejected event may be delivered again with other content.
-        self._firsts[renamed.node] = content_digest
-        return renamed
+        for number in reversed(numbers):
+            first = self._firsts.get(name_of(node, number))
+            if first is None or first == content_digest:
+                self._firsts[name_of(node, number)] = content_digest
+                return self._renamed(event, number)
+        number = numbers[-1] + 1
+        self.table.add(node, number, event, with_first=True)
+        self._firsts[name_of(node, number)] = content_digest
+        return self._renamed(event, number)
 
     def _rename_later(self, event: Event, numbers: tuple[int, ...], seen: SeenEvents) -> Event:
         """Return an event of a node that restarted, renamed."""

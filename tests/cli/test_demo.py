@@ -60,8 +60,7 @@ def test_ctrl_c_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
-        while not process.stdout.readline().startswith("  n"):  # an event of the first run
-            pass
+        assert any(line.startswith("  n") for line in process.stdout)  # an event of the first run
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -75,8 +74,7 @@ def test_closed_pipe_ends_the_demo_quietly(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        while not process.stdout.readline().startswith("  n1@"):
-            pass
+        assert any(line.startswith("  n1@") for line in process.stdout)
         process.stdout.close()
         assert process.stderr.read() == ""
     assert list(tmp_path.iterdir()) == [tmp_path / "run1"]

@@ -637,18 +637,6 @@ def test_rejection_names_the_first_ambiguous_entry_by_node_name() -> None:
     assert list(resolved) == [f"{node}#2" for node in sorted(nodes)]
 
 
-@pytest.mark.parametrize("before", [[], [e("Z@1", "old")]])
-def test_rejected_first_event_is_delivered_again_with_its_entry_named(before: list[Event]) -> None:
-    stage = restarted(*before)
-    with pytest.raises(EventError, match="the clock entry A: 1 may refer to A@1 or A#2@1"):
-        stage.take(e("Z@1", "new", "A:1 B:1"))
-    stage.take(e("Z@1", "new", "A#2:1 B:1"))
-    names = ["Z", "Z#2"][: 1 + len(before)]
-    assert stage.stage.incarnations.names("Z") == names, "the rejected copy was no other run"
-    again = [*before, e("Z@1", "new", "A#2:1 B:1")]
-    assert [stage.take(event) for event in again] == [("duplicate", [])] * len(again)
-
-
 def test_entry_keeps_its_incarnation_until_its_counter_goes_backwards() -> None:
     stage = Stage()
     stage.take(e("A@1", "old1"))

@@ -15,7 +15,7 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.explanation.explaining import explain_verdict
 from ketal.explanation.guard_evidence import GuardEvidence, possible_order_in_words
-from ketal.explanation.judged_log import Explained, JudgedLog, overflow_text
+from ketal.explanation.judged_log import Explained, JudgedLog
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
@@ -118,7 +118,9 @@ class SpaceTime:
         """Why arrows may be wrong or mean less, or verdicts may be missing; mostly empty."""
         order = possible_order_in_words(self.undecided)
         impossible = impossible_text(self.impossible) if self.impossible else ""
-        return "; ".join(filter(None, (order, impossible, overflow_text(self.overflows))))
+        limits = ", ".join(dict.fromkeys(overflow.limit for overflow in self.overflows))
+        missing = f"verdicts may be missing ({limits} reached)" if limits else ""
+        return "; ".join(filter(None, (order, impossible, missing)))
 
     def place(self, event: Event) -> str:
         """Return the place of an event in the log; empty if unknown."""

@@ -139,7 +139,7 @@ class Panel {
     }
     this.diagram.chosen = e;
     this.diagram.relations = e < 0 ? null : this.execution.relations(e);
-    if (again) this.findAgain();
+    if (again && !keep) this.findAgain();
     this.markPeer(e);
     if (e < 0) { this.showDetails(null); this.write(""); this.diagram.draw(); return; }
     this.describeEvent(e);

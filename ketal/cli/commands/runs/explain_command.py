@@ -98,8 +98,8 @@ def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Exp
     report_rejected(events["rejected"], first)
     for sentence in impossible_clocks(judged.summary):
         complain(sentence)
-    if judged.overflows:
-        complain(overflow_text(judged.overflows))
+    if reached := overflow_text(judged.overflows):
+        complain(reached)
     if args.event is not None:
         return
     matched = {one.pattern for one in judged.explainable if one.kind == "match"}
