@@ -31,10 +31,10 @@ from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
-from tests.sampling import drawn
+from tests.sampling import drawn, sample
 from tests.work import counted_calls
 
-LIMITS = Limits(explained_runs_max=10_000)
+LIMITS = Limits(explained_runs_max=10_000, visits_max=sample(5_000, 10_000_000))
 Dots = tuple[tuple[str, Dot], ...]
 
 
