@@ -21,6 +21,7 @@ LABEL_LINES_MAX = 12
 NAME_COLUMNS_MAX = 24
 ELLIPSIS = "…"
 INDENT = "  "
+_DIGITS = re.compile("[0-9]+")
 
 # Quoted strings are kept whole, so lines do not break at an operator inside one.
 _PARTS = re.compile(r'\s*(?:"(?:\\.|[^"\\])*"|\S)+')
@@ -60,6 +61,15 @@ def common_end(names: Sequence[str]) -> str:
     alike = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
     shared = "".join(sign for sign, _ in alike)[: min(map(len, names)) - 1]
     return re.sub(r"^[^\W_]+", "", shared[::-1])
+
+
+def in_natural_order(names: Iterable[str]) -> list[str]:
+    """Return names sorted, with the numbers in them by value: `n2` comes before `n10`."""
+    return sorted(names, key=lambda name: (_DIGITS.sub(_padded, name), name))
+
+
+def _padded(digits: re.Match[str]) -> str:
+    return digits[0].zfill(20)
 
 
 def node_labels(nodes: Sequence[str], columns_max: int) -> list[str]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from ketal.errors import columns
 from ketal.model.wording import padded
-from ketal.pictures.labels import node_labels
+from ketal.pictures.labels import in_natural_order, node_labels
 
 COLUMN_MIN, COLUMN_MAX = 5, 14
 """The least and the greatest width of a node's column."""
@@ -46,8 +46,8 @@ class DiagramRow:
 
 
 def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
-    """Return the lines of a diagram, with the nodes in the order of their names."""
-    nodes = sorted({node for row in rows for node in (row.node, *row.senders)})
+    """Return the lines of a diagram, with the nodes by name."""
+    nodes = in_natural_order({node for row in rows for node in (row.node, *row.senders)})
     heads = node_labels(nodes, COLUMN_MAX - 1)
     widths = [min(max(columns(head) + 2, COLUMN_MIN), COLUMN_MAX) for head in heads]
     starts = [sum(widths[:number]) for number in range(len(nodes) + 1)]

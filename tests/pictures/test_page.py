@@ -171,6 +171,21 @@ def test_address_restores_the_selection(opened_page: Any) -> None:
     assert _chosen(opened_page) == "a@1"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("event=a%409", "There is no event a@9."),
+        ("verdict=123", "No verdict with the id 123 is shown."),
+    ],
+)
+def test_address_of_nothing_selects_nothing(opened_page: Any, wanted: str, said: str) -> None:
+    opened_page.execute_script("location.hash = 'event=a%401'")
+    time.sleep(0.1)
+    opened_page.execute_script(f"location.hash = '{wanted}'")
+    time.sleep(0.1)
+    assert (_chosen(opened_page), _text(opened_page, "chosen")) == ("", said)
+
+
 def test_page_can_be_used_with_the_keyboard_only(opened_page: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 

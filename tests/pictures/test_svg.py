@@ -19,6 +19,8 @@ from resvg_py import svg_to_bytes
 
 import ketal
 from ketal.errors import SettingError, columns, printable
+from ketal.explanation.views.space_time import ViewedLog, space_times
+from ketal.model.limits import DEFAULT
 from ketal.pictures.clocks.clock_bars import ClockBars, bars_svg
 from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
 from ketal.pictures.graphs.graph import (
@@ -37,6 +39,7 @@ from ketal.pictures.labels import (
     ELLIPSIS,
     LABEL_COLUMNS_MAX,
     LABEL_LINES_MAX,
+    in_natural_order,
     node_labels,
     wrapped,
 )
@@ -294,6 +297,19 @@ def test_names_of_hosts_are_cut_so_that_they_are_distinct(
     labels = node_labels(nodes, 22)
     assert labels == expected
     assert all(columns(label) <= 22 for label in labels)
+
+
+def test_nodes_are_ordered_by_the_numbers_in_their_names() -> None:
+    nodes = ["n10", "n2", "n", "n1", "a-3:90", "a-12:7", "a-3:101", "n02", "b"]
+    ordered = ["a-3:90", "a-3:101", "a-12:7", "b", "n", "n1", "n02", "n2", "n10"]
+    assert in_natural_order(nodes) == ordered
+    events = [ketal.Event(node=node, type="x", clock={node: 1}) for node in nodes]
+    (drawn,) = space_times(ViewedLog(events, DEFAULT), None, DEFAULT)
+    assert drawn.nodes == ordered
+    assert text_diagram([DiagramRow(node, "x") for node in ("n10", "n9")])[0].split() == [
+        "n9",
+        "n10",
+    ]
 
 
 def test_pictures_of_executions_distinguish_hosts() -> None:

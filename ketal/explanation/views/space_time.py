@@ -32,7 +32,7 @@ from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.wording import file_and_line, scope_text
 from ketal.pictures.clocks.timeline_layout import longest_chains
 from ketal.pictures.graphs.graph import Picture
-from ketal.pictures.labels import common_end
+from ketal.pictures.labels import common_end, in_natural_order
 from ketal.programs.program import Program
 from ketal.runtime.admission.execution_events import ExecutionEvents, executions_of
 from ketal.runtime.admission.known_counters import KnownCounters, impossible_text
@@ -110,8 +110,8 @@ class SpaceTime:
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes, by name."""
-        return list(self.graph.nodes)
+        """The nodes, by name; numbers in names by value."""
+        return in_natural_order(self.graph.nodes)
 
     @property
     def note(self) -> str:

@@ -11,7 +11,7 @@ from ketal.logs.restamping import StampedExecution
 from ketal.model.events.event import Event
 from ketal.model.wording import counted, padded
 from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
-from ketal.pictures.labels import short_label
+from ketal.pictures.labels import in_natural_order, short_label
 from ketal.pictures.text_diagram import DiagramRow, text_diagram
 
 DOT_COLUMNS_MAX, NAME_COLUMNS_MAX = 20, 30
@@ -51,6 +51,6 @@ def svg(execution: StampedExecution) -> str:
         for number, happening in enumerate(execution.happenings)
         for send in happening.receives
     ]
-    nodes = sorted({event.node for event in execution.events})
+    nodes = in_natural_order({event.node for event in execution.events})
     title = f"{counted(len(drawn), 'event')} with the stamps of {execution.scheme.name}"
     return stamped_space_time_svg(title, nodes, drawn, messages)

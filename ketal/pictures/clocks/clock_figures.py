@@ -32,6 +32,7 @@ from ketal.pictures.clocks.clock_bars import (
     bars_svg,
     check_size,
 )
+from ketal.pictures.labels import in_natural_order
 
 MARKS = "Hatched: events unknown to the other clock."
 CONCURRENT = "∥"
@@ -132,7 +133,7 @@ class BarsScale:
         tops = join(one.first for one in row)
         for node, counter in (dot for one in row for dot in one.others):
             tops[node] = max(tops.get(node, 0), counter)
-        columns = tuple(dict.fromkeys([*(nodes or ()), *sorted(tops)]))
+        columns = tuple(dict.fromkeys([*(nodes or ()), *in_natural_order(tops)]))
         floors = {}
         for node, top in tops.items():
             common = min(one.first.get(node, 0) for one in row) - 1

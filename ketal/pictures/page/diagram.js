@@ -284,9 +284,11 @@ class Diagram {
     };
     for (let block = first >> 6; block <= last >> 6; block++) (this.execution.blocks.get(block) || []).forEach(look);
     this.execution.long.forEach(look);
-    for (const [messages, style, width] of [[faint, colour.message, 0.8], [strong, colour.past, 1.4]]) {
+    // Where rows are narrow there are many messages: pale, they do not hide the events.
+    const paleness = Math.min(this.relations ? 0.45 : 1, Math.max(0.3, this.rowHeight / 10));
+    for (const [messages, style, width, alpha] of [[faint, colour.message, 0.8, paleness], [strong, colour.past, 1.4, 1]]) {
       context.strokeStyle = style;
-      context.globalAlpha = messages === faint && this.relations ? 0.45 : 1;
+      context.globalAlpha = alpha;
       context.lineWidth = width;
       context.beginPath();
       for (const m of messages) this.arrow(context, column, this.execution.messages[m], this.execution.messages[m + 1]);

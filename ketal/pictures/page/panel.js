@@ -193,11 +193,19 @@ class Panel {
     if (page.executions[number] && number !== this.first.number) this.open(this.first, number);
     if ((page.executions[beside] || beside < 0) && String(beside) !== $("beside").value) this.showBeside(beside);
     this.activate(wanted.get("side") === "second" && this.second.execution ? this.second : this.first);
-    if (wanted.has("verdict")) this.chooseVerdict(this.execution.verdicts.findIndex((one) => one.id === wanted.get("verdict")));
-    else if (wanted.has("event")) {
-      const e = this.execution.names.get(wanted.get("event"));
-      if (e !== undefined) this.chooseEvent(e);
+    if (wanted.has("verdict")) {
+      const id = wanted.get("verdict"), at = this.execution.verdicts.findIndex((one) => one.id === id);
+      if (at >= 0) this.chooseVerdict(at); else this.miss(`No verdict with the id ${id} is shown.`);
+    } else if (wanted.has("event")) {
+      const name = wanted.get("event"), e = this.execution.names.get(name);
+      if (e !== undefined) this.chooseEvent(e); else this.miss(`There is no event ${name}.`);
     }
+  }
+
+  /* Select nothing, and say why. */
+  miss(why) {
+    this.chooseEvent(-1);
+    this.showDetails([why]);
   }
 
   /* --- the details --- */
