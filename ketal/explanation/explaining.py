@@ -158,7 +158,11 @@ def explain_verdict(judged: JudgedLog, verdict: Explained) -> Explanation:
 
 
 def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) -> Explanation:
-    graph, reasons = judged.graph(verdict.execution), StepReasons(run, verdict.scope)
+    graph = judged.graph(verdict.execution)
+    extension: tuple[Event, ...] = ()
+    if run.compiled.pattern.mode is not None and isinstance(verdict, Match):
+        extension = judged.witness(run, verdict)
+    reasons = StepReasons(run, verdict.scope, extension)
     taken = tuple((step, graph[dot]) for step, dot in verdict.steps)
     placed = judged.placed_steps(run, taken)
     *before, last = reasons.replay(taken)
@@ -173,19 +177,16 @@ def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOu
     )
     pairs = tuple(pair_of(one, other) for (_, one), (_, other) in pairwise(taken))
     statements: tuple[str, ...] = ()
-    extension: tuple[PlacedEvent, ...] = ()
     if isinstance(verdict, TimedOut):
         expected = " or ".join(reasons.expected_steps(last))
         statements = (
             f"the window `{reasons.window_text}` ended before a match; expected {expected}",
         )
-    elif run.compiled.pattern.mode is not None:
-        extension = tuple(map(placed_in_run, judged.witness(run, verdict)))
     return Explanation(
         verdict.pattern,
         verdict,
         statements=statements,
-        extension=extension,
+        extension=tuple(map(placed_in_run, extension)),
         steps=steps,
         pairs=pairs,
     )

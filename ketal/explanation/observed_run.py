@@ -143,7 +143,8 @@ class ObservedSteps(ScopeSteps):
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope, and record the offer if needed."""
         scope = self.scopes.by_name.get(name)
-        seen = Seen(event, mask, 0 if scope is None else scope.offered)
+        # A scope that is removed once it is over may be created again, and then counts from zero.
+        seen = Seen(event, mask, len(self._offered.get(name, ())))
         if self.verdicts.compiled.kind == "check":
             return self._step_check(name, scope, seen)
         self._offered.setdefault(name, {})[seen.dot] = seen

@@ -5,7 +5,7 @@ The one rule: an event satisfies a step if it passes all three, as `ketal.semant
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ketal.compiler.automaton import Variant
@@ -26,9 +26,14 @@ from ketal.semantics import History
 
 
 class StepReasons:
-    """Explains, in one scope of a pattern, why events satisfy its steps or do not."""
+    """Explains, in one scope of a pattern, why events satisfy its steps or do not.
 
-    def __init__(self, run: ObservedRun, scope: FrozenMapping) -> None:
+    For a verdict of a `mode`, `extension` is the order of the scope's events that gives it.
+    """
+
+    def __init__(
+        self, run: ObservedRun, scope: FrozenMapping, extension: Sequence[Event] = ()
+    ) -> None:
         compiled = run.compiled
         self._machine: Machine = run.machine
         self._evidence = GuardEvidence(compiled)
@@ -39,6 +44,9 @@ class StepReasons:
         self._node: str | None = scope.get("node") if run.copies is not None else None
         # A check has neither `not`s nor a window.
         self._offered = {} if compiled.kind == "check" else run.observed.offered(scope)
+        if extension:
+            self._offered = {e.dot: self._new_seen(e, place) for place, e in enumerate(extension)}
+        self._in_order = list(self._offered.values())
 
     @property
     def window_text(self) -> str:
@@ -64,14 +72,14 @@ class StepReasons:
             yield LiveRun(configuration, partial(lambda n: taken[:n], length))
 
     def _seen_of(self, event: Event) -> Seen:
-        seen = self._offered.get(event.dot)
-        if seen is None:
-            compiled = self._machine.compiled
-            (mask,) = compiled.masks((event,))
-            if event.node == self._node:
-                mask |= compiled.automaton.localhost_bit
-            seen = Seen(event, mask, 0)
-        return seen
+        return self._offered.get(event.dot) or self._new_seen(event, 0)
+
+    def _new_seen(self, event: Event, place: int) -> Seen:
+        compiled = self._machine.compiled
+        (mask,) = compiled.masks((event,))
+        if event.node == self._node:
+            mask |= compiled.automaton.localhost_bit
+        return Seen(event, mask, place)
 
     def expected_steps(self, live: LiveRun) -> Sequence[str]:
         """Return the steps that a run expects next."""
@@ -144,7 +152,7 @@ class StepReasons:
         if not variant.nots:
             return
         prior = taken[-1][1]
-        between = list(self._between(prior, event))
+        between = self._between(prior, event)
         where = f"between {prior.dot} and {event.dot}"
         for number in variant.nots:
             guard = self._nots[number]
@@ -166,15 +174,12 @@ class StepReasons:
         moment = self._evidence.moment(event, taken, self._node)
         return self._evidence.truth(guard, moment) is True
 
-    def _between(self, prior: Event, event: Event) -> Iterable[Event]:
-        if not self._machine.arrival:
-            return (
-                x.event
-                for x in self._offered.values()
-                if happened_before(prior, x.event) and happened_before(x.event, event)
-            )
+    def _between(self, prior: Event, event: Event) -> list[Event]:
         low, high = self._seen_of(prior).place, self._seen_of(event).place
-        return (x.event for x in self._offered.values() if low < x.place < high)
+        between = [seen.event for seen in self._in_order[low + 1 : high]]
+        if self._machine.arrival:
+            return between
+        return [x for x in between if happened_before(prior, x) and happened_before(x, event)]
 
     # --- the window ---
 

@@ -380,6 +380,7 @@ def test_order_that_explains_a_mode_gives_the_verdict(mode: str) -> None:
             if isinstance(verdict, ketal.Violation):
                 assert verdict in given
                 assert not _is_taken(one)
+            assert all(step.holds for step in one.steps)
             assert str(one).startswith(str(verdict))
 
     assert min(explained.values()) > 10, explained
@@ -479,10 +480,11 @@ def test_explaining_a_violation_costs_nothing_for_the_events_that_were_skipped_b
     assert work[1] < 1.5 * work[0]
 
 
-def test_explaining_a_match_costs_nothing_for_the_other_events_of_its_scope() -> None:
+@pytest.mark.parametrize("body", ["A Last", "A not N Last"])
+def test_explaining_a_match_costs_nothing_for_the_other_events_of_its_scope(body: str) -> None:
     program = ketal.compile(
         'pattern P { order CausalOrder; event A = type == "a"; event B = type == "b"; '
-        "Last = Causal(B, A); find any A Last; }"
+        f'event N = type == "n"; Last = Causal(B, A); find any {body}; }}'
     )
     work = []
     for others in (10, 1_000):
@@ -687,6 +689,39 @@ def test_the_events_that_a_not_does_not_exclude_are_counted(between: str, becaus
     log = [_event(f"m@{n}", kind) for n, kind in enumerate(f"a{between}b", 1)]
     (match,) = ketal.explain(program, log)
     assert f"not N holds: {because}" in [str(one) for one in match.steps[1].evidence]
+
+
+@pytest.mark.parametrize("mode", ["possibly", "definitely"])
+def test_match_of_a_mode_is_explained_by_the_events_of_its_order(mode: str) -> None:
+    program = ketal.compile(
+        f"""pattern P {{ mode {mode}; order CausalOrder; event A = type == "a";
+             event B = type == "b"; event C = type == "c"; event N = type == "n";
+             find next A not N B; within 5 events; }}"""
+    )
+    log = [_event(f"m@{n}", kind) for n, kind in enumerate("acb", 1)]
+    (match,) = ketal.explain(program, log)
+    assert [str(one) for one in match.steps[1].evidence[1:]] == [
+        "not N holds: m@2, between m@1 and m@3, does not satisfy the guard",
+        "within 5 events holds: m@3 is 2 events after m@1",
+    ]
+
+
+@pytest.mark.parametrize("strategy", ["next", "any"])
+def test_events_of_an_earlier_scope_of_the_same_key_explain_nothing(strategy: str) -> None:
+    program = ketal.compile(
+        f"""pattern P {{ order arrival; partition by key; event A = type == "a";
+             event B = type == "b"; event C = type == "c"; event N = type == "n";
+             find {strategy} A not N B; within 3 events; }}"""
+    )
+    # The first scope is over after m@4, at the latest.
+    log = [_event(f"m@{n}", kind, key=1) for n, kind in enumerate("acnccacb", 1)]
+    *_, match = ketal.explain(program, log)
+    assert [str(one) for one in match.steps[1].evidence[1:]] == [
+        "not N holds: m@7, between m@6 and m@8, does not satisfy the guard",
+        "within 3 events holds: m@8 is 2 events after m@6",
+    ]
+    (one,) = ketal.explain(program, log, event="m@8")
+    assert [[str(event.event.dot) for _, event in run.taken] for run in one.runs] == [["m@6"], []]
 
 
 def test_explained_runs_beyond_the_limit_name_it() -> None:
