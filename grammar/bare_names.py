@@ -40,7 +40,9 @@ _WORDS = {
 _OF_THE_EVENT = ("the event of a guard has no name", "write its attributes without one")
 _HEADS = {
     **dict.fromkeys(("self", "this", "event"), _OF_THE_EVENT),
-    "prior": ("values are read from named steps", "write `Step.attribute`"),
+    **dict.fromkeys(
+        ("prior", "all"), ("values are read from named steps", "write `Step.attribute`")
+    ),
     "clock": (
         "the entries of clocks cannot be compared",
         "compare clocks with `Causal(…)` or `Conc(…)`",
