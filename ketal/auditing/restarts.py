@@ -5,7 +5,9 @@ its events, and the entries of other nodes that refer to them, under a name of t
 The audit gives the same names. As it has the whole log, that need not be in causal order, as for
 `run`; it suffices that the lines of the restarted node are in its order. An incarnation is called a
 run here. An entry names the first run that is long enough and no earlier than the run which the
-event already knows; a later one, if the entry is lower than the last known one of that run.
+event already knows; a later one, if the entry is lower than the last known one of that run. If no
+later run is long enough, the lower entry is an outdated one, dropped before and brought back by a
+message.
 
 A second event of counter 1 may begin a run, or share the dot by a fault. It is a restart if the dot
 2 is used again, too, and few dots are missing: a wrong own entry leaves one dot missing for each
@@ -180,7 +182,6 @@ def _rename_to_runs(
     compared = runs.keys() - several - departed
     before: dict[int, AuditedEvent | None] = {}
     # By position: the last run that the event knows of each restarted node, and its highest entry.
-    # A dropped entry may reappear; if it is lower than before, it is of a later run.
     known: dict[int, dict[str, tuple[int, int]]] = {}
     for node, of_node in sorted_runs.items():
         for number, run in enumerate(of_node):
@@ -199,16 +200,15 @@ def _rename_to_runs(
         # entries decide about the others.
         moved = [name for name in clock if name in runs and clock[name] != old.get(name)]
         for name in sorted(moved, key=several.__contains__):
-            least, highest = last_known.get(name, (0, 0))
-            least += clock[name] < highest
-            number, cause = _named_run(event, name, sorted_runs[name], least, compared)
+            last = last_known.get(name, (0, 0))
+            number, cause = _named_run(event, name, sorted_runs[name], last, compared)
             if name in several:
-                last_known[name] = max(last_known.get(name, (0, 0)), (number, clock[name]))
+                last_known[name] = max(last, (number, clock[name]))
             if cause is not None:
                 yield cause
-                for other, last in known[cause.position].items():
+                for other, known_to_cause in known[cause.position].items():
                     if other != event.node:
-                        last_known[other] = max(last, last_known.get(other, (0, 0)))
+                        last_known[other] = max(known_to_cause, last_known.get(other, (0, 0)))
 
     roots = (event for of_node in sorted_runs.values() for run in of_node for event in run)
     for _ in postorder(roots, causes):
@@ -228,24 +228,31 @@ def _rename_to_runs(
 
 
 def _named_run(
-    event: AuditedEvent, name: str, runs: list[_Line], least: int, compared: set[str]
+    event: AuditedEvent, name: str, runs: list[_Line], last: tuple[int, int], compared: set[str]
 ) -> tuple[int, AuditedEvent | None]:
     """Return the index of the run that an entry names, and the event or the last one before it.
 
-    It is the first run from `least` on that is long enough and whose event has no higher entry of a
-    `compared` node than this event.
+    `last` is the last run that the event knows, and its highest entry. The result is the first run
+    from there on, or after it if the entry is lower, that is long enough and whose event has no
+    higher entry of a `compared` node than this event.
     """
     counter, clock = event.clock[name], event.clock
-    first = min(least, len(runs) - 1)
+    least = last[0] + (counter < last[1])
     possible: tuple[int, AuditedEvent] | None = None
-    for at in range(first, len(runs)):
-        run = runs[at]
-        if run[-1].counter >= counter:
-            rank = bisect_left(run, counter, key=lambda e: e.counter)
-            before = run[rank].counter > counter and rank > 0
-            known = run[rank - before]
+    for at in range(least, len(runs)):
+        if runs[at][-1].counter >= counter:
+            known = _last_upto(runs[at], counter)
             alone = possible is None and at == len(runs) - 1
             if alone or all(v <= clock.get(n, 0) for n, v in known.clock.items() if n in compared):
                 return at, known
             possible = possible or (at, known)
-    return possible or (first, None)
+    if possible is None and least > last[0]:
+        return last[0], _last_upto(runs[last[0]], counter)  # outdated
+    return possible or (last[0], None)
+
+
+def _last_upto(run: _Line, counter: int) -> AuditedEvent:
+    """Return the event of a run with a counter, or the last one before it, or else the first."""
+    rank = bisect_left(run, counter, key=lambda e: e.counter)
+    absent = rank == len(run) or run[rank].counter > counter
+    return run[max(0, rank - absent)]

@@ -456,6 +456,17 @@ def test_outdated_entry_brought_back_by_a_message_is_no_fault(tmp_path: Path) ->
     assert faults(tmp_path / "log.jsonl", beyond) == [(4, "A006", "c@1")]
 
 
+def test_outdated_entry_of_a_restarted_node_is_no_fault(tmp_path: Path) -> None:
+    """c has dropped a's entry, and receives one of a's first run that no later run has reached."""
+    rows = [
+        *(row("a", {"a": n}, run=1) for n in range(1, 6)),
+        row("c", {"a": 5, "c": 1}), row("d", {"a": 3, "d": 1}),
+        *(row("a", {"a": n}, run=2) for n in range(1, 3)),
+        row("c", {"c": 2}), row("c", {"a": 3, "d": 1, "c": 3}),
+    ]  # fmt: skip
+    assert faults(tmp_path / "log.jsonl", rows) == [(8, "A011", "a#2@1")]
+
+
 @examples(40, 1_500)
 @given(runs(restarts=False, events_max=40))
 def test_entries_dropped_by_nodes_are_no_faults(drawn: tuple[Run, random.Random]) -> None:
