@@ -19,6 +19,7 @@ from ketal.model.summaries import Summary
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
+from ketal.runtime.admission.execution_events import only_execution
 from ketal.runtime.execution import Execution
 from ketal.runtime.handlers import Handler, Handlers
 from ketal.runtime.state.execution_state import SavedState
@@ -136,6 +137,13 @@ class Monitor:
             if the iterator raises, the verdicts until then reach only handlers and the summary. A
             list is read in batches: a handler must not append to it, but can call `feed`.
 
+        Raises
+        ------
+        SettingError
+            If it is a log of several executions, where the second one begins.
+        TypeError
+            If an item is none of these.
+
         Examples
         --------
         >>> import ketal
@@ -145,7 +153,10 @@ class Monitor:
         ['match P: A=n@1+n@2']
         """
         out: list[Verdict] = []
+        read: dict[str, str] = {}  # the names of the executions
         for batch in batches_of(deciding_log(events, "events")):
+            read[batch.execution] = batch.execution
+            only_execution(read, "feed each of log.executions to a monitor of its own")
             # With handlers one event at a time: a handler may query the monitor.
             for part in batch.singly() if self._handlers else (batch,):
                 for _, verdicts in self._execution.process(part.items, part.place):

@@ -106,6 +106,15 @@ def test_feed_many_accepts_all_records_of_a_log() -> None:
         assert m.summary["events"]["rejected"] == 1
 
 
+def test_a_log_of_several_executions_is_not_fed_as_one() -> None:
+    records: list[Record] = [(name, e("n@1", "a"), "", 0) for name in ("one", "two")]
+    log = Log(lambda: iter(records))
+    with pytest.raises(SettingError, match=r"several executions: one, two; feed each of log\.exec"):
+        monitor("find any A").feed_many(log)
+    m = monitor("find any A", execution="one")
+    assert texts(m.feed_many(log.executions["one"])) == ["match [one] P: A=n@1"]
+
+
 def test_rejection_in_a_log_that_is_fed_has_its_place(tmp_path: Path) -> None:
     ketal.write_jsonl([e("n@2", "a"), e("n@2", "b")], tmp_path / "run.jsonl")
     (rejected,) = monitor("find any B").feed_many(ketal.read_log(tmp_path / "run.jsonl"))
