@@ -214,14 +214,14 @@ def _state_findings(body: ast.AutomatonBody) -> Iterator[Finding]:
         following.setdefault(edge.source, []).append(edge.target)
         leading.setdefault(edge.target, []).append(edge.source)
     reached = reachable((body.initial,), following)
-    useful = reachable(first if body.finals is None else body.finals, leading)
+    useful = reachable(first if body.finals is None else body.finals, leading) & first.keys()
     for state, span in first.items():
         if body.initial and state not in reached:
             yield (
                 "K152", "warning", f"no path leads to the state `{state}`", span,
                 f"add a path to it from `{body.initial}`, or remove it",
             )  # fmt: skip
-        elif state not in useful:
+        elif useful and state not in useful:
             yield (
                 "K153", "warning", f"no final state can be reached from the state `{state}`",
                 span, "the edges to it have no effect, since no run takes them; remove them",

@@ -175,8 +175,9 @@ def _hints(function: Function) -> dict[str, Any]:
     target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     try:
         return typing.get_type_hints(target)
-    except (NameError, TypeError):
-        # Names imported under `if TYPE_CHECKING` are absent at run time: annotations stay text.
+    except Exception:
+        # Annotations are text that is evaluated here, and so may raise anything: names imported
+        # under `if TYPE_CHECKING` are absent at run time. They stay text.
         return {}
 
 

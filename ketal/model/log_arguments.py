@@ -139,14 +139,17 @@ def no_log_item(item: object, what: str = "an item of a log") -> TypeError:
 def records_of(log: Any) -> Iterator[Record]:
     """Yield (execution, item, file, line) of each record of a log.
 
-    Events after the end of their execution are rejected, as in a run. A TypeError if it cannot be
-    a log, or an item of it cannot be in one.
+    After the end of an execution its events are rejected, as in a run, and a control event says no
+    more than that it has ended. A TypeError if it cannot be a log, or an item of it cannot be in
+    one.
     """
     ended: set[str] = set()
     batches = batches_of(checked_log(log))
     for execution, item, file, line in chain.from_iterable(map(RecordBatch.records, batches)):
         if isinstance(item, Control):
-            if item.kind == "end":
+            if execution in ended:
+                item = Control("end")
+            elif item.kind == "end":
                 ended.add(execution)
         elif isinstance(item, Rejected):
             if execution in ended and item.draft is not None:

@@ -279,6 +279,8 @@ class Execution:
             return [item]
         if not isinstance(item, Control):
             raise no_log_item(item, "an item to feed")
+        if self.progress.ended:
+            return []  # control events are not counted among the records
         if item.kind == "watermark":
             before_us, watermark_us = self.progress.watermark_us, microseconds(item.time)
             assert watermark_us is not None
@@ -287,11 +289,10 @@ class Execution:
             self.progress.watermark_us = watermark_us
             return self.release.advance(watermark_us)
         if item.kind == "end":
-            ended, self.progress.ended = self.progress.ended, True
-            return [] if ended else self.release.end()
+            self.progress.ended = True
+            return self.release.end()
         control = self.admission.control(item)
         if control is None:
-            # Control events are not counted among the records.
             for run in self.runs:
                 run.counts.overflows += reads_clocks(run.compiled)
             names = shortened(", ".join(item.members) or item.node or "")

@@ -57,7 +57,7 @@ class Handlers:
                 raise wrong_type("a key of on", "a str", key)
             if not callable(handler):
                 raise wrong_type(f"the handler for {key!r}", "callable", handler)
-            if iscoroutinefunction(handler):
+            if iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__):
                 raise SettingError(
                     f"the handler for {key!r} is a coroutine function, which nothing awaits; "
                     "use a plain function that starts a task (asyncio.create_task)"
@@ -71,7 +71,8 @@ class Handlers:
                 known = ", ".join([*KINDS, *sorted(f"{p}.{s}" for p, s in states)])
                 raise SettingError(f"unknown kind or state {key!r} in on; choose from {known}")
         named = (pattern for pattern, _ in self._by_state)
-        self.traced = frozenset(program.names if trace else named)
+        all_traced = trace or Transition.kind in self._by_kind
+        self.traced = frozenset(program.names if all_traced else named)
 
     def __bool__(self) -> bool:
         return bool(self._by_kind or self._by_state)

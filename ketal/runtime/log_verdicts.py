@@ -38,6 +38,8 @@ NAMED_MAX = 5
 CELL_CHARACTERS = 200
 """A notebook's table truncates longer values."""
 
+_NOT_LISTED = "not listed"
+
 V = TypeVar("V", Match, Violation)
 
 
@@ -263,11 +265,11 @@ class Verdicts:
         lines = [f"{_counted(n, 'violations')} of {name}" for name, n in counts.items() if n]
         violations: tuple[Violation, ...] = ()
         if lines and self._listing:
-            listed = (verdict for verdict in self if isinstance(verdict, Violation))
+            listed = (verdict for verdict in self._examples() if isinstance(verdict, Violation))
             violations = tuple(islice(listed, self._limits.verdicts_max))
             lines += [f"  {violation}" for violation in violations[:NAMED_MAX]]
-            more = sum(counts.values()) - NAMED_MAX
-            lines += [f"  and {more} more"] if more > 0 else []
+            more = sum(counts.values()) - min(NAMED_MAX, len(violations))
+            lines += [f"  and {more} more"] if more else []
         reasons = tuple(self._reasons(allow_vacuous=allow_vacuous))
         if lines or reasons:
             undecided = [f"not shown to hold: {reason}" for reason in reasons]
@@ -281,7 +283,8 @@ class Verdicts:
         if events["read"] == events["rejected"]:
             yield "no event was read"
         if events["rejected"]:
-            first = next(verdict for verdict in self if isinstance(verdict, Rejected))
+            rejected = (v for v in self._examples() if isinstance(v, Rejected))
+            first = next(rejected, _NOT_LISTED)
             yield f"{events['rejected']} of {events['read']} records rejected; the first: {first}"
         if events["late"]:
             yield f"{counted(events['late'], 'event')} arrived late, after the watermark"
@@ -304,8 +307,12 @@ class Verdicts:
                 yield f"no event is in the alphabet of {name} (allow_vacuous=True accepts that)"
 
     def _first_overflow(self, pattern: str) -> Verdict | str:
-        overflows = (v for v in self if isinstance(v, Overflow) and v.pattern == pattern)
-        return next(overflows, "not listed")
+        overflows = (v for v in self._examples() if isinstance(v, Overflow))
+        return next((v for v in overflows if v.pattern == pattern), _NOT_LISTED)
+
+    def _examples(self) -> Iterator[Verdict]:
+        """Yield the verdicts that messages name: the cached ones where the log cannot be reread."""
+        return iter(self._cached) if self._once else iter(self)
 
     # --- display ---
 

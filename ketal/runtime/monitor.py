@@ -5,7 +5,7 @@ The one rule: a handler is called with a verdict before the next event is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NoReturn, cast
 
@@ -14,11 +14,12 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import batches_of, deciding_log
+from ketal.model.log_arguments import LogItem, RecordBatch, batches_of, deciding_log
 from ketal.model.summaries import Summary
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
+from ketal.runtime.admission.execution_events import only_execution
 from ketal.runtime.execution import Execution
 from ketal.runtime.handlers import Handler, Handlers
 from ketal.runtime.state.execution_state import SavedState
@@ -132,9 +133,9 @@ class Monitor:
         Parameters
         ----------
         events : iterable of Event, Control or Rejected
-            As for `feed`, or a `Log`. Each item of an iterator is judged before the next is taken;
-            if the iterator raises, the verdicts until then reach only handlers and the summary. A
-            list is read in batches: a handler must not append to it, but can call `feed`.
+            As for `feed`, or a `Log` of one execution. Each item of an iterator is judged before
+            the next is taken; if the iterator raises, the verdicts until then reach only handlers
+            and the summary. A list is read in batches: a handler can feed, but not append to it.
 
         Examples
         --------
@@ -145,7 +146,7 @@ class Monitor:
         ['match P: A=n@1+n@2']
         """
         out: list[Verdict] = []
-        for batch in batches_of(deciding_log(events, "events")):
+        for batch in _batches_of_one_execution(events):
             # With handlers one event at a time: a handler may query the monitor.
             for part in batch.singly() if self._handlers else (batch,):
                 for _, verdicts in self._execution.process(part.items, part.place):
@@ -324,3 +325,12 @@ class Monitor:
         monitor = cls(program, limits=limits, listing=listing, trace=trace, on=on, execution=name)
         monitor._execution.state.restore(saved)
         return monitor
+
+
+def _batches_of_one_execution(events: Iterable[LogItem]) -> Iterator[RecordBatch]:
+    """Yield the records of a log, in batches; a SettingError where a second execution begins."""
+    read: dict[str, str] = {}  # the names of its executions
+    for batch in batches_of(deciding_log(events, "events")):
+        read[batch.execution] = batch.execution
+        only_execution(read, "feed each of log.executions to a monitor of its own")
+        yield batch

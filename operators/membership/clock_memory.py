@@ -127,7 +127,8 @@ class ClockMemory:
         known = self.find(node, counter)
         if known is not None:
             self._restored_count -= known.restored_count
-            known.closure, known.final = closure, final
+            # An event of a restored state has a clock of its own, equal to the one that is held.
+            known.closure, known.final = known.clock if closure is clock else closure, final
             self._restored_count += known.restored_count
             if self.dirty is not None:
                 self.dirty.setdefault((node, counter), False)

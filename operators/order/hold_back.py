@@ -26,6 +26,7 @@ held back and listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any, Final
 
 from ketal.model.events.dot import Dot
@@ -177,8 +178,10 @@ class HoldBackQueue:
         for node in present:
             self.join(node)
         self._waits.record_held()  # their clocks may name nodes that are named nowhere else
-        named = {*self._store.nodes, *self._live.active, *self._live.departed}
-        return self._leave_all(sorted(named - present.keys()))
+        active, departed = self._live.active, self._live.departed
+        silent = compress(departed, departed.values())  # would be live again once active
+        here = {*(self._store.nodes.keys() - departed.keys()), *active, *silent}
+        return self._leave_all(sorted(here - present.keys()))
 
     def _leave_all(self, nodes: Iterable[str]) -> ReleaseStep:
         step = ReleaseStep()

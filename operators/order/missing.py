@@ -211,7 +211,7 @@ class MissingDots(Stateful):
         for node in present:
             self.join(node)
         named = {*self._known, *self._arrived}
-        return self.leave(*sorted(named - present))
+        return self.leave(*sorted(named - present - self._departed.keys()))
 
     def end(self) -> ReleaseStep:
         """End the stream: all missing dots are lost."""

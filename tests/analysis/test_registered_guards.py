@@ -32,6 +32,10 @@ def _unevaluated(event: Event, a: int, b: Decimal) -> bool:
     return True
 
 
+def _failing(event: Event, a: int, b: ketal.removed) -> bool:
+    return True
+
+
 class _Callable:
     def __call__(self, event: Event, a: str) -> bool:
         return True
@@ -50,8 +54,9 @@ def test_kinds_come_from_the_annotations() -> None:
 
 
 def test_annotations_that_cannot_be_evaluated_are_read_as_text() -> None:
-    guard = register_guard("guards_text", _unevaluated, version="1")
-    assert (guard.parameters, guard.takes_event) == (("number", "any"), True)
+    for function in (_unevaluated, _failing):
+        guard = register_guard("guards_text", function, version="1")
+        assert (guard.parameters, guard.takes_event) == (("number", "any"), True)
 
 
 def test_registered_guards_returns_a_snapshot_of_the_registry() -> None:

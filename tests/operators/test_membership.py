@@ -327,6 +327,17 @@ def test_clock_memory_that_starts_late_keeps_at_most_its_limit() -> None:
     assert (below.counter, above.counter) == (16, 4)
 
 
+def test_closure_that_equals_the_clock_takes_no_room() -> None:
+    memory = ClockMemory(16)
+    memory.put("a", 1, {"a": 1, "b": 1})
+    # After a restore, an event that is held back has a clock of its own.
+    own = {"a": 1, "b": 1}
+    memory.close("a", 1, own, own)
+    known = memory.find("a", 1)
+    assert known is not None
+    assert known.restored_count == 0
+
+
 @pytest.mark.parametrize("limits", [Limits(dots_max=4), Limits(restored_entries_max=12)], ids=repr)
 def test_evicted_clocks_are_counted_and_no_clock_is_restored_too_high(limits: Limits) -> None:
     beyond = 0

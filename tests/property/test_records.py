@@ -50,6 +50,7 @@ LIMITS = (
     Limits(dots_max=4, counters_max=3, held_back_max=3, lost_max=2, unlearned_max=4),
     Limits(dots_max=7, counters_max=100, candidates_max=3, configurations_max=2),
     Limits(dots_max=5, nodes_max=3),
+    Limits(dots_max=20, restored_entries_max=5),
 )
 
 

@@ -54,6 +54,14 @@ def test_few_events_or_one_node_may_have_no_entries_of_others(nodes: str, count:
     )
 
 
+def test_incarnations_of_one_node_may_have_no_entries_of_each_other() -> None:
+    log = _log("a", 60)
+    again = [Event("a", "write", event.clock, data={"again": True}) for event in log]
+    verdicts = ketal.run(ketal.compile(CAUSAL_PATTERN), log + again)
+    assert verdicts.summary["restarts"] == 1
+    assert _clock_messages(verdicts.summary) == []
+
+
 def test_one_message_suppresses_the_warning() -> None:
     late = Event("a", "read", {"a": 31, "b": 2})
     assert (

@@ -35,6 +35,7 @@ from tests.property.memberships import Run, arrival, base, dressed, simulate
 from tests.property.patterns import pattern_file
 from tests.property.test_engine import program_of
 from tests.sampling import drawn, sample
+from tests.work import counted_lines
 
 Record = Event | Control
 KINDS = ("free", "total", "independent", "dependent")
@@ -740,3 +741,25 @@ def test_an_event_released_before_a_leave_is_counted_as_doubtful(find: str, over
         verdicts = [*monitor.feed_many(order), *monitor.close()]
         certain = [v for v in verdicts if isinstance(v, Match) and v.certain]
         assert not certain or monitor.summary.get("doubtful"), texts(order)
+
+
+@pytest.mark.parametrize("order", ["CausalOrder", "CausalOrder(gap = 3 s)", "CausalOrder(total)"])
+def test_a_view_costs_the_same_however_many_nodes_have_left(order: str) -> None:
+    program = ketal.compile(
+        f'pattern P {{ order {order}; event A = type == "a"; find next A A; }}'
+        f'pattern Q {{ order {order}; event A = type == "a"; find any A A; }}'
+    )
+    monitor = Monitor(program)
+    numbers = itertools.count()
+
+    def churn(views: int) -> None:
+        for number in itertools.islice(numbers, views):
+            members = tuple(f"n{one}" for one in range(number, number + 4))
+            monitor.feed(Control("view", members=members))
+            monitor.feed(e(f"{members[-1]}@1", "b"))
+
+    churn(20)
+    _, first = counted_lines(lambda: churn(20))
+    churn(200)
+    _, last = counted_lines(lambda: churn(20))
+    assert last < 1.5 * first

@@ -168,6 +168,21 @@ def test_iterator_with_more_verdicts_than_kept_raises_on_a_second_query() -> Non
     assert "n@2" in verdicts._repr_html_(), "a table needs the first ones only"
 
 
+@pytest.mark.parametrize("read", [list, iter], ids=["a list", "an iterator"])
+def test_violation_error_names_what_is_kept_of_an_iterator(read: Callable[[Any], Any]) -> None:
+    few = ketal.compile('pattern Few { event E = type == "take"; check E; on violation skip; }')
+    events = [*log("t" * 4), ketal.Rejected(place="x", reason="no")]
+    verdicts = ketal.run(few, read(events), limits=Limits(verdicts_max=2))
+    with pytest.raises(ViolationError) as caught:
+        verdicts.raise_on_violation()
+    text, (n2, n3) = str(caught.value), caught.value.violations
+    rejected = "rejected x: no" if read is list else "not listed"
+    assert text.splitlines() == [
+        "3 violations of Few", f"  {n2}", f"  {n3}", "  and 1 more",
+        f"not shown to hold: 1 of 5 records rejected; the first: {rejected}",
+    ]  # fmt: skip
+
+
 def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = b"".join(
         json.dumps({"node": "n", "type": "take", "clock": {"n": n}}).encode() + b"\n"

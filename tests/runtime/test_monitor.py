@@ -106,6 +106,15 @@ def test_feed_many_accepts_all_records_of_a_log() -> None:
         assert m.summary["events"]["rejected"] == 1
 
 
+def test_a_log_of_several_executions_is_not_fed_as_one() -> None:
+    records: list[Record] = [(name, e("n@1", "a"), "", 0) for name in ("one", "two")]
+    log = Log(lambda: iter(records))
+    with pytest.raises(SettingError, match=r"several executions: one, two; feed each of log\.exec"):
+        monitor("find any A").feed_many(log)
+    m = monitor("find any A", execution="one")
+    assert texts(m.feed_many(log.executions["one"])) == ["match [one] P: A=n@1"]
+
+
 def test_rejection_in_a_log_that_is_fed_has_its_place(tmp_path: Path) -> None:
     ketal.write_jsonl([e("n@2", "a"), e("n@2", "b")], tmp_path / "run.jsonl")
     (rejected,) = monitor("find any B").feed_many(ketal.read_log(tmp_path / "run.jsonl"))
@@ -136,6 +145,18 @@ def test_end_event_in_a_stream_closes_the_monitor() -> None:
     m.feed(e("n@1", "a"))
     assert [v.kind for v in m.feed(Control("end"))] == ["incomplete"]
     assert m.close() == []
+
+
+def test_control_events_after_the_end_change_nothing() -> None:
+    m = monitor("find next A", order=CAUSAL)
+    m.feed(e("b@1", "a", "a:1"))
+    assert m.close() == []
+    summary = m.summary
+    assert m.leave("a") == []
+    assert m.feed(Control("view", members=("b",))) == []
+    assert m.advance_time(100) == []
+    assert m.summary == summary
+    assert summary["events"]["held_back"] == 1
 
 
 def test_with_block_closes_unless_an_exception_leaves_it() -> None:
@@ -585,6 +606,13 @@ def test_handlers_are_called_on_entering_a_state() -> None:
     )
     assert m.feed_many(line("a b b c a")) == [], "transitions were not asked for"
     assert calls == ["busy n@1", "idle n@4", "busy n@5"], "staying is not entering"
+
+
+def test_handler_of_transitions_needs_no_trace() -> None:
+    calls: list[Transition] = []
+    m = monitor("check (A B)*", on={"transition": calls.append})
+    assert m.feed_many(line("a b")) == [], "transitions were not asked for"
+    assert [str(call.event) for call in calls] == ["n@1", "n@2"]
 
 
 def test_failing_handler_is_logged_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:
@@ -1306,8 +1334,13 @@ def test_coroutine_function_is_refused_as_a_handler() -> None:
     async def alarm(verdict: object) -> None:
         raise AssertionError
 
-    with pytest.raises(SettingError, match="the handler for 'match' is a coroutine function"):
-        monitor("find next A", on={"match": alarm})
+    class Alarm:
+        async def __call__(self, verdict: object) -> None:
+            raise AssertionError
+
+    for handler in (alarm, Alarm()):
+        with pytest.raises(SettingError, match="the handler for 'match' is a coroutine function"):
+            monitor("find next A", on={"match": handler})
 
 
 def test_handler_may_feed_the_monitor() -> None:

@@ -140,6 +140,13 @@ def test_place_of_an_unknown_comparison_is_its_line() -> None:
     assert one["place"] == "line 3"
 
 
+def test_text_of_an_unknown_comparison_is_from_its_line() -> None:
+    # These characters end a line for Python's `splitlines`, not in a pattern file.
+    text = "// \x0c \x85 \u2028\npattern P {\n event E = x ==\n 1 || x == 2;\n find E;\n}"
+    shown = [one["comparison"] for one in unknown_list(text, log({"x": "1"}))]
+    assert shown == ["x == …", "x == 2"]
+
+
 def test_counts_of_unknown_comparisons_survive_a_restore() -> None:
     program = ketal.compile("pattern P { event E = x == 1; find E; }")
     monitor = ketal.Monitor(program)

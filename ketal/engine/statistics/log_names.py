@@ -111,7 +111,7 @@ class LogNames:
             if any(len(event.clock) > 1 for event in events):
                 self.isolated_nodes = None
             elif len(self.isolated_nodes) < NAMES_MAX:
-                self.isolated_nodes.update(map(_NODE, events))
+                self.isolated_nodes.update(map(base_node, map(_NODE, events)))
         self.sampled_count += len(events)
         before = {what: len(counter) for what, counter in self.counts.items()}
         for what, counter in self.counts.items():

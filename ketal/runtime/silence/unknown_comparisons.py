@@ -151,6 +151,7 @@ def entry_text(entry: Mapping[str, Any]) -> str:
 def _text(compiled: CompiledPattern, span: Span) -> str:
     if compiled.source is None:
         return "a comparison"
-    lines = compiled.source.text.splitlines()[span.line - 1 : span.end_line]
-    end = span.end_column - 1 if span.end_line == span.line else None
-    return lines[0][span.column - 1 : end] + ("" if len(lines) == 1 else " …")
+    line = compiled.source.line(span.line)[span.column - 1 :]
+    if span.end_line > span.line:
+        return f"{line} …"
+    return line[: span.end_column - span.column]

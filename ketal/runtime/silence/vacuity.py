@@ -50,8 +50,6 @@ class PatternMet:
         How many events were accepted while the pattern ran.
     judged : bool
         Whether the pattern's run judged at least one of them.
-    on_copies : bool
-        Whether a node had a copy of the pattern, under `at every node`.
     guards : dict of str to int
         How many events satisfied each guard, by the keys of `CountedParts.guards`.
         A guard without an entry was not counted.
@@ -63,7 +61,6 @@ class PatternMet:
 
     events: int
     judged: bool
-    on_copies: bool
     guards: dict[str, int]
     messages: int = 0
     unscoped: int = 0
@@ -75,7 +72,7 @@ class PatternMet:
         judged = run.scopes.created > 0
         lacks = (run.counts.unscoped, run.counts.untimed)
         messages = 0 if run.copies is None else run.copies.messages
-        return cls(events, judged, bool(run.copies), run.met.save(), messages, *lacks)
+        return cls(events, judged, run.met.save(), messages, *lacks)
 
     @classmethod
     def sum(cls, parts: Sequence[PatternMet]) -> PatternMet:
@@ -84,7 +81,6 @@ class PatternMet:
         return cls(
             sum(part.events for part in parts),
             any(part.judged for part in parts),
-            any(part.on_copies for part in parts),
             {key: sum(part.guards[key] for part in parts) for key in sorted(known)},
             sum(part.messages for part in parts),
             sum(part.unscoped for part in parts),
@@ -267,12 +263,9 @@ class _Vacuity:
     # --- nothing is judged ---
 
     def _reason_for_nothing(self) -> str:
-        compiled = self._compiled
-        members = self._events_meeting(compiled.counted.alphabet_guard)
+        members = self._events_meeting(self._compiled.counted.alphabet_guard)
         if not members:
             return _none_text(self._events, "is", "in the alphabet")
-        if compiled.pattern.deployment is not None and not self._pattern_met.on_copies:
-            return _none_text(self._events, "is", "of a node with a copy of the pattern")
         met = self._pattern_met
         lacks = ["the key of `partition by`"] * bool(met.unscoped)
         lacks += ["a time, for `within`"] * bool(met.untimed)

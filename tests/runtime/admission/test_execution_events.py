@@ -31,6 +31,8 @@ def test_clock_entry_dropped_after_a_leave_is_restored() -> None:
     assert clocks(*before, after)["c@1"] == {"b": 1, "c": 1}
     left = Control("leave", node="a")
     assert clocks(*before, left, after)["c@1"] == {"a": 1, "b": 1, "c": 1}
+    ended = Control("end")
+    assert clocks(*before, after, ended, left)["c@1"] == {"b": 1, "c": 1}, "as in a run"
 
 
 def test_restarted_node_gets_an_incarnation_name() -> None:
