@@ -175,7 +175,7 @@ class Waits(Stateful):
         Return whether there were such events.
         """
         widened, self._widened = self._widened, []
-        for held in sorted(widened, key=lambda held: held.arrival):
+        for held in sorted(widened):
             if self._store.is_held(held):
                 self.give_up_departed(held.event, step)
                 self.record(held.event)

@@ -492,6 +492,17 @@ def test_node_that_only_the_clock_of_a_held_event_names_can_leave(call: str, arg
     assert out(queue.push(e("a@1", "a"))) == ["a@1", "b@2|c@1"]
 
 
+def test_dots_that_become_missing_together_are_lost_in_the_order_of_their_nodes() -> None:
+    event = e("b@1", "x", "z:1 c:1 a:1", time=0)
+    queue = MarkedQueue(gap_us=S)
+    queue.push(event)
+    assert gaps(queue.advance(S)) == ["a@1", "c@1", "z@1"]
+    queue = MarkedQueue()
+    for node in ("z", "c", "a"):
+        queue.leave(node)
+    assert gaps(queue.push(event)) == ["a@1", "c@1", "z@1"]
+
+
 def test_total_waits_for_the_members() -> None:
     queue = MarkedQueue(policy="total", nodes=("a", "b", "c"))
     assert out(queue.push(e("a@1", "x"))) == ["a@1"]
@@ -561,6 +572,14 @@ def test_missing_predecessor_of_a_late_event_is_lost_at_the_end() -> None:
     assert (gaps(step), out(step)) == (["q@1"], ["p@4|q@1", "p@5|q@1"])
 
 
+def test_late_event_is_not_lost_with_its_missing_predecessor() -> None:
+    queue = after_a_late_event()
+    queue.push(NEXT)
+    for one in (restored(queue, {"policy": "total"}), queue):
+        assert gaps(one.leave("q")) == ["q@1"]
+        assert not any(x.given_up or x.arrived for x in one._store.nodes.values())
+
+
 def test_predecessor_of_a_late_event_is_late_and_frees_its_dependants() -> None:
     queue = after_a_late_event()
     step = queue.push(e("q@1", "x", time=7))
@@ -608,6 +627,23 @@ def test_idle_node_is_waited_for_again_once_a_clock_names_a_new_event() -> None:
     assert waits(queue) == ["b@2 a@2"]
     step = queue.advance(31 * S)
     assert (gaps(step), out(step)) == (["a@2"], ["b@2|a@2"])
+
+
+def test_clock_that_names_an_event_that_arrived_does_not_make_its_node_active() -> None:
+    queue = MarkedQueue(policy="total", nodes=("a", "b"), idle_us=10 * S)
+    queue.push(e("b@1", "x", time=0))
+    queue.push(e("a@1", "x", time=0))
+    assert out(queue.push(e("a@2", "x", "b:1", time=5))) == []
+    assert out(queue.push(e("a@3", "x", "b:1", time=10))) == ["a@2", "a@3"]
+
+
+def test_lost_events_of_a_node_bound_the_place_of_its_next_one() -> None:
+    queue = MarkedQueue(policy="total", nodes=("a", "b", "c"), gap_us=S)
+    for x in (e("a@1", "x"), e("c@1", "x"), e("c@2", "x"), e("c@3", "x")):
+        queue.push(x)
+    assert out(queue.push(e("b@1", "x", "a:3", time=0))) == ["c@1"]
+    step = queue.advance(S)
+    assert (gaps(step), out(step)) == (["a@2", "a@3"], ["c@2", "c@3"])
 
 
 # --- capacity -------------------------------------------------------------------------
@@ -667,6 +703,16 @@ def test_full_total_order_gives_up_the_waits_of_its_first_event() -> None:
     step = queue.push(e("a@3", "x"))
     assert (gaps(step), out(step), step.given_up) == (["a@1"], ["a@2|a@1"], 2)
     assert late(queue.push(e("b@1", "x"))) == ["b@1"]
+
+
+def test_event_that_was_declared_lost_is_late_after_a_full_queue_gave_up_a_lower_one() -> None:
+    queue = MarkedQueue(policy="total", gives_up=True, held_back_max=3)
+    for x in (e("x@1", "x"), e("x@2", "x", "y:1 w:9"), e("a@1", "x", "x:5")):
+        queue.push(x)
+    assert gaps(queue.leave("x")) == ["x@3", "x@4", "x@5"]
+    queue.push(e("c@1", "x", "x:2 z:1"))
+    assert gaps(queue.push(e("c@2", "x", "x:2 z:1"))) == ["z@1"]
+    assert late(queue.push(e("x@4", "x"))) == ["x@4"]
 
 
 def test_full_total_order_accepts_events_that_free_held_back_ones() -> None:
