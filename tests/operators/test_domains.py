@@ -463,6 +463,19 @@ def test_cause_of_a_lost_event_can_be_lost_in_turn() -> None:
     assert len(queue) == 0
 
 
+def test_cause_of_a_lost_event_is_lost_with_it_if_its_node_has_left_or_at_the_end() -> None:
+    event = e("r@1", "t", "p:1 q:1")
+    queue = within(topology("p>q q>r"))
+    queue.leave("p")
+    assert pushed(queue, event) == []
+    left = queue.leave("q")
+    queue = within(topology("p>q q>r"), gap_us=2)
+    assert pushed(queue, event) == []
+    for step in (left, queue.end()):
+        assert [str(dot) for dot in step.gaps] == ["q@1", "p@1"]
+        assert [r.event for r in step.released] == [event]
+
+
 def test_view_without_a_node_that_only_a_relaxed_edge_made_known_ends_waits_for_it() -> None:
     queue = within(topology("p>q~ p>r"))
     assert pushed(queue, e("q@1", "t", "p:1")) != [], "q does not wait for p"

@@ -28,6 +28,7 @@ from ketal.operators.membership.clock_restoration import (
 )
 from ketal.operators.membership.incarnation_names import IncarnationTable
 from ketal.operators.membership.members import MembershipStage
+from ketal.operators.order.step import ReleaseStep
 from tests.cases import e
 from tests.operators.marked_queue import MarkedQueue
 from tests.property.executions import executions, linear_extension
@@ -493,7 +494,42 @@ def test_event_is_late_once_its_place_is_known_to_have_passed() -> None:
     # A new node that cannot know n1 is late at once; one that may know it is not.
     assert push(e("n4@1", "a")) == ["n4@1"]
     assert push(e("n5@1", "a", "n2:3")) == []
+    # One that has n1's last entry is late at once, whether its past has arrived or not.
+    assert push(e("n0@2", "a", "n1:3")) == ["n0@2"]
     assert [str(x.dot) for x, _ in queue.held_back()] == ["n3@3", "n5@1"]
+
+
+def test_node_is_waited_for_again_once_the_past_of_its_last_event_is_released() -> None:
+    """n1@1 depends on n2@1, whose clock sum is 6; until that is released, n1 bounds nothing."""
+    stage = Stage(policy="total", nodes=("n1", "n2"))
+    stage.stage.leave("x")
+    stage.queue.leave("x")
+    out = stage.through([e("n1@1", "a", "n2:1"), e("n2@1", "a", "x:5"), e("n2@2", "a")])
+    assert [str(x.dot) for x in out] == ["n2@1", "n1@1", "n2@2"]
+    assert stage.through([e("n2@3", "a")]) == []
+    assert [str(x.dot) for x in stage.through([e("n1@2", "a")])] == ["n1@2", "n2@3"]
+
+
+def test_late_event_raises_the_place_of_the_first_event() -> None:
+    """The lost l@1 arrives late; its clock shows that n1@1, which depends on it, had x:5."""
+    stage = MembershipStage()
+    queue = MarkedQueue(policy="total", nodes=("n1", "n2"), gap_us=1_000_000)
+    queue.restore_clocks(stage.restorer)
+
+    def push(event: Event) -> ReleaseStep:
+        stage.arrived(event)
+        stage.restorer.restore_so_far(event)
+        step: ReleaseStep = queue.push(event)
+        return step
+
+    stage.leave("x")
+    queue.leave("x")
+    push(e("n1@1", "a", "l:1", time=0))
+    assert [str(dot) for dot in queue.advance(1_000_000).gaps] == ["l@1"]
+    assert [str(x.dot) for x in push(e("l@1", "a", "x:5")).late] == ["l@1"]
+    queue.leave("l")
+    assert [str(r.event.dot) for r in queue.leave("n2").released] == ["n1@1"]
+    assert [str(x.dot) for x in push(e("n3@1", "a", "x:3")).late] == ["n3@1"]
 
 
 # --- nodes that restart ----------------------------------------------------------------

@@ -374,6 +374,14 @@ def test_gap_counts_from_the_stream_time_when_the_first_waiter_arrives() -> None
     assert queue.lost == {Dot("a", 1), Dot("a", 2)}
 
 
+def test_gap_counts_from_the_time_of_an_event_that_did_not_wait() -> None:
+    queue = MarkedQueue(gap_us=S)
+    for x in (e("a@1", "x", time=0), e("a@2", "x", time=100), e("b@1", "x", "a:3")):
+        queue.push(x)
+    assert gaps(queue.advance(101 * S - 1)) == []
+    assert gaps(queue.advance(101 * S)) == ["a@3"]
+
+
 def test_gap_counts_from_the_first_watermark_if_no_time_was_known() -> None:
     queue = MarkedQueue(gap_us=10 * S)
     queue.push(e("b@1", "b", "a:1"))
@@ -492,6 +500,13 @@ def test_node_that_only_the_clock_of_a_held_event_names_can_leave(call: str, arg
     assert out(queue.push(e("a@1", "a"))) == ["a@1", "b@2|c@1"]
 
 
+def test_restored_queue_loses_the_missing_dots_of_a_node_that_leaves() -> None:
+    queue = MarkedQueue()
+    for x in (e("b@1", "x"), e("b@2", "x", "a:1")):
+        queue.push(x)
+    assert gaps(restored(queue, {}).leave("a")) == ["a@1"]
+
+
 def test_dots_that_become_missing_together_are_lost_in_the_order_of_their_nodes() -> None:
     event = e("b@1", "x", "z:1 c:1 a:1", time=0)
     queue = MarkedQueue(gap_us=S)
@@ -588,6 +603,14 @@ def test_predecessor_of_a_late_event_is_late_and_frees_its_dependants() -> None:
     assert out(queue.push(NEXT)) == ["p@4|q@1", "p@5|q@1"]
 
 
+def test_late_event_frees_its_dependants_at_once() -> None:
+    queue = MarkedQueue(policy="total")
+    for x in (e("a@1", "x"), e("a@2", "x"), e("b@1", "x", "c:1")):
+        queue.push(x)
+    step = queue.push(e("c@1", "x"))
+    assert (late(step), out(step)) == (["c@1"], ["b@1|c@1"])
+
+
 def test_turn_in_the_total_order_does_not_wait_for_a_late_events_predecessor() -> None:
     queue = MarkedQueue(policy="total")
     for x in LATE[:4]:
@@ -644,6 +667,25 @@ def test_lost_events_of_a_node_bound_the_place_of_its_next_one() -> None:
     assert out(queue.push(e("b@1", "x", "a:3", time=0))) == ["c@1"]
     step = queue.advance(S)
     assert (gaps(step), out(step)) == (["a@2", "a@3"], ["c@2", "c@3"])
+
+
+@pytest.mark.parametrize("before_us", [None, 100 * S])
+def test_waits_are_counted_from_a_change_of_the_options(before_us: int | None) -> None:
+    queue = MarkedQueue(gap_us=before_us)
+    for x in (e("b@1", "x", time=0), e("b@2", "x", "a:1", time=0), e("c@1", "x", time=50)):
+        queue.push(x)
+    queue = restored(queue, {"gap_us": S})
+    assert gaps(queue.advance(51 * S - 1)) == []
+    assert gaps(queue.advance(51 * S)) == ["a@1"]
+
+
+def test_node_that_is_not_declared_any_more_is_live_if_it_had_an_event() -> None:
+    for x_event, expected in (([], ["a@1", "a@2", "a@3"]), ([e("x@2", "x")], ["a@1"])):
+        queue = MarkedQueue(policy="total", nodes=("a", "x", "A"))
+        for x in (*x_event, e("a@1", "x"), e("a@2", "x")):
+            queue.push(x)
+        queue = restored(queue, {"policy": "total", "nodes": ("a",)})
+        assert out(queue.push(e("a@3", "x"))) == expected
 
 
 # --- capacity -------------------------------------------------------------------------
