@@ -494,6 +494,9 @@ def test_event_is_late_once_its_place_is_known_to_have_passed() -> None:
     # A new node that cannot know n1 is late at once; one that may know it is not.
     assert push(e("n4@1", "a")) == ["n4@1"]
     assert push(e("n5@1", "a", "n2:3")) == []
+    # Its place has passed, as is known once its past has arrived.
+    assert push(e("n6@1", "a", "n7:1")) == []
+    assert push(e("n7@1", "a")) == ["n7@1", "n6@1"]
     # One that has n1's last entry is late at once, whether its past has arrived or not.
     assert push(e("n0@2", "a", "n1:3")) == ["n0@2"]
     assert [str(x.dot) for x, _ in queue.held_back()] == ["n3@3", "n5@1"]
@@ -508,6 +511,14 @@ def test_node_is_waited_for_again_once_the_past_of_its_last_event_is_released() 
     assert [str(x.dot) for x in out] == ["n2@1", "n1@1", "n2@2"]
     assert stage.through([e("n2@3", "a")]) == []
     assert [str(x.dot) for x in stage.through([e("n1@2", "a")])] == ["n1@2", "n2@3"]
+
+
+def test_event_that_waits_for_a_missing_one_keeps_its_place() -> None:
+    stage = Stage(policy="total", nodes=("n1", "n2"))
+    events = [e("n1@1", "a", "y:1"), e("n2@1", "a"), e("n2@2", "a"), e("n1@2", "a", "y:1 n2:1")]
+    assert [str(x.dot) for x in stage.through(events)] == ["n2@1"]
+    released = stage.through([e("y@1", "a"), e("y@2", "a", "n2:2")])
+    assert [str(x.dot) for x in released] == ["y@1", "n1@1", "n2@2"]
 
 
 def test_late_event_raises_the_place_of_the_first_event() -> None:

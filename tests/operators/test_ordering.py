@@ -581,6 +581,18 @@ def test_dot_known_to_a_late_event_only_is_declared_lost_too() -> None:
     assert queue.end() == ReleaseStep()
 
 
+def test_place_of_a_lost_event_is_bounded_by_the_event_before_it() -> None:
+    queue = MarkedQueue(policy="total")
+    for x in (
+        *(e(f"a@{n}", "x") for n in range(1, 7)),
+        e("p@1", "x", "a:3"), e("p@4", "x", "a:6"), e("b@1", "x", "p:5"),
+    ):  # fmt: skip
+        queue.push(x)
+    step = queue.leave("p")
+    assert gaps(step) == ["p@2", "p@3", "p@5"]
+    assert sorted(step.lowest_keys.values()) == [(5, "p", 2), (6, "p", 3), (11, "p", 5)]
+
+
 def test_missing_predecessor_of_a_late_event_is_lost_at_the_end() -> None:
     queue = after_a_late_event(gap_us=30 * S)
     step = queue.end()
@@ -777,6 +789,16 @@ def test_frontier_makes_an_event_due_at_the_largest_time_of_its_past() -> None:
     assert waits(queue) == ["a@7 None", "b@9 None", "a@30 None"]
     assert out(queue.advance(100 * S)) == []
     assert out(queue.advance(100 * S + 1)) == ["a@7", "b@9"]
+
+
+def test_event_after_one_of_a_later_time_is_due_with_it_in_any_order_of_arrival() -> None:
+    events = [e("a@1", "x", time=10), e("a@2", "x", time=5), e("a@3", "x", time=7)]
+    for order in itertools.permutations([*events, e("b@1", "x", "a:3", time=1)]):
+        queue = MarkedQueue(policy="frontier", frontier_us=20 * S)
+        for x in order:
+            queue.push(x)
+        assert out(queue.push(e("c@1", "x", time=30))) == []
+        assert out(queue.advance(10 * S + 1)) == ["a@1", "a@2", "a@3", "b@1"]
 
 
 def test_cause_that_arrives_in_time_holds_its_dependants_back() -> None:
