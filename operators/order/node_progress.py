@@ -140,7 +140,8 @@ class NodeProgress:
     def save(self) -> list[Any]:
         """Return the state as plain data, without held and waiting events."""
         numbers = self.settled, self.received, self.summed, self.clock_sum, self.declared
-        needed = max(self.needed, self.received)  # a lower value has no effect
+        # A lower value has no effect; so the state does not show when needs were recorded.
+        needed = max(self.needed, self.received)
         return [*numbers, needed, list(self.given_up.items()), sorted(self.arrived)]
 
     def load(self, state: Sequence[Any]) -> None:

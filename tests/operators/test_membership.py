@@ -656,6 +656,13 @@ def test_an_event_that_fits_both_incarnations_is_rejected() -> None:
         stage.take(e("A@9", "far", "B:1"))
 
 
+def test_run_that_ended_before_the_counters_of_the_latest_one_does_not_go_on() -> None:
+    stage = Stage()
+    stage.through([e("A@1", "old1"), e("A@2", "old2")])
+    stage.through([e(f"A@{c}", f"new{c}") for c in (1, 2, 3)])
+    assert str(stage.stage.rename(e("A@5", "new5"), stage.seen)) == "A#2@5 new5"
+
+
 def test_late_first_event_is_not_a_restart() -> None:
     stage = Stage()
     stage.take(e("A@2", "second"))
