@@ -700,6 +700,14 @@ def test_node_that_is_not_declared_any_more_is_live_if_it_had_an_event() -> None
         assert out(queue.push(e("a@3", "x"))) == expected
 
 
+def test_node_that_left_is_not_live_because_it_is_declared_later() -> None:
+    queue = MarkedQueue(policy="total", nodes=("a",))
+    queue.leave("x")
+    queue = restored(queue, {"policy": "total", "nodes": ("a", "x")})
+    queue.push(e("a@1", "x"))
+    assert out(queue.push(e("a@2", "x"))) == ["a@2"]
+
+
 # --- capacity -------------------------------------------------------------------------
 
 
