@@ -179,6 +179,14 @@ def test_no_module_refers_to_a_design_document() -> None:
     ] == []
 
 
+def test_the_oldest_entry_is_evicted_from_an_ordered_dict() -> None:
+    """Of a dict, the first entry is searched for among all that were evicted before it."""
+    texts = {name: (ROOT / name).read_text() for name in modules()}
+    assert any("popitem(last=False)" in text for text in texts.values())
+    evicts = re.compile(r"del \S+\[next\(iter\(|\.pop\(next\(iter\(")
+    assert [str(name) for name, text in texts.items() if evicts.search(text)] == []
+
+
 # --- imports ----------------------------------------------------------------
 
 

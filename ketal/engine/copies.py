@@ -14,6 +14,7 @@ are held.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -37,7 +38,7 @@ class Copy:
     # The last counter of each other node that the node has learned of.
     known: dict[str, int] = field(default_factory=dict)
     # With `receiving`, the events whose messages it received before they were offered.
-    awaited: dict[Dot, None] = field(default_factory=dict)
+    awaited: OrderedDict[Dot, None] = field(default_factory=OrderedDict)
 
 
 class Unlearned:
@@ -81,7 +82,7 @@ class Copies:
         self.messages = 0
         self._max = limits.unlearned_max
         self._timed = timed
-        self._unlearned: dict[str, dict[int, Unlearned]] = {}
+        self._unlearned: dict[str, OrderedDict[int, Unlearned]] = {}  # by counter, oldest first
         self._count = 0
         self._earliest: dict[str, EarliestAfter] = {}
 
@@ -132,13 +133,13 @@ class Copies:
             if dot.node == node:
                 continue
             self.messages += 1
-            held = self._unlearned.get(dot.node, {})
-            one = held.get(dot.counter)
-            if one is None:
+            held = self._unlearned.get(dot.node)
+            one = None if held is None else held.get(dot.counter)
+            if held is None or one is None:
                 awaited = self.by_node[node].awaited
                 awaited[dot] = None
                 if len(awaited) > self._max:
-                    del awaited[next(iter(awaited))]
+                    awaited.popitem(last=False)
             elif one.mask is not None and node not in one.receivers:
                 receivers = (*one.receivers, node)
                 held[dot.counter] = Unlearned(one.event, one.mask, one.number, receivers)
@@ -185,7 +186,7 @@ class Copies:
         evicted = None
         if self._count >= self._max:
             held = max(self._unlearned.values(), key=len)
-            evicted = held.pop(next(iter(held)))
+            _, evicted = held.popitem(last=False)
             self._count -= 1
             if self._timed and (time_us := evicted.event.time_us) is not None:
                 self._earliest[evicted.event.node].remove(evicted.event.counter, time_us)
@@ -202,7 +203,7 @@ class Copies:
     def _put(self, unlearned: Unlearned) -> None:
         event = unlearned.event
         node, counter = event.node, event.clock[event.node]
-        self._unlearned.setdefault(node, {})[counter] = unlearned
+        self._unlearned.setdefault(node, OrderedDict())[counter] = unlearned
         self._count += 1
         if self._timed and (time_us := microseconds(event.time)) is not None:
             earliest = self._earliest.get(node)
@@ -221,8 +222,10 @@ class Copies:
         """Load what `save` returned, and the held events in the order offered."""
         self.offered, self.messages, known, nodes = value
         for node, counters, awaited in known:
-            self.by_node[node] = Copy(dict(counters), {Dot(*dot): None for dot in awaited})
-        self._unlearned = {node: {} for node in nodes}
+            self.by_node[node] = Copy(
+                dict(counters), OrderedDict.fromkeys(Dot(*dot) for dot in awaited)
+            )
+        self._unlearned = {node: OrderedDict() for node in nodes}
         for one in unlearned:
             self._put(one)
 

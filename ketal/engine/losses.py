@@ -27,6 +27,7 @@ import bisect
 import heapq
 import itertools
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -66,11 +67,11 @@ class Losses:
         self.awaited: Callable[[], Iterable[Dot]] | None = None
         self.any_missed = False  # whether any event was missed so far
         # Each dot with its scope: a name, None for none, ANY where it is not known; oldest first.
-        self._scopes: dict[Dot, ScopeName | None] = {}
+        self._scopes: OrderedDict[Dot, ScopeName | None] = OrderedDict()
         self._by_scope: dict[ScopeName, list[Dot]] = {}  # by these scopes, ANY included; sorted
         self._evicted: dict[str, int] = {}
-        # Of each dot, a lower and an upper bound of its place (None: not known yet).
-        self._places: dict[Dot, tuple[CanonicalKey, CanonicalKey | None]] = {}
+        # Of each dot, a lower and an upper bound of its place (None: not known yet); oldest first.
+        self._places: OrderedDict[Dot, tuple[CanonicalKey, CanonicalKey | None]] = OrderedDict()
         # The dots without an upper bound, by the lower one; the others, by the upper one.
         self._open: list[tuple[CanonicalKey, Dot]] = []
         self._closed: list[tuple[CanonicalKey, CanonicalKey, Dot]] = []

@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from contextvars import ContextVar
 from typing import Any, Literal
 from weakref import WeakKeyDictionary, ref
@@ -102,7 +102,7 @@ class Activities:
         self._initial_clock: Clock = clock
         self._lines: dict[ref[Any], Line] = {}
         self._ended_clocks: WeakKeyDictionary[Any, Clock] = WeakKeyDictionary()
-        self._free_lines: dict[str, int] = {}  # Name → number of its events.
+        self._free_lines: OrderedDict[str, int] = OrderedDict()  # Name → number of its events.
         self._ownerless_lines: deque[Line] = deque(maxlen=LINES_FREE_MAX)
         self._count = 0
         # The clock of the last event in this context; None before the first event.
@@ -187,7 +187,7 @@ class Activities:
         if events := line.copy_clock().get(line.node, 0):
             self._free_lines[line.node] = events
         if len(self._free_lines) > LINES_FREE_MAX:
-            del self._free_lines[next(iter(self._free_lines))]
+            self._free_lines.popitem(last=False)
 
     def _claim_name(self, known: tuple[Clock, ...]) -> tuple[str, int]:
         """Return the name of a line, and the number of its events so far.

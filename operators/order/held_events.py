@@ -109,7 +109,7 @@ class HeldEvents:
     def by_arrival(self) -> list[Held]:
         """Return the held events in order of arrival."""
         held = [held for progress in self.nodes.values() for held in progress.held.values()]
-        return sorted(held, key=lambda held: held.arrival)
+        return sorted(held)
 
     def events_naming(self, node: str, first: int, last: int) -> list[Held]:
         """Return the held events, under a topology, whose clocks name a dot of a hole."""
@@ -164,12 +164,14 @@ class HeldEvents:
         return self.nodes[node].received < upto
 
     def newly_needed(self, event: Event) -> list[tuple[str, int]]:
-        """Return the missing dots that `event` is the first to need: node and highest counter."""
+        """Return the missing dots that `event` is the first to need: node and highest counter.
+
+        The event itself is held or given up, so it is not among them.
+        """
         fresh = []
-        own, nodes = event.node, self.nodes
-        for node, counter in self._awaited(event).items():
+        nodes = self.nodes
+        for node, needed in self._awaited(event).items():
             progress = nodes.get(node) or self.node(node)
-            needed = counter - 1 if node == own else counter
             if needed > progress.needed and needed > progress.received:
                 progress.needed = needed
                 fresh.append((node, needed))
@@ -192,12 +194,9 @@ class HeldEvents:
             unsettled = None if missing is not None else self.unsettled(event)
             if unsettled is None:
                 break
-            node, counter = unsettled
-            progress = self.node(node)
-            held = progress.held.get(progress.last_held(counter))
-            if held is None:
-                break
-            event = held.event
+            # No dot of the node is missing, so the first one that is not settled is held.
+            progress = self.nodes[unsettled[0]]
+            event = progress.held[progress.settled + 1].event
         else:
             missing = found[event.dot]
         for dot in path:

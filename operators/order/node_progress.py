@@ -132,10 +132,6 @@ class NodeProgress:
         self.given_up[counter] = counter
         self.arrived.add(counter)
 
-    def last_held(self, upto: int) -> int:
-        """Return the highest counter up to `upto` that is held; 0 for none."""
-        return upto if upto in self.held else max((c for c in self.held if c <= upto), default=0)
-
     def holes(self, upto: int) -> Iterator[tuple[int, int]]:
         """Return the holes up to `upto` that are not given up: (first, last) counters."""
         received = self.held.keys() | self.arrived if self.arrived else self.held
@@ -144,7 +140,8 @@ class NodeProgress:
     def save(self) -> list[Any]:
         """Return the state as plain data, without held and waiting events."""
         numbers = self.settled, self.received, self.summed, self.clock_sum, self.declared
-        needed = max(self.needed, self.received)  # a lower value has no effect
+        # A lower value has no effect; so the state does not show when needs were recorded.
+        needed = max(self.needed, self.received)
         return [*numbers, needed, list(self.given_up.items()), sorted(self.arrived)]
 
     def load(self, state: Sequence[Any]) -> None:

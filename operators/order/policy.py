@@ -78,7 +78,7 @@ class ReleasePolicy:
         raise NotImplementedError
 
     def invalidate(self) -> None:
-        """Drop the values computed from the first event's clock."""
+        """Drop the value computed from the first event's clock."""
 
     def await_node(self, node: str) -> None:
         """Take into account that a node is live that was not."""

@@ -170,7 +170,6 @@ class Total(ReleasePolicy):
 
     def _take_first(self) -> Held:
         self._last = heapq.heappop(self._heap)
-        self._known_first = None
         return self._held(self._last)
 
     def give_up(self, missing: MissingSince) -> GivenUp:

@@ -144,7 +144,6 @@ class Waits(Stateful):
 
     def _settle_given_up(self, progress: NodeProgress) -> None:
         progress.advance_sum(self._store.sum_clock)
-        self._policy.invalidate()
         self.settle(progress, 0)
 
     def settle(self, progress: NodeProgress, counter: int) -> None:
@@ -175,7 +174,7 @@ class Waits(Stateful):
         Return whether there were such events.
         """
         widened, self._widened = self._widened, []
-        for held in sorted(widened, key=lambda held: held.arrival):
+        for held in sorted(widened):
             if self._store.is_held(held):
                 self.give_up_departed(held.event, step)
                 self.record(held.event)
@@ -192,4 +191,3 @@ class Waits(Stateful):
         if self._policy.awaits_dots:
             for held in self._store.by_arrival():
                 self.record(held.event)
-        self._policy.invalidate()

@@ -165,6 +165,13 @@ def test_queue_that_begins_later_counts_the_seen_events_as_released(
         assert [x for x, _ in queue.held_back()] == waiting
 
 
+def test_total_order_that_begins_later_goes_on_after_the_seen_events() -> None:
+    queue = HoldBackQueue(ReleaseOptions(policy="total"))
+    queue.begin({"n1": (2, [4])})
+    out = pushed(queue, e("n1@3", "t"), e("n1@5", "t"), e("n1@6", "t"))
+    assert [str(x.dot) for x in out] == ["n1@3", "n1@5", "n1@6"]
+
+
 @given(executions(events_max=12), chances())
 def test_events_that_depend_only_on_lost_events_of_nodes_that_left_are_released(
     events: list[Event], rng: random.Random

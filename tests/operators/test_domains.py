@@ -17,6 +17,7 @@ from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
 from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
+from ketal.operators.order.release_options import Policy
 from ketal.operators.topology.domain_order import DomainPast, domains_of, nodes_sharing_domain
 from ketal.operators.topology.domains import (
     Domains,
@@ -461,6 +462,22 @@ def test_cause_of_a_lost_event_can_be_lost_in_turn() -> None:
     step = queue.push(e("z@1", "t", time=4))
     assert [str(dot) for dot in step.gaps] == ["p@1"]
     assert len(queue) == 0
+
+
+@pytest.mark.parametrize("policy", ["eager", "total"])
+def test_cause_of_a_lost_event_is_lost_with_it_if_its_node_has_left_or_at_the_end(
+    policy: Policy,
+) -> None:
+    event = e("r@1", "t", "p:1 q:1")
+    queue = within(topology("p>q q>r"), policy=policy)
+    queue.leave("p")
+    assert pushed(queue, event) == []
+    left = queue.leave("q")
+    queue = within(topology("p>q q>r"), policy=policy, gap_us=2)
+    assert pushed(queue, event) == []
+    for step in (left, queue.end()):
+        assert [str(dot) for dot in step.gaps] == ["q@1", "p@1"]
+        assert [r.event for r in step.released] == [event]
 
 
 def test_view_without_a_node_that_only_a_relaxed_edge_made_known_ends_waits_for_it() -> None:

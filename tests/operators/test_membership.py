@@ -28,6 +28,7 @@ from ketal.operators.membership.clock_restoration import (
 )
 from ketal.operators.membership.incarnation_names import IncarnationTable
 from ketal.operators.membership.members import MembershipStage
+from ketal.operators.order.step import ReleaseStep
 from tests.cases import e
 from tests.operators.marked_queue import MarkedQueue
 from tests.property.executions import executions, linear_extension
@@ -504,7 +505,53 @@ def test_event_is_late_once_its_place_is_known_to_have_passed() -> None:
     # A new node that cannot know n1 is late at once; one that may know it is not.
     assert push(e("n4@1", "a")) == ["n4@1"]
     assert push(e("n5@1", "a", "n2:3")) == []
+    # Its place has passed, as is known once its past has arrived.
+    assert push(e("n6@1", "a", "n7:1")) == []
+    assert push(e("n7@1", "a")) == ["n7@1", "n6@1"]
+    # One that has n1's last entry is late at once, whether its past has arrived or not.
+    assert push(e("n0@2", "a", "n1:3")) == ["n0@2"]
     assert [str(x.dot) for x, _ in queue.held_back()] == ["n3@3", "n5@1"]
+
+
+def test_node_is_waited_for_again_once_the_past_of_its_last_event_is_released() -> None:
+    """n1@1 depends on n2@1, whose clock sum is 6; until that is released, n1 bounds nothing."""
+    stage = Stage(policy="total", nodes=("n1", "n2"))
+    stage.stage.leave("x")
+    stage.queue.leave("x")
+    out = stage.through([e("n1@1", "a", "n2:1"), e("n2@1", "a", "x:5"), e("n2@2", "a")])
+    assert [str(x.dot) for x in out] == ["n2@1", "n1@1", "n2@2"]
+    assert stage.through([e("n2@3", "a")]) == []
+    assert [str(x.dot) for x in stage.through([e("n1@2", "a")])] == ["n1@2", "n2@3"]
+
+
+def test_event_that_waits_for_a_missing_one_keeps_its_place() -> None:
+    stage = Stage(policy="total", nodes=("n1", "n2"))
+    events = [e("n1@1", "a", "y:1"), e("n2@1", "a"), e("n2@2", "a"), e("n1@2", "a", "y:1 n2:1")]
+    assert [str(x.dot) for x in stage.through(events)] == ["n2@1"]
+    released = stage.through([e("y@1", "a"), e("y@2", "a", "n2:2")])
+    assert [str(x.dot) for x in released] == ["y@1", "n1@1", "n2@2"]
+
+
+def test_late_event_raises_the_place_of_the_first_event() -> None:
+    """The lost l@1 arrives late; its clock shows that n1@1, which depends on it, had x:5."""
+    stage = MembershipStage()
+    queue = MarkedQueue(policy="total", nodes=("n1", "n2"), gap_us=1_000_000)
+    queue.restore_clocks(stage.restorer)
+
+    def push(event: Event) -> ReleaseStep:
+        stage.arrived(event)
+        stage.restorer.restore_so_far(event)
+        step: ReleaseStep = queue.push(event)
+        return step
+
+    stage.leave("x")
+    queue.leave("x")
+    push(e("n1@1", "a", "l:1", time=0))
+    assert [str(dot) for dot in queue.advance(1_000_000).gaps] == ["l@1"]
+    assert [str(x.dot) for x in push(e("l@1", "a", "x:5")).late] == ["l@1"]
+    queue.leave("l")
+    assert [str(r.event.dot) for r in queue.leave("n2").released] == ["n1@1"]
+    assert [str(x.dot) for x in push(e("n3@1", "a", "x:3")).late] == ["n3@1"]
 
 
 # --- nodes that restart ----------------------------------------------------------------
@@ -618,6 +665,13 @@ def test_an_event_that_fits_both_incarnations_is_rejected() -> None:
         stage.take(e("A@5", "which", "B:1"))
     with pytest.raises(EventError, match=r"may be A@9 or A#2@9"):
         stage.take(e("A@9", "far", "B:1"))
+
+
+def test_run_that_ended_before_the_counters_of_the_latest_one_does_not_go_on() -> None:
+    stage = Stage()
+    stage.through([e("A@1", "old1"), e("A@2", "old2")])
+    stage.through([e(f"A@{c}", f"new{c}") for c in (1, 2, 3)])
+    assert str(stage.stage.rename(e("A@5", "new5"), stage.seen)) == "A#2@5 new5"
 
 
 def test_late_first_event_is_not_a_restart() -> None:

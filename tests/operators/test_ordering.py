@@ -374,6 +374,14 @@ def test_gap_counts_from_the_stream_time_when_the_first_waiter_arrives() -> None
     assert queue.lost == {Dot("a", 1), Dot("a", 2)}
 
 
+def test_gap_counts_from_the_time_of_an_event_that_did_not_wait() -> None:
+    queue = MarkedQueue(gap_us=S)
+    for x in (e("a@1", "x", time=0), e("a@2", "x", time=100), e("b@1", "x", "a:3")):
+        queue.push(x)
+    assert gaps(queue.advance(101 * S - 1)) == []
+    assert gaps(queue.advance(101 * S)) == ["a@3"]
+
+
 def test_gap_counts_from_the_first_watermark_if_no_time_was_known() -> None:
     queue = MarkedQueue(gap_us=10 * S)
     queue.push(e("b@1", "b", "a:1"))
@@ -492,6 +500,24 @@ def test_node_that_only_the_clock_of_a_held_event_names_can_leave(call: str, arg
     assert out(queue.push(e("a@1", "a"))) == ["a@1", "b@2|c@1"]
 
 
+def test_restored_queue_loses_the_missing_dots_of_a_node_that_leaves() -> None:
+    queue = MarkedQueue()
+    for x in (e("b@1", "x"), e("b@2", "x", "a:1")):
+        queue.push(x)
+    assert gaps(restored(queue, {}).leave("a")) == ["a@1"]
+
+
+def test_dots_that_become_missing_together_are_lost_in_the_order_of_their_nodes() -> None:
+    event = e("b@1", "x", "z:1 c:1 a:1", time=0)
+    queue = MarkedQueue(gap_us=S)
+    queue.push(event)
+    assert gaps(queue.advance(S)) == ["a@1", "c@1", "z@1"]
+    queue = MarkedQueue()
+    for node in ("z", "c", "a"):
+        queue.leave(node)
+    assert gaps(queue.push(event)) == ["a@1", "c@1", "z@1"]
+
+
 def test_total_waits_for_the_members() -> None:
     queue = MarkedQueue(policy="total", nodes=("a", "b", "c"))
     assert out(queue.push(e("a@1", "x"))) == ["a@1"]
@@ -555,10 +581,30 @@ def test_dot_known_to_a_late_event_only_is_declared_lost_too() -> None:
     assert queue.end() == ReleaseStep()
 
 
+def test_place_of_a_lost_event_is_bounded_by_the_event_before_it() -> None:
+    queue = MarkedQueue(policy="total")
+    for x in (
+        *(e(f"a@{n}", "x") for n in range(1, 7)),
+        e("p@1", "x", "a:3"), e("p@4", "x", "a:6"), e("b@1", "x", "p:5"),
+    ):  # fmt: skip
+        queue.push(x)
+    step = queue.leave("p")
+    assert gaps(step) == ["p@2", "p@3", "p@5"]
+    assert sorted(step.lowest_keys.values()) == [(5, "p", 2), (6, "p", 3), (11, "p", 5)]
+
+
 def test_missing_predecessor_of_a_late_event_is_lost_at_the_end() -> None:
     queue = after_a_late_event(gap_us=30 * S)
     step = queue.end()
     assert (gaps(step), out(step)) == (["q@1"], ["p@4|q@1", "p@5|q@1"])
+
+
+def test_late_event_is_not_lost_with_its_missing_predecessor() -> None:
+    queue = after_a_late_event()
+    queue.push(NEXT)
+    for one in (restored(queue, {"policy": "total"}), queue):
+        assert gaps(one.leave("q")) == ["q@1"]
+        assert not any(x.given_up or x.arrived for x in one._store.nodes.values())
 
 
 def test_predecessor_of_a_late_event_is_late_and_frees_its_dependants() -> None:
@@ -567,6 +613,14 @@ def test_predecessor_of_a_late_event_is_late_and_frees_its_dependants() -> None:
     assert (late(step), out(step)) == (["q@1"], [])
     assert waits(queue) == ["p@4 None", "p@5 None"]  # a q@3 may still sort before them
     assert out(queue.push(NEXT)) == ["p@4|q@1", "p@5|q@1"]
+
+
+def test_late_event_frees_its_dependants_at_once() -> None:
+    queue = MarkedQueue(policy="total")
+    for x in (e("a@1", "x"), e("a@2", "x"), e("b@1", "x", "c:1")):
+        queue.push(x)
+    step = queue.push(e("c@1", "x"))
+    assert (late(step), out(step)) == (["c@1"], ["b@1|c@1"])
 
 
 def test_turn_in_the_total_order_does_not_wait_for_a_late_events_predecessor() -> None:
@@ -608,6 +662,50 @@ def test_idle_node_is_waited_for_again_once_a_clock_names_a_new_event() -> None:
     assert waits(queue) == ["b@2 a@2"]
     step = queue.advance(31 * S)
     assert (gaps(step), out(step)) == (["a@2"], ["b@2|a@2"])
+
+
+def test_clock_that_names_an_event_that_arrived_does_not_make_its_node_active() -> None:
+    queue = MarkedQueue(policy="total", nodes=("a", "b"), idle_us=10 * S)
+    queue.push(e("b@1", "x", time=0))
+    queue.push(e("a@1", "x", time=0))
+    assert out(queue.push(e("a@2", "x", "b:1", time=5))) == []
+    assert out(queue.push(e("a@3", "x", "b:1", time=10))) == ["a@2", "a@3"]
+
+
+def test_lost_events_of_a_node_bound_the_place_of_its_next_one() -> None:
+    queue = MarkedQueue(policy="total", nodes=("a", "b", "c"), gap_us=S)
+    for x in (e("a@1", "x"), e("c@1", "x"), e("c@2", "x"), e("c@3", "x")):
+        queue.push(x)
+    assert out(queue.push(e("b@1", "x", "a:3", time=0))) == ["c@1"]
+    step = queue.advance(S)
+    assert (gaps(step), out(step)) == (["a@2", "a@3"], ["c@2", "c@3"])
+
+
+@pytest.mark.parametrize("before_us", [None, 100 * S])
+def test_waits_are_counted_from_a_change_of_the_options(before_us: int | None) -> None:
+    queue = MarkedQueue(gap_us=before_us)
+    for x in (e("b@1", "x", time=0), e("b@2", "x", "a:1", time=0), e("c@1", "x", time=50)):
+        queue.push(x)
+    queue = restored(queue, {"gap_us": S})
+    assert gaps(queue.advance(51 * S - 1)) == []
+    assert gaps(queue.advance(51 * S)) == ["a@1"]
+
+
+def test_node_that_is_not_declared_any_more_is_live_if_it_had_an_event() -> None:
+    for x_event, expected in (([], ["a@1", "a@2", "a@3"]), ([e("x@2", "x")], ["a@1"])):
+        queue = MarkedQueue(policy="total", nodes=("a", "x", "A"))
+        for x in (*x_event, e("a@1", "x"), e("a@2", "x")):
+            queue.push(x)
+        queue = restored(queue, {"policy": "total", "nodes": ("a",)})
+        assert out(queue.push(e("a@3", "x"))) == expected
+
+
+def test_node_that_left_is_not_live_because_it_is_declared_later() -> None:
+    queue = MarkedQueue(policy="total", nodes=("a",))
+    queue.leave("x")
+    queue = restored(queue, {"policy": "total", "nodes": ("a", "x")})
+    queue.push(e("a@1", "x"))
+    assert out(queue.push(e("a@2", "x"))) == ["a@2"]
 
 
 # --- capacity -------------------------------------------------------------------------
@@ -669,6 +767,16 @@ def test_full_total_order_gives_up_the_waits_of_its_first_event() -> None:
     assert late(queue.push(e("b@1", "x"))) == ["b@1"]
 
 
+def test_event_that_was_declared_lost_is_late_after_a_full_queue_gave_up_a_lower_one() -> None:
+    queue = MarkedQueue(policy="total", gives_up=True, held_back_max=3)
+    for x in (e("x@1", "x"), e("x@2", "x", "y:1 w:9"), e("a@1", "x", "x:5")):
+        queue.push(x)
+    assert gaps(queue.leave("x")) == ["x@3", "x@4", "x@5"]
+    queue.push(e("c@1", "x", "x:2 z:1"))
+    assert gaps(queue.push(e("c@2", "x", "x:2 z:1"))) == ["z@1"]
+    assert late(queue.push(e("x@4", "x"))) == ["x@4"]
+
+
 def test_full_total_order_accepts_events_that_free_held_back_ones() -> None:
     queue = MarkedQueue(policy="total", nodes=("a", "b"), held_back_max=1)
     queue.push(e("a@2", "x"))
@@ -689,6 +797,16 @@ def test_frontier_makes_an_event_due_at_the_largest_time_of_its_past() -> None:
     assert waits(queue) == ["a@7 None", "b@9 None", "a@30 None"]
     assert out(queue.advance(100 * S)) == []
     assert out(queue.advance(100 * S + 1)) == ["a@7", "b@9"]
+
+
+def test_event_after_one_of_a_later_time_is_due_with_it_in_any_order_of_arrival() -> None:
+    events = [e("a@1", "x", time=10), e("a@2", "x", time=5), e("a@3", "x", time=7)]
+    for order in itertools.permutations([*events, e("b@1", "x", "a:3", time=1)]):
+        queue = MarkedQueue(policy="frontier", frontier_us=20 * S)
+        for x in order:
+            queue.push(x)
+        assert out(queue.push(e("c@1", "x", time=30))) == []
+        assert out(queue.advance(10 * S + 1)) == ["a@1", "a@2", "a@3", "b@1"]
 
 
 def test_cause_that_arrives_in_time_holds_its_dependants_back() -> None:

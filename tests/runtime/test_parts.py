@@ -223,6 +223,29 @@ def test_losses_that_may_be_between_two_places(
         assert named == between
 
 
+def test_dot_of_an_evicted_place_stands_for_all_places_from_the_lowest_evicted_one_on() -> None:
+    a, b, c = (Dot(node, 1) for node in "abc")
+    losses = Losses(1, placed=True)
+    for dot, low in ((a, 2), (b, 5), (c, 9)):
+        losses.miss(dot, (low, dot.node, 1))
+    assert losses.missed_between((), None, (2, "a", 1)) == ()
+    assert losses.missed_between((), None, (3, "a", 1)) == (b,)
+    assert losses.missed_between((), None, (10, "a", 1)) == (b, c)
+
+
+def test_lost_event_that_arrives_has_its_own_place_or_none() -> None:
+    event, later = e("a@1", "t"), e("b@1", "t", "a:1")
+    losses = Losses(9, placed=True)
+    losses.miss(event.dot, (1, "a", 1))
+    losses.miss_event(event, ())
+    losses.bound_places(later)
+    assert losses.missed_between((), None, canonical_key(later)) == (event.dot,)
+    assert losses.missed_between((), canonical_key(event), canonical_key(later)) == ()
+    losses.unmiss(event.dot)
+    assert losses.missed_between((), None, canonical_key(later)) == ()
+    losses.validate_state()
+
+
 def test_verdict_names_at_most_a_hundred_lost_events() -> None:
     made = ketal.compile(
         'pattern P { order CausalOrder(gap = 1 s); event A = type == "a"; find next A; }'

@@ -306,7 +306,7 @@ class Queues:
     def load(self, state: Mapping[str, Any], reported: dict[tuple[str, Dot], None]) -> None:
         """Load what `save` returned, and the reported dots; queues are loaded separately."""
         self.reports.load(state["reports"])
-        self.reports.reported = reported
+        self.reports.reported.update(reported)
         for missing in self.missing:
             if missing.name in state["missing"]:
                 missing.load(state["missing"][missing.name])

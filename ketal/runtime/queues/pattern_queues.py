@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -49,7 +50,7 @@ class PatternQueue:
         self.runs = runs
         self._dispatch = TypeDispatch(runs)
         self.withheld: set[Dot] = set()
-        self.refused: dict[Dot, None] = {}
+        self.refused: OrderedDict[Dot, None] = OrderedDict()
         self._limits = limits
         self._topology = runs[0].compiled.pattern.topology
         windows_us = [us for run in runs if (us := run.compiled.window_us) is not None]
@@ -126,7 +127,7 @@ class PatternQueue:
             if not self._pop_withheld(event):
                 self.refused[event.dot] = None
                 if len(self.refused) > self._limits.dots_max:
-                    del self.refused[next(iter(self.refused))]
+                    self.refused.popitem(last=False)
                 out += reports.refused_verdicts(event)
         for run in self.runs:
             run.counts.overflows += step.given_up + bool(step.limit)
@@ -266,4 +267,4 @@ class PatternQueue:
         """Load what `save` returned, and the dots of refused events, oldest first."""
         self.hold_back.load(state["hold_back"], events)
         self.withheld = {Dot(*dot) for dot in state["withheld"]}
-        self.refused = {Dot(*dot): None for dot in refused}
+        self.refused = OrderedDict.fromkeys(Dot(*dot) for dot in refused)

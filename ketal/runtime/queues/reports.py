@@ -5,6 +5,7 @@ The one rule: a dot is reported once in each of these ways, however many queues 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, ClassVar, Final
 
 from ketal.model.events.dot import Dot
@@ -64,7 +65,7 @@ class Reports(Stateful):
         self.execution = execution
         self.late = self.refused = self.gaps = 0
         self.several = False
-        self.reported: dict[tuple[str, Dot], None] = {}
+        self.reported: OrderedDict[tuple[str, Dot], None] = OrderedDict()
         self._dots_max = dots_max
 
     def gap_verdicts(self, step: ReleaseStep) -> list[Verdict]:
@@ -115,5 +116,5 @@ class Reports(Stateful):
             return False
         self.reported[(way, dot)] = None
         if len(self.reported) > self._dots_max:
-            del self.reported[next(iter(self.reported))]
+            self.reported.popitem(last=False)
         return True

@@ -19,6 +19,7 @@ import socketserver
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Self
@@ -113,7 +114,7 @@ class Collector(MonitorFeeder):
 
     def __init__(self, monitor: Feedable, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(monitor)
-        self._offsets: dict[str, int] = {}
+        self._offsets: OrderedDict[str, int] = OrderedDict()
         address = checked_address(host, port, port_min=0)
         with refused_as_setting(f"events cannot be received on port {port} of {host}"):
             self._server = _Server(address, self._process_connection)
@@ -160,7 +161,7 @@ class Collector(MonitorFeeder):
         self._offsets.pop(log, None)
         self._offsets[log] = offset
         if len(self._offsets) > LOGS_MAX:
-            del self._offsets[next(iter(self._offsets))]
+            self._offsets.popitem(last=False)
 
     def wait(self, *, timeout_s: float | None = None) -> bool:
         """Wait until no connection is open; return False if that takes longer than `timeout_s`.

@@ -19,6 +19,7 @@ if patterns treat them as equal.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,9 +43,9 @@ class KeyGroupCheck:
     ) -> None:
         self._name = name
         self._max = values_max
-        self._groups: dict[Key, tuple[int, str]] = {
-            (kind, json.loads(value)): (group, place) for kind, value, group, place in held
-        }
+        self._groups: OrderedDict[Key, tuple[int, str]] = OrderedDict(
+            ((kind, json.loads(value)), (group, place)) for kind, value, group, place in held
+        )
 
     def check(self, value: Any, group: int, place: str) -> None:
         """Check the value of an event, and record the group of the key of its message.
@@ -63,7 +64,7 @@ class KeyGroupCheck:
                 "hashed instead of the key"
             )
         if len(self._groups) > self._max:
-            del self._groups[next(iter(self._groups))]
+            self._groups.popitem(last=False)
 
     def state(self) -> list[tuple[str, str, int, str]]:
         """Return the values and their groups as plain data; values are JSON texts of any length."""
