@@ -109,7 +109,7 @@ def arithmetic(op: str, left: Any, right: Any) -> Any:
 def time_arithmetic(op: str, left: Any, right: Any) -> Any:
     """Return `left op right` as `arithmetic` does, rounded to a microsecond."""
     result = arithmetic(op, left, right)
-    return None if result is None else rounded(result)
+    return rounded(result) if isinstance(result, float) else result
 
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
