@@ -51,7 +51,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key, concurrent, happened_before
 from ketal.model.language_words import UNIT_NS
-from ketal.model.syntax_walks import children, walk
+from ketal.model.syntax_walks import children, is_time, walk
 
 Scope = tuple[tuple[str, typing.Any], ...]
 Steps = tuple[tuple[str, Dot], ...]
@@ -511,6 +511,8 @@ class Guards:
                 result = self.value(operands[0], at)
                 for op, operand in zip(ops, operands[1:], strict=True):
                     result = _calculate(op, result, self.value(operand, at))
+                    if isinstance(result, float) and is_time(value):
+                        result = float(round(Fraction(result), 6))
                 return result
             case ast.Negative(operand):
                 return _calculate("-", 0, self.value(operand, at))

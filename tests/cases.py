@@ -282,6 +282,23 @@ EVENTS_AND_GUARDS = [
         ),
         matches=("A=n@1 M=n@2 M=n@3 Z=n@5",),
     ),
+    Case(
+        "a sum or difference of times is exact to the microsecond",
+        "Events and guards",
+        p(
+            "Apart = B && time - A.time == 300 ms && 0.7 - (time - A.time) == 0.4",
+            "Later = C && time == 0.1 + A.time + 600 ms && -A.time + time <= 700 ms "
+            "&& x - x + time == time",
+            "find next A Apart Later",
+            "return took = Later.time - Apart.time, both = Apart.time + Later.time",
+        ),
+        (
+            e("n@1", "a", time=1774742399.04),
+            e("n@2", "b", time=1774742399.34),
+            e("n@3", "c", time=1774742399.74, x=2**1024 - 1),
+        ),
+        matches=('A=n@1 Apart=n@2 Later=n@3 -> {"took": 0.4, "both": 3549484799.08}',),
+    ),
 ]
 
 UNKNOWN = [

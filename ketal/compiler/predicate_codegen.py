@@ -32,7 +32,7 @@ from ketal.model.attributes import copied
 from ketal.model.events.event import Event
 from ketal.model.guard_functions import PREDICATES
 from ketal.model.limits import Limits
-from ketal.model.syntax_walks import references, walk
+from ketal.model.syntax_walks import is_time, references, walk
 from ketal.model.values import (
     Key,
     argument_types,
@@ -42,6 +42,7 @@ from ketal.model.values import (
     holds,
     kind,
     scalar,
+    time_arithmetic,
 )
 
 Masks = Callable[[Sequence[Event]], list[int]]
@@ -58,6 +59,7 @@ class _CodeWriter:
             "scalar": scalar,
             "dig": dig,
             "arithmetic": arithmetic,
+            "time_arithmetic": time_arithmetic,
             "holds": holds,
             "isinstance": isinstance,
             "str": str,
@@ -93,10 +95,11 @@ class _CodeWriter:
                 holder = self.local(("step", step), f"bound[{self.constant(step)}]")
                 return self._read(of, holder, plain)
             case syntax.Arithmetic(ops=ops, operands=operands):
+                function = "time_arithmetic" if is_time(value) else "arithmetic"
                 so_far, *others = map(self.value, operands)
                 for op, other in zip(ops, others, strict=True):
-                    call = f"arithmetic({self.constant(op)}, {so_far}, {other})"
-                    so_far = self.local(("arithmetic", op, so_far, other), call)
+                    call = f"{function}({self.constant(op)}, {so_far}, {other})"
+                    so_far = self.local((function, op, so_far, other), call)
                 return so_far
             case syntax.Negative(operand=operand):
                 zero = self.constant(0)

@@ -9,7 +9,18 @@ import functools
 from collections.abc import Iterator
 from dataclasses import fields
 
-from ketal.model.syntax import Absent, Body, Edge, Guard, Node, Reference, Step
+from ketal.model.syntax import (
+    Absent,
+    Arithmetic,
+    Body,
+    Edge,
+    Field,
+    Guard,
+    Negative,
+    Node,
+    Reference,
+    Step,
+)
 
 
 @functools.cache
@@ -37,6 +48,22 @@ def walk(node: Node) -> Iterator[Node]:
 def references(node: Node) -> list[Reference]:
     """Return the references to steps in a guard, a value or a `return`."""
     return [n for n in walk(node) if isinstance(n, Reference)]
+
+
+def is_time(value: Node) -> bool:
+    """Return whether a value is the time of an event, or a sum or difference with one.
+
+    Such a sum is rounded to whole microseconds, as the times are: of two events exactly 300 ms
+    apart, the difference of the seconds since the epoch would be 0.2999999523.
+    """
+    match value:
+        case Field(name="time") | Reference(of=Field(name="time")):
+            return True
+        case Arithmetic(ops=("+" | "-", *_), operands=operands):
+            return any(map(is_time, operands))
+        case Negative(operand=operand):
+            return is_time(operand)
+    return False
 
 
 def steps_of(body: Body) -> set[str]:

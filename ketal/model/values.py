@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import rounded
 
 ARITHMETIC_BITS_MAX = 1024
 """The most bits of an integer result of arithmetic; a larger result is unknown."""
@@ -103,6 +104,12 @@ def arithmetic(op: str, left: Any, right: Any) -> Any:
     if isinstance(result, int):
         return result if result.bit_length() <= ARITHMETIC_BITS_MAX else None
     return result if math.isfinite(result) else None
+
+
+def time_arithmetic(op: str, left: Any, right: Any) -> Any:
+    """Return `left op right` as `arithmetic` does, rounded to a microsecond."""
+    result = arithmetic(op, left, right)
+    return rounded(result) if isinstance(result, float) else result
 
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {

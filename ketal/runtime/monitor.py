@@ -43,8 +43,8 @@ class Monitor:
     trace : bool
         Whether every transition is reported as a verdict.
     on : mapping of str to callable, optional
-        Handlers, called with the verdict: by kind (`violation`, `match`, …), or by
-        `Pattern.state` for entering a state. One that raises is logged and counted.
+        Handlers, called with the verdict: by kind (`violation`, `match`, …), or by `Pattern.state`
+        for entering a state (`find any`: with a match). One that raises is logged and counted.
     execution : str
         A name for the execution, put in every verdict.
 

@@ -37,6 +37,17 @@ def test_text_between_matches_is_rejected_with_its_place() -> None:
     assert [r[1].dot.counter for r in read if isinstance(r[1], Event)] == [1, 2]
 
 
+def test_a_log_whose_clocks_come_first_is_reported_with_the_expression_to_pass() -> None:
+    text = 'a {"a":1}\nstart\nb {"b":1}\nsend\na {"a":2}\nstop\n'
+    first, *_ = records(text)
+    regex = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
+    assert first[1].reason.endswith(f"as in logs of GoVector, pass --regex '{regex}')")
+    events = [r[1] for r in records(text, regex=regex)]
+    assert [str(event) for event in events] == ["a@1 start", "b@1 send", "a@2 stop"]
+    stray, *_ = records('stray text\n\nstart\na {"a":1}\n')
+    assert "GoVector" not in stray[1].reason
+
+
 def test_line_numbers_are_counted_incrementally() -> None:
     class Text(bytes):
         looked_at = 0

@@ -219,6 +219,20 @@ def test_search_is_by_guard_or_text_and_reports_which(browser: Any, tmp_path: Pa
     assert browser.get_log("browser") == []
 
 
+def test_search_of_times_is_exact_to_the_microsecond(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+    seconds = (1774742399.04, 1774742399.34, 1774742399.74)
+    log = [Event(node="n", type="t", clock={"n": i}, time=s) for i, s in enumerate(seconds, 1)]
+    ketal.view(log, ketal.compile('pattern P { event T = type == "t"; find strict T; }')).write(
+        path
+    )
+    browser.get(path.as_uri())
+    browser.execute_script("ketal.chooseVerdict(0)")
+    assert _found(browser, "time - T.time == 300 ms")[0] == {"n@2"}
+    assert _found(browser, "time == 0.1 + T.time + 600 ms")[0] == {"n@3"}
+    assert _found(browser, "0.7 - (-T.time + time) == 400 ms")[0] == {"n@2"}
+
+
 def test_search_relative_to_the_selection_follows_it(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "run.html"
     ketal.view(LOG, ketal.compile(CONFLICT)).write(path)

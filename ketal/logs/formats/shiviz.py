@@ -20,6 +20,7 @@ so reads back the events that were written.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -40,6 +41,10 @@ from ketal.model.wording import json_text, shortened
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 """ShiViz's own default: a line of text, then a line with host and clock."""
+
+CLOCK_FIRST_REGEX = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
+"""The expression of logs in which the clock comes before the text, as GoVector writes them."""
+_HOST_AND_CLOCK = re.compile(rb"\S+ \{.*\}")
 
 WRITTEN_REGEX = (
     r"(?<event>.*)\t(?<data>{.*})(?:\t(?<time>[^\s\[]+))?(?:\t(?<receives>\[.*\]))?"
@@ -86,7 +91,9 @@ class _ShivizText:
             return False
         return not self._invalid_lines.isdisjoint(range(self.line(start), self.line(end) + 1))
 
-    def unmatched_error(self, start: int, end: int) -> tuple[EventError, int] | None:
+    def unmatched_error(
+        self, start: int, end: int, events: _EventRegex
+    ) -> tuple[EventError, int] | None:
         """Return the error for text that no match covers, and its offset; None if it is blank."""
         content = self.text[start:end].strip()
         if not content:
@@ -97,7 +104,15 @@ class _ShivizText:
         count = content.count(b"\n") + 1
         note = f" ({count} lines)" if count > 1 else ""
         excerpt = brief(content[:240].decode(errors="replace").partition("\n")[0])
-        return EventError(f"the regular expression does not match the text {excerpt}{note}"), head
+        hint = ""
+        if events.text == DEFAULT_REGEX and _HOST_AND_CLOCK.fullmatch(content.partition(b"\n")[0]):
+            # Every event would have the text of the event before it.
+            hint = (
+                " (if a clock comes before the text of its event, as in logs of GoVector, pass "
+                f"--regex '{CLOCK_FIRST_REGEX}')"
+            )
+        reason = f"the regular expression does not match the text {excerpt}{note}{hint}"
+        return EventError(reason), head
 
 
 def _named_groups(regex: Any) -> dict[str, int]:
@@ -158,7 +173,7 @@ class _ShivizReader:
             if first == last:
                 continue
             matched = True
-            if unmatched := text.unmatched_error(at, first):
+            if unmatched := text.unmatched_error(at, first, events):
                 yield unmatched
             at = last
             head = text.first_nonblank(first, last)
@@ -176,7 +191,7 @@ class _ShivizReader:
             except EventError as fault:
                 yield fault, head
         if matched:
-            if unmatched := text.unmatched_error(at, end):
+            if unmatched := text.unmatched_error(at, end, events):
                 yield unmatched
         elif b"\0" in text.text[start:end]:
             reason = "this is not text: it contains NUL bytes"

@@ -97,6 +97,12 @@ def microseconds(time: Any) -> int | None:
     return _whole(time_s * 1e6)
 
 
+def rounded(time_s: float) -> float:
+    """Return a number of seconds rounded to a microsecond."""
+    # From 2 ** 33 seconds on, neighbouring floats are more than a microsecond apart.
+    return _whole(time_s * 1e6) / 1e6 if abs(time_s) < 2**33 else time_s
+
+
 def _whole(value: float) -> int:
     """Return the whole number nearest to a value, of two the even one.
 

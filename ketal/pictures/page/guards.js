@@ -11,7 +11,7 @@ const GUARD_TOKEN = new RegExp([
 ].map((one) => one.source).join("|"), "y");
 const GUARD_REGEX = /\s*\/((?:[^\/\\\n*]|\\[^\n])(?:[^\/\\\n]|\\[^\n])*)\//y;
 const CALL = /\s*\(\s*([^\s(),;{}"\/]+)\s+([^\s(),;{}"\/]+)\s*\(([^(){};"\/]*)\)\s*\)/y;
-const SECONDS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400 };
+const NANOSECONDS = { ns: 1, us: 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9, d: 86400e9 };
 const FIELDS = new Set(["node", "type", "time", "id"]);
 const COMPARE = new Set(["==", "!=", "<", "<=", ">", ">="]);
 
@@ -139,20 +139,27 @@ class GuardReader {
   sum() { return this.calculation(["+", "-"], () => this.calculation(["*", "/", "%"], () => this.signed())); }
 
   calculation(signs, part) {
-    let left = part();
+    const parts = [part()], between = [];
     while (this.kind === "sign" && signs.includes(this.token)) {
-      const sign = this.token;
+      between.push(this.token);
       this.advance();
-      const a = this.value(left), b = this.value(part());
-      left = { value: (at) => calculated(sign, a(at), b(at)) };
+      parts.push(part());
     }
-    return left;
+    if (!between.length) return parts[0];
+    const isTime = signs.includes("+") && parts.some((one) => this.isTime(one));
+    const [first, ...others] = parts.map((one) => this.value(one));
+    const calculate = isTime ? timeCalculated : calculated;
+    return { isTime, value: (at) => others.reduce((left, other, i) => calculate(between[i], left, other(at)), first(at)) };
+  }
+
+  isTime({ isTime, path }) {
+    return isTime || path?.length === 2 && path[1] === "time" && Object.hasOwn(this.declared, path[0]);
   }
 
   signed() {
     if (!this.take("-")) return this.primary();
-    const value = this.value(this.signed());
-    return { value: (at) => calculated("-", 0, value(at)) };
+    const part = this.signed(), value = this.value(part);
+    return { isTime: this.isTime(part), value: (at) => calculated("-", 0, value(at)) };
   }
 
   primary() {
@@ -166,7 +173,7 @@ class GuardReader {
     if (token === "true" || token === "false") return { constant: token === "true" };
     if (token === "localhost") throw new GuardError("`localhost` is the node of a copy of the pattern; a search has no copy");
     if (this.is("(")) return this.functionCall(token);
-    if (FIELDS.has(token)) return { value: (at) => at.field(token) };
+    if (FIELDS.has(token)) return { isTime: token === "time", value: (at) => at.field(token) };
     const path = [token];
     while (this.is(".", "[")) {
       const part = this.token;
@@ -184,8 +191,8 @@ class GuardReader {
   number() {
     const number = Number(this.token);
     this.advance();
-    if (this.kind !== "name" || !Object.hasOwn(SECONDS, this.token)) return { constant: number };
-    const seconds = number * SECONDS[this.token];
+    if (this.kind !== "name" || !Object.hasOwn(NANOSECONDS, this.token)) return { constant: number };
+    const seconds = number * NANOSECONDS[this.token] / 1e9;
     this.advance();
     return { constant: seconds };
   }
@@ -299,6 +306,12 @@ function calculated(sign, left, right) {
     if (out && out < 0 !== right < 0) out += right;
   }
   return Number.isFinite(out) ? out : null;
+}
+
+/* A sum or difference with the time of an event: to the microsecond, as times are. */
+function timeCalculated(sign, left, right) {
+  const out = calculated(sign, left, right);
+  return out === null ? null : Math.round(out * 1e6) / 1e6;
 }
 
 /* --- texts --- */
