@@ -107,8 +107,11 @@ class Demo:
 
         if not servers:
             with Collector(monitor) as collector:
-                run_to(collector.address)
-                collector.wait(timeout_s=WAIT_S)
+                try:
+                    run_to(collector.address)
+                finally:
+                    # A thread that still runs compiled code when Python exits may abort it.
+                    collector.wait(timeout_s=WAIT_S)
             return
         from ketal.streaming.kafka.event_topics import make_consumer, make_topic
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import ketal
+from ketal.replicated_stack.cluster import RunPlan
+from ketal.replicated_stack.demo import Demo
+from ketal.replicated_stack.node import Bug
 from tests.streaming.conftest import QUICK_JVM
 
 
@@ -65,6 +71,31 @@ def test_ctrl_c_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
+
+
+def test_interrupted_demo_waits_for_the_connections_of_its_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    closed = threading.Event()
+
+    def interrupted(plan: RunPlan, folder: Path) -> None:
+        assert isinstance(plan.collector, tuple)
+        connection = socket.create_connection(plan.collector)
+        connection.sendall(b"\n")
+
+        def close() -> None:
+            time.sleep(0.3)
+            closed.set()
+            connection.close()
+
+        threading.Thread(target=close).start()
+        time.sleep(0.1)  # The collector has accepted the connection by then.
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ketal.replicated_stack.demo.run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Demo(1, Bug.STALE_COPY, tmp_path, 0, lambda line: None).run()
+    assert closed.is_set()
 
 
 def test_closed_pipe_ends_the_demo_quietly(tmp_path: Path) -> None:
