@@ -511,8 +511,8 @@ class Guards:
                 result = self.value(operands[0], at)
                 for op, operand in zip(ops, operands[1:], strict=True):
                     result = _calculate(op, result, self.value(operand, at))
-                    if isinstance(result, float) and is_time(value):
-                        result = float(round(Fraction(result), 6))
+                    if isinstance(result, float) and is_time(value) and abs(result) < 2**33:
+                        result = round(result * 1_000_000) / 1_000_000
                 return result
             case ast.Negative(operand):
                 return _calculate("-", 0, self.value(operand, at))

@@ -105,8 +105,8 @@ class ObservedSteps(ScopeSteps):
     """
 
     __slots__ = (
-        "_events", "_machine", "_moves_max", "_offered", "_wanted", "ended", "moved", "moves",
-        "offers", "violated",
+        "_events", "_in_order", "_machine", "_moves_max", "_offered", "_wanted", "ended", "moved",
+        "moves", "offers", "violated",
     )  # fmt: skip
 
     def __init__(
@@ -139,15 +139,18 @@ class ObservedSteps(ScopeSteps):
         self._offered: dict[ScopeName, dict[Dot, Seen]] = {}
         """The events that each scope was offered, by dot; for a check, those since its run began,
         except those that it skipped."""
+        self._in_order: dict[ScopeName, list[Seen]] = {}
+        """The events that each scope of a find was offered, by place."""
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope, and record the offer if needed."""
         scope = self.scopes.by_name.get(name)
         # A scope that is removed once it is over may be created again, and then counts from zero.
-        seen = Seen(event, mask, len(self._offered.get(name, ())))
+        seen = Seen(event, mask, len(self._in_order.get(name, ())))
         if self.verdicts.compiled.kind == "check":
             return self._step_check(name, scope, seen)
         self._offered.setdefault(name, {})[seen.dot] = seen
+        self._in_order.setdefault(name, []).append(seen)
         offer = (
             self._offer(name, seen, self._live_runs(scope)) if event.dot == self._wanted else None
         )
@@ -236,6 +239,10 @@ class ObservedSteps(ScopeSteps):
     def offered(self, scope: FrozenMapping) -> Mapping[Dot, Seen]:
         """Return the events that a scope was offered, in offer order; for a check, to its run."""
         return self._offered.get(tuple(map(keyed, scope.values())), {})
+
+    def in_order(self, scope: FrozenMapping) -> Sequence[Seen]:
+        """Return the events that a scope of a find was offered, by place."""
+        return self._in_order.get(tuple(map(keyed, scope.values())), ())
 
 
 class ObservedRun(PatternRun):

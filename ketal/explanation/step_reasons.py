@@ -44,9 +44,10 @@ class StepReasons:
         self._node: str | None = scope.get("node") if run.copies is not None else None
         # A check has neither `not`s nor a window.
         self._offered = {} if compiled.kind == "check" else run.observed.offered(scope)
+        self._in_order = run.observed.in_order(scope)
         if extension:
-            self._offered = {e.dot: self._new_seen(e, place) for place, e in enumerate(extension)}
-        self._in_order = list(self._offered.values())
+            self._in_order = [self._new_seen(e, place) for place, e in enumerate(extension)]
+            self._offered = {seen.dot: seen for seen in self._in_order}
 
     @property
     def window_text(self) -> str:

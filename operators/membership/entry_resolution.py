@@ -43,8 +43,8 @@ class EntryResolver(Stateful):
         self.departed = departed
         self.doubtful = 0
         # For each incarnation, the highest counter that another node's entry was resolved to; and
-        # the events of latest incarnations that had not arrived when an entry that may refer to
-        # them was resolved to an earlier one.
+        # the events that had not arrived when an entry that may refer to them was resolved to an
+        # earlier incarnation.
         self._resolved: dict[str, int] = {}
         self._absent: set[tuple[str, int]] = set()
 
@@ -159,10 +159,10 @@ class EntryResolver(Stateful):
                 f"name the incarnation in the clock, for example {names[-1]}",
                 place=str(event.dot),
             )
-        if fitting and names[-1] in absent:
-            latest = (names[-1], counter)
-            self._absent.add(latest)
+        later = names[names.index(possible[0]) + 1 :]
+        for name in set(later).intersection(absent):
+            self._absent.add((name, counter))
             if len(self._absent) > self.memory.clocks_max:
-                self._absent = {latest}
+                self._absent = {(name, counter)}
                 self.doubtful += 1
         return possible[0]

@@ -194,9 +194,12 @@ class HeldEvents:
             unsettled = None if missing is not None else self.unsettled(event)
             if unsettled is None:
                 break
-            # No dot of the node is missing, so the first one that is not settled is held.
-            progress = self.nodes[unsettled[0]]
-            event = progress.held[progress.settled + 1].event
+            node, counter = unsettled
+            progress = self.node(node)
+            held = progress.held.get(progress.last_held(counter))
+            if held is None:
+                break
+            event = held.event
         else:
             missing = found[event.dot]
         for dot in path:

@@ -88,8 +88,8 @@ class History:
         possible = fitting or absent
         if len(possible) != 1:
             return None
-        if fitting and names[-1] in absent:
-            self.unseen.add((names[-1], counter))
+        later = names[names.index(possible[0]) + 1 :]
+        self.unseen |= {(name, counter) for name in later if name in absent}
         return possible[0]
 
     def misread(self, node: str, counter: int) -> bool:

@@ -672,6 +672,24 @@ def test_clock_that_names_an_event_that_arrived_does_not_make_its_node_active() 
     assert out(queue.push(e("a@3", "x", "b:1", time=10))) == ["a@2", "a@3"]
 
 
+def test_clock_that_names_a_held_event_does_not_make_its_node_active() -> None:
+    queue = MarkedQueue(idle_us=4 * S)
+    queue.push(e("a@1", "x", time=0))
+    queue.push(e("a@3", "x", time=1))
+    queue.push(e("b@1", "x", "a:3", time=3))
+    assert waits(queue) == ["a@3 a@2", "b@1 a@2"]
+    assert gaps(queue.push(e("c@1", "x", time=6))) == ["a@2"]
+
+
+def test_event_after_one_that_waits_for_its_turn_names_the_dot_missing_between_them() -> None:
+    queue = MarkedQueue(policy="total", nodes=("a", "0"))
+    queue.leave("c")
+    queue.join("c")
+    for x in (e("a@1", "x"), e("a@2", "x", "c:1"), e("a@3", "x")):
+        queue.push(x)
+    assert waits(queue) == ["a@1 None", "a@2 c@1", "a@3 c@1"]
+
+
 def test_lost_events_of_a_node_bound_the_place_of_its_next_one() -> None:
     queue = MarkedQueue(policy="total", nodes=("a", "b", "c"), gap_us=S)
     for x in (e("a@1", "x"), e("c@1", "x"), e("c@2", "x"), e("c@3", "x")):

@@ -225,6 +225,25 @@ def test_every_arrival_order_with_clocks_that_name_incarnations(
     holds()
 
 
+def test_entry_of_an_incarnation_between_two_others_is_counted_if_it_was_misread() -> None:
+    """n2's entry is read as n1@1, as n1#2@1 has not arrived, and n1#3@1 knows n2."""
+    numbered = [
+        Event("n1", "a", {"n1": 1}, data={"incarnation": 1}, id="e0"),
+        Event("n1", "a", {"n1": 1}, data={"incarnation": 2}, id="e1"),
+        Event("n2", "a", {"n1": 1, "n2": 1}, data={"incarnation": 1}, id="e2"),
+        Event("n1", "a", {"n1": 2}, data={"incarnation": 2}, id="e3"),
+        Event("n1", "b", {"n2": 1, "n1": 1}, data={"incarnation": 3}, id="e4"),
+    ]
+    named = [
+        Event("n1", "a", {"n1": 1}, id="e0"),
+        Event("n1#2", "a", {"n1#2": 1}, id="e1"),
+        Event("n2", "a", {"n1#2": 1, "n2": 1}, id="e2"),
+        Event("n1#2", "a", {"n1#2": 2}, id="e3"),
+        Event("n1#3", "b", {"n2": 1, "n1#2": 1, "n1#3": 1}, id="e4"),
+    ]
+    check_numbered(PROGRAMS["concurrent"], Small(stamped=numbered, true=named, left=[]))
+
+
 @pytest.mark.parametrize("relation", sorted(PROGRAMS))
 def test_every_arrival_order_with_events_that_number_incarnations(relation: str) -> None:
     @examples(15, 750)

@@ -308,10 +308,13 @@ function calculated(sign, left, right) {
   return Number.isFinite(out) ? out : null;
 }
 
-/* A sum or difference with the time of an event: to the microsecond, as times are. */
+/* A sum or difference with the time of an event: to the microsecond, as times are. From 2 ** 33
+   seconds on, neighbouring numbers are more than a microsecond apart. */
 function timeCalculated(sign, left, right) {
   const out = calculated(sign, left, right);
-  return out === null ? null : Math.round(out * 1e6) / 1e6;
+  if (out === null || Math.abs(out) >= 2 ** 33) return out;
+  const below = Math.floor(out * 1e6), fraction = out * 1e6 - below;
+  return (fraction > 0.5 || (fraction === 0.5 && below % 2) ? below + 1 : below) / 1e6;
 }
 
 /* --- texts --- */
