@@ -159,8 +159,8 @@ class EntryResolver(Stateful):
                 f"name the incarnation in the clock, for example {names[-1]}",
                 place=str(event.dot),
             )
-        later = names[names.index(possible[0]) + 1 :]
-        for name in set(later).intersection(absent):
+        places = self.table.places(base)
+        for name in [name for name in absent if places[name] > places[possible[0]]]:
             self._absent.add((name, counter))
             if len(self._absent) > self.memory.clocks_max:
                 self._absent = {(name, counter)}
