@@ -28,7 +28,10 @@ HINTS = {
         "the event was lost or not logged; a pattern with `gap` in its `order` treats it as lost"
     ),
     # dot used twice
-    "A005": "increment the node's own entry at each event; otherwise two events get the same stamp",
+    "A005": (
+        "increment the node's own entry at each event; otherwise two events get the same stamp; "
+        "if the log holds several executions, audit each in a log of its own"
+    ),
     # unknown event
     "A006": "check whether the event was lost, its file is truncated, or the entry is wrong",
     # unknown node
@@ -42,7 +45,7 @@ HINTS = {
     # restart
     "A011": (
         "name the incarnations of a node, for example A and A#2, or number them in an attribute "
-        "`incarnation`"
+        "`incarnation`; if the log holds several executions, audit each in a log of its own"
     ),
 }
 """By code of a fault, how to mend it."""

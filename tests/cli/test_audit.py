@@ -303,3 +303,14 @@ def test_fault_of_a_text_that_is_no_clock_is_named(ketal: Ketal, write: Write) -
     assert "the event of c has no vector clock: the clock 'c:1;" in shown
     assert shown.endswith("has two entries for 'c'")
     assert absent.endswith("the event of d has no vector clock")
+
+
+@pytest.mark.parametrize("counters", [(1, 2), (2,)])
+def test_hints_name_several_executions_in_one_log(
+    ketal: Ketal, write: Write, counters: tuple[int, ...]
+) -> None:
+    """The hint of a dot that is used twice, or of a restart, when a second run was appended."""
+    first = "".join(event("a", "start", {"a": counter}) for counter in (1, 2))
+    second = "".join(event("a", "other", {"a": counter}) for counter in counters)
+    result = ketal("audit", str(write("log.jsonl", first + second)))
+    assert "if the log holds several executions, audit each in a log of its own" in result.out

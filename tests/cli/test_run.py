@@ -213,6 +213,7 @@ def test_restarted_counter_is_reported(ketal: Ketal) -> None:
     log = event("a", "write", {"a": 1}, key="x") + event("a", "write", {"a": 1}, key="y")
     result = ketal("run", "conflict.ketal", "-", stdin=log)
     assert result.lines[-1].startswith("1 restart: a node whose counter began at 1 again")
+    assert "if the log holds several executions, judge each in a log of its own" in result.lines[-1]
     summary = ketal("run", "conflict.ketal", "-", "--output", "json", stdin=log).summary
     assert summary["restarts"] == 1
     live = ketal("run", "conflict.ketal", "-", "--live", "--output", "json", stdin=log).summary

@@ -105,7 +105,9 @@ def test_duplicate_and_rejected_records_are_not_counted() -> None:
     cuts = ketal.cuts(ketal.Log.of(log))
     (one,) = cuts.executions
     assert (one.events, one.cuts, cuts.duplicates, cuts.rejected) == (3, 5, 1, 2)
-    assert cuts.first_rejected == "a@2: a@2 was read before with other content; a dot is unique"
+    assert cuts.first_rejected == (
+        "a@2: a@2 was read before with other content; a dot is unique in an execution"
+    )
     assert str(cuts).splitlines()[:2] == [
         "duplicates         1",
         f"rejected           2; first: {cuts.first_rejected}",

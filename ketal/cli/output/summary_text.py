@@ -63,7 +63,8 @@ _EXECUTION_SENTENCES = {
     "restarts": (
         "restart",
         "{}: a node whose counter began at 1 again with other content is treated as its next "
-        "incarnation (`a#2`); if it did not restart, `ketal audit` reports the fault",
+        "incarnation (`a#2`); if the log holds several executions, judge each in a log of its own; "
+        "if no node restarted, `ketal audit` reports the fault",
     ),
     "impossible": (
         "event",

@@ -177,7 +177,7 @@ class View:
         >>> event = ketal.Event(node="a", type="x", clock={"a": 1})
         >>> other = ketal.Event(node="a", type="y", clock={"a": 2})
         >>> ketal.view([event, other, ketal.Event(node="a", type="z", clock={"a": 2})]).rejected
-        (1, 'a@2: a@2 was read before with other content; a dot is unique')
+        (1, 'a@2: a@2 was read before with other content; a dot is unique in an execution')
         """
         return rejected_of(one.read for one in self._drawn)
 

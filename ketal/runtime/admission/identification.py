@@ -170,7 +170,9 @@ class Admission:
             event = self.ensure_membership().rename(event, self.intake)
             status = self._admit(event)
         if status is CONTRADICTION:
-            raise EventError(f"{event.dot} was read before with other content; a dot is unique")
+            raise EventError(
+                f"{event.dot} was read before with other content; a dot is unique in an execution"
+            )
         return status, event
 
     def _admit(self, event: Event) -> str:
