@@ -270,7 +270,7 @@ def run_processes(root: Plan, folder: Path) -> tuple[Account, list[Mapping[str, 
                     queues[operand].put(f"{own.number}:{at}")
                 elif kind == "get":
                     try:
-                        message = queues[operand].get(timeout=0.02)
+                        message = queues[operand].get(timeout=0.1)
                     except queue.Empty:
                         continue
                     print("get", message, file=file)
