@@ -91,6 +91,27 @@ def test_rejections_of_one_reason_are_grouped(run: Ketal, write: Write) -> None:
     assert rejections[-1].endswith(": 40 times, first run.jsonl:2")
 
 
+def test_rejections_are_grouped_whatever_the_values_in_their_reasons() -> None:
+    groups = VerdictGroups(lambda _: "")
+    reasons = [
+        *(f"time '{n}/05' is neither RFC 3339 nor seconds since the epoch" for n in range(9)),
+        *(f"n#2@{n} was read before with other content" for n in range(8)),
+        *(f"the clock entry A: {n} may refer to A@{n} or A#2@{n}" for n in range(7)),
+        *(f"clock: the node's own entry {name!r} is missing" for name in ("a", "b", "it's", "c")),
+        *["clock: the node's own entry 'a' is negative"] * 6,
+    ]
+    shown = [groups.has_own_lines(Rejected(place="", reason=reason)) for reason in reasons]
+    assert sum(shown) == 5 * OWN_LINES_MAX
+    assert list(groups.lines()) == [
+        "rejected time '0/05' is neither RFC 3339 nor seconds since the epoch: "
+        "9 times with different values",
+        "rejected n#2@0 was read before with other content: 8 times with different values",
+        "rejected the clock entry A: 0 may refer to A@0 or A#2@0: 7 times with different values",
+        "rejected clock: the node's own entry 'a' is missing: 4 times with different values",
+        "rejected clock: the node's own entry 'a' is negative: 6 times",
+    ]
+
+
 def violation(number: int, type: str = "read", why: str = "") -> Violation:
     return Violation(
         fingerprint="", pattern="P", event=Dot("n", number), type=type, expected=("A",),

@@ -2,7 +2,8 @@
 
 In human output only the first verdicts of each cause have their own lines, and the others are
 counted. The cause of a violation is the type of its event and the expected types; the cause of an
-overflow is the limit and what was given up; the cause of a rejection is its reason.
+overflow is the limit and what was given up; the cause of a rejection is its reason, whatever the
+values in it.
 
 The one rule: every form has the same verdicts; SARIF, which is one document, has them at the end.
 """
@@ -10,6 +11,7 @@ The one rule: every form has the same verdicts; SARIF, which is one document, ha
 from __future__ import annotations
 
 import argparse
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 _VERDICT_FIELDS = ("pattern", "verdict", "scope")
 """The fields of an explanation in JSON that repeat fields of its verdict."""
+_VALUES = re.compile(r"""(?<!\w)(?:'[^']*'|"[^"]*")|\S+@\d+|\d+""")
+"""What differs in the reasons of records that are rejected for one cause: texts, dots, numbers."""
 OWN_LINES_MAX = 3
 """How many verdicts of each cause have their own lines."""
 CAUSES_MAX = 1_000
@@ -50,16 +54,20 @@ class VerdictGroups:
     def __init__(self, place_of: Callable[[Verdict], str]) -> None:
         self._place_of = place_of
         self._counts: Counter[str] = Counter()
-        self._first: dict[str, str] = {}
+        self._first: dict[str, tuple[str, str]] = {}  # its text, and its event and place
+        self._with_other_values: set[str] = set()
 
     def has_own_lines(self, verdict: Verdict) -> bool:
         """Count a verdict; return whether it has its own line."""
-        cause = _cause(verdict)
+        text = _cause(verdict)
+        cause = _VALUES.sub("…", text) if isinstance(verdict, Rejected) else text
         if cause not in self._counts:
             if not cause or len(self._counts) >= CAUSES_MAX:
                 return True
             parts = (str(getattr(verdict, "event", None) or ""), self._place_of(verdict))
-            self._first[cause] = " at ".join(filter(None, parts))
+            self._first[cause] = text, " at ".join(filter(None, parts))
+        elif text != self._first[cause][0]:
+            self._with_other_values.add(cause)
         self._counts[cause] += 1
         return self._counts[cause] <= OWN_LINES_MAX
 
@@ -67,8 +75,10 @@ class VerdictGroups:
         """Yield a line for each cause with verdicts that had no line."""
         for cause, count in self._counts.items():
             if count > OWN_LINES_MAX:
-                first = self._first[cause]
-                yield f"{cause}: {counted(count, 'time')}" + (f", first {first}" if first else "")
+                text, first = self._first[cause]
+                others = " with different values" if cause in self._with_other_values else ""
+                since = f", first {first}" if first else ""
+                yield f"{text}: {counted(count, 'time')}{others}{since}"
 
 
 def _cause(verdict: Verdict) -> str:
