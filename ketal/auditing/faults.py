@@ -190,10 +190,13 @@ class Audit:
 
 
 def fault_lines(audit: Audit) -> Iterator[str]:
-    """Yield each fault and its hint, as `ketal audit` prints them."""
+    """Yield each fault as `ketal audit` prints it; a hint follows the first fault that has it."""
+    hints: set[str] = set()
     for fault in audit.faults:
         yield str(fault)
-        yield f"  hint: {fault.hint}"
+        if fault.hint not in hints:
+            hints.add(fault.hint)
+            yield f"  hint: {fault.hint}"
 
 
 def statistics_lines(audit: Audit) -> Iterator[str]:

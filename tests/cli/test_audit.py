@@ -305,6 +305,14 @@ def test_fault_of_a_text_that_is_no_clock_is_named(ketal: Ketal, write: Write) -
     assert absent.endswith("the event of d has no vector clock")
 
 
+def test_hint_follows_the_first_fault_that_has_it(ketal: Ketal, write: Write) -> None:
+    holes = "".join(event("a", "x", {"a": counter}) for counter in (2, 4, 6))
+    result = ketal("audit", write("log.jsonl", holes))
+    assert [line.split("[")[-1][:5] for line in result.lines[:5]] == [
+        "A004]", "  hin", "A004]", "A004]", "3 eve",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("counters", [(1, 2), (2,)])
 def test_hints_name_several_executions_in_one_log(
     ketal: Ketal, write: Write, counters: tuple[int, ...]
