@@ -98,6 +98,7 @@ class Limits:
     )
     configurations_max: int = _limit(10_000, "configurations", "configurations of one run")
     matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event can complete")
+    match_events_max: int = _limit(500, "events", "events of one match of a `find any`")
     visits_max: int = _limit(
         10_000_000, "events", "kept events visited by the search for the matches of one event"
     )

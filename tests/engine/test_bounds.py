@@ -5,7 +5,9 @@ Each test would reach a limit, which is counted, if finished runs and scopes wer
 
 from __future__ import annotations
 
+import inspect
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -136,6 +138,49 @@ def test_reached_limit_is_reported_once_per_scope_and_counted() -> None:
 
 
 # --- the fast forms against the oracle, where what is over is let go of early ------------
+
+
+def one_each(types: str) -> list[ketal.Event]:
+    """Return concurrent events of these types, each of a node of its own."""
+    return [
+        ketal.Event(node=f"n{number}", type=type, clock={f"n{number}": 1}, data={"k": number})
+        for number, type in enumerate(types)
+    ]
+
+
+def test_search_for_a_long_match_stops_at_a_limit() -> None:
+    """No match ends in the B; the search for one tries ever longer rows of concurrent A's."""
+    body = f"order CausalOrder; {EVENTS} S = B && k + A.k < 0; find any A+ S;"
+    monitor = ketal.Monitor(ketal.compile(f"pattern P {{ {body} }}"))
+    (overflow,) = monitor.feed_many(one_each("A" * 520 + "BA"))
+    assert isinstance(overflow, ketal.Overflow)
+    assert overflow.limit == "match_events_max"
+
+
+@pytest.mark.parametrize(("events", "matches"), [(3, 0), (4, 1), (5, 5)])
+def test_matches_have_at_most_match_events_max_events(events: int, matches: int) -> None:
+    counts = judged(f"{EVENTS} find any A{{4}};", stream(events, types="A"), match_events_max=4)
+    assert (counts["matches"], counts.get("overflows", 0)) == (matches, 0)
+    counts = judged(f"{EVENTS} find any A{{4}};", stream(events, types="A"), match_events_max=3)
+    assert (counts["matches"], counts.get("overflows", 0) > 0) == (0, matches > 0)
+
+
+def test_start_that_comes_last_raises_the_bounds_of_a_long_row_of_steps() -> None:
+    """Each step of the row is one call if raising bounds is recursive."""
+    program = ketal.compile(
+        f"pattern P {{ order CausalOrder; {EVENTS} find any A B{{60}}; }}",
+    )
+    monitor = ketal.Monitor(program)
+    row = [ketal.Event(node="b", type="B", clock={"b": n}) for n in range(1, 61)]
+    first = ketal.Event(node="a", type="A", clock={"a": 1})
+    monitor.feed_many(row[:59])
+    before = sys.getrecursionlimit()
+    depth = len(inspect.stack())
+    sys.setrecursionlimit(depth + 50)
+    try:
+        assert monitor.feed(first) == []
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_finite_log_that_ends_windows_early_equals_the_oracle() -> None:

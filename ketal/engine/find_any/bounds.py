@@ -75,30 +75,36 @@ def _pull_bounds(
 
 def _push_before(kept: KeptEvents, role: StepRole, pushing: Ranges, value: float) -> None:
     """Raise `before` of the events that can follow one of `pushing`, which are in a role."""
-    for columns in kept.out.get(role.edge.target, ()):
-        followed = [some for some in pushing if _may_follow(kept, columns.role, some[0])]
-        raised: Ranges = []
-        for node, column in columns.nodes.sorted if followed else ():
-            low, high = _spanned(column, node, columns.role, followed, ahead=True)
-            assert column.before is not None
-            if low < high and column.before.raise_range(low, high, value):
-                raised.append((column.seens[low], column.seens[high - 1]))
-        if raised:
-            _push_before(kept, columns.role, raised, value)
+    pending = [(role, pushing)]
+    while pending:
+        role, pushing = pending.pop()
+        for columns in kept.out.get(role.edge.target, ()):
+            followed = [some for some in pushing if _may_follow(kept, columns.role, some[0])]
+            raised: Ranges = []
+            for node, column in columns.nodes.sorted if followed else ():
+                low, high = _spanned(column, node, columns.role, followed, ahead=True)
+                assert column.before is not None
+                if low < high and column.before.raise_range(low, high, value):
+                    raised.append((column.seens[low], column.seens[high - 1]))
+            if raised:
+                pending.append((columns.role, raised))
 
 
 def _push_after(kept: KeptEvents, role: StepRole, pushing: Ranges, value: float) -> None:
     """Raise `after` of the events that can precede one of `pushing`, which are in a role."""
-    known = vector.join([last.clock for _, last in pushing]) if role.causal else None
-    for columns in kept.into.get(role.edge.source, ()):
-        raised: Ranges = []
-        for node, column in columns.nodes.known_to(known):
-            low, high = _spanned(column, node, role, pushing, ahead=False)
-            assert column.after is not None
-            if low < high and column.after.raise_range(low, high, value):
-                raised.append((column.seens[low], column.seens[high - 1]))
-        if raised:
-            _push_after(kept, columns.role, raised, value)
+    pending = [(role, pushing)]
+    while pending:
+        role, pushing = pending.pop()
+        known = vector.join([last.clock for _, last in pushing]) if role.causal else None
+        for columns in kept.into.get(role.edge.source, ()):
+            raised: Ranges = []
+            for node, column in columns.nodes.known_to(known):
+                low, high = _spanned(column, node, role, pushing, ahead=False)
+                assert column.after is not None
+                if low < high and column.after.raise_range(low, high, value):
+                    raised.append((column.seens[low], column.seens[high - 1]))
+            if raised:
+                pending.append((columns.role, raised))
 
 
 def _spanned(

@@ -154,6 +154,8 @@ class Search:
         columns_before = self._kept_events.into.get(first.edge.source)
         if not columns_before:
             return True
+        if not self._may_grow(path):
+            return False
         earliest = self._kept_events.earliest_place(path, taken, forward=self.forward)
         if earliest is None:
             return True
@@ -207,6 +209,13 @@ class Search:
             self._paths.append(path)
         return True
 
+    def _may_grow(self, path: Path) -> bool:
+        """Return whether a part of a word may have another event; False at a limit."""
+        if len(path) < self._limits.match_events_max:
+            return True
+        self._limit = "match_events_max"
+        return False
+
     def _visit(self, count: int) -> bool:
         """Count events that the search visits; return False at a limit."""
         self._visits_left -= count
@@ -231,6 +240,8 @@ class Search:
             return False
         if not last.goes_on:
             return True
+        if not self._may_grow(path):
+            return False
         join = vector.join([seen.clock for _, seen in taken])
         for after in self._kept_events.out.get(last.edge.target, ()):
             role = after.role
