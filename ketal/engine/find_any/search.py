@@ -41,8 +41,9 @@ class Search:
     """The search through the events that one scope keeps and whose windows start after `passed`."""
 
     __slots__ = (
-        "_breakers", "_in_offered_order", "_kept_events", "_limit", "_limits", "_matches",
-        "_matches_left", "_paths", "_roles", "_visits_left", "_window", "forward", "passed",
+        "_breakers", "_events_max", "_in_offered_order", "_kept_events", "_limit", "_limits",
+        "_matches", "_matches_left", "_paths", "_roles", "_visits_left", "_window", "forward",
+        "passed",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +59,7 @@ class Search:
         self._kept_events = kept
         self._breakers = breakers
         self._limits = limits
+        self._events_max = limits.match_events_max
         self.forward = forward
         self.passed = NEVER
         # Whether the events of a word are in the order offered.
@@ -211,7 +213,7 @@ class Search:
 
     def _may_grow(self, path: Path) -> bool:
         """Return whether a part of a word may have another event; False at a limit."""
-        if len(path) < self._limits.match_events_max:
+        if len(path) < self._events_max:
             return True
         self._limit = "match_events_max"
         return False
