@@ -780,9 +780,18 @@ def test_evicted_event_does_not_keep_windows_open() -> None:
         assert texts(one.advance_time(20.0)) == ["timed_out P (node=n): A=n@1"]
 
 
-def test_matches_per_event_max() -> None:
+def test_candidates_max_bounds_the_events_that_can_break_a_not() -> None:
+    events = [e("n1@1", "a"), e("n2@1", "c"), e("n3@1", "b")]
+    for most, given_up in ((1, ["n2@1"]), (2, [])):
+        limits = Limits(candidates_max=most)
+        m = monitor("find next A not C B", order=CAUSAL, limits=limits)
+        assert overflows(m.feed_many(events), "candidates_max") == given_up
+
+
+@pytest.mark.parametrize("strategy", ["any", "next"])
+def test_matches_per_event_max(strategy: str) -> None:
     for order in ("arrival", CAUSAL):
-        m = monitor("find any A B", order=order, limits=Limits(matches_per_event_max=2))
+        m = monitor(f"find {strategy} A B", order=order, limits=Limits(matches_per_event_max=2))
         verdicts = m.feed_many(line("a a a a b"))
         assert overflows(verdicts, "matches_per_event_max") == ["n@5"]
         assert sum(isinstance(v, Match) for v in verdicts) == 2
