@@ -165,6 +165,14 @@ def test_matches_have_at_most_match_events_max_events(events: int, matches: int)
     assert (counts["matches"], counts.get("overflows", 0) > 0) == (0, matches > 0)
 
 
+def test_matches_as_long_as_match_events_max_reach_no_limit() -> None:
+    """The search for a longer match than A A B finds no other event."""
+    body = f"order CausalOrder; {EVENTS} find any A+ B+;"
+    program = ketal.compile(f"pattern P {{ {body} }}")
+    monitor = ketal.Monitor(program, limits=Limits(match_events_max=3))
+    assert [v.kind for v in monitor.feed_many(one_each("ABA"))] == ["match"] * 3
+
+
 def test_start_that_comes_last_raises_the_bounds_of_a_long_row_of_steps() -> None:
     """Each step of the row is one call if raising bounds is recursive."""
     program = ketal.compile(

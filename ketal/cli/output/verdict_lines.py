@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import complain
@@ -48,37 +48,44 @@ CAUSES_MAX = 1_000
 """How many causes are counted; beyond them every verdict has its own line."""
 
 
+@dataclass(slots=True)
+class _CauseGroup:
+    """The verdicts of one cause: the text, event and place of the first, and how many there are."""
+
+    text: str
+    first: str
+    count: int = 0
+    values_differ: bool = False
+
+
 class VerdictGroups:
     """Counts the verdicts of each cause; `place_of` returns the place of a verdict's event."""
 
     def __init__(self, place_of: Callable[[Verdict], str]) -> None:
         self._place_of = place_of
-        self._counts: Counter[str] = Counter()
-        self._first: dict[str, tuple[str, str]] = {}  # its text, and its event and place
-        self._with_other_values: set[str] = set()
+        self._groups: dict[str, _CauseGroup] = {}
 
     def has_own_lines(self, verdict: Verdict) -> bool:
         """Count a verdict; return whether it has its own line."""
         text = _cause(verdict)
         cause = _VALUES.sub("…", text) if isinstance(verdict, Rejected) else text
-        if cause not in self._counts:
-            if not cause or len(self._counts) >= CAUSES_MAX:
+        group = self._groups.get(cause)
+        if group is None:
+            if not cause or len(self._groups) >= CAUSES_MAX:
                 return True
             parts = (str(getattr(verdict, "event", None) or ""), self._place_of(verdict))
-            self._first[cause] = text, " at ".join(filter(None, parts))
-        elif text != self._first[cause][0]:
-            self._with_other_values.add(cause)
-        self._counts[cause] += 1
-        return self._counts[cause] <= OWN_LINES_MAX
+            group = self._groups[cause] = _CauseGroup(text, " at ".join(filter(None, parts)))
+        group.count += 1
+        group.values_differ |= text != group.text
+        return group.count <= OWN_LINES_MAX
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each cause with verdicts that had no line."""
-        for cause, count in self._counts.items():
-            if count > OWN_LINES_MAX:
-                text, first = self._first[cause]
-                others = " with different values" if cause in self._with_other_values else ""
-                since = f", first {first}" if first else ""
-                yield f"{text}: {counted(count, 'time')}{others}{since}"
+        for group in self._groups.values():
+            if group.count > OWN_LINES_MAX:
+                others = " with different values" if group.values_differ else ""
+                since = f", first {group.first}" if group.first else ""
+                yield f"{group.text}: {counted(group.count, 'time')}{others}{since}"
 
 
 def _cause(verdict: Verdict) -> str:

@@ -144,6 +144,8 @@ class Search:
         Under a search that is not forward, each word that begins with a start is then extended
         forwards. The times or places of the part's events lie between `least` and `most`.
         """
+        if not self._has_room(path):
+            return False
         first = path[0]
         if first.starts:
             has_room = (
@@ -156,8 +158,6 @@ class Search:
         columns_before = self._kept_events.into.get(first.edge.source)
         if not columns_before:
             return True
-        if not self._may_grow(path):
-            return False
         earliest = self._kept_events.earliest_place(path, taken, forward=self.forward)
         if earliest is None:
             return True
@@ -211,12 +211,12 @@ class Search:
             self._paths.append(path)
         return True
 
-    def _may_grow(self, path: Path) -> bool:
-        """Return whether a part of a word may have another event; False at a limit."""
-        if len(path) < self._events_max:
-            return True
-        self._limit = "match_events_max"
-        return False
+    def _has_room(self, path: Path) -> bool:
+        """Return whether a word may have as many events as this part of it; False at a limit."""
+        if len(path) > self._events_max:
+            self._limit = "match_events_max"
+            return False
+        return True
 
     def _visit(self, count: int) -> bool:
         """Count events that the search visits; return False at a limit."""
@@ -237,13 +237,13 @@ class Search:
 
     def _extend_ahead(self, path: Path, taken: Taken, least: int, most: int) -> bool:
         """Find the matches that begin with a part of a word; return False at a limit."""
+        if not self._has_room(path):
+            return False
         last, prior, breakers = path[-1], taken[-1][1], self._breakers
         if last.ends and not self._complete(path, taken):
             return False
         if not last.goes_on:
             return True
-        if not self._may_grow(path):
-            return False
         join = vector.join([seen.clock for _, seen in taken])
         for after in self._kept_events.out.get(last.edge.target, ()):
             role = after.role
