@@ -64,14 +64,18 @@ class Waits(Stateful):
 
     def give_up_departed(self, event: Event, step: ReleaseStep) -> None:
         """Give up the dots of departed nodes that an event waits for; reactivate silent nodes."""
-        for node, needed in sorted(self._store.needs(event)):
-            returns = self._live.departed.get(node)
-            if returns is None or needed <= self._store.node(node).received:
-                continue
-            if returns:
-                self.activate(node)
-            else:
-                self.declare_lost(node, needed, step)
+        widened = True
+        while widened:
+            widened = False
+            for node, needed in sorted(self._store.needs(event)):
+                returns = self._live.departed.get(node)
+                if returns is None or needed <= self._store.node(node).received:
+                    continue
+                if returns:
+                    self.activate(node)
+                else:
+                    self.declare_lost(node, needed, step)
+                    widened = self._domains is not None  # the event may wait for more now
 
     # --- missing dots ---
 

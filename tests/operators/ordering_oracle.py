@@ -64,7 +64,8 @@ class Obvious:
         self.given: list[int] = []  # watermarks
         self.held: list[Event] = []
         self.moments: dict[Dot, int | None] = {}  # arrival times of the held events
-        self.since: dict[tuple[Dot, Dot], int | None] = {}  # (held event, dot) → wait start
+        # (held event, dot) → when the event began to wait for the dot, the earliest first
+        self.since: dict[tuple[Dot, Dot], int | None] = {}
         self.known: dict[str, int] = {}  # the highest counter that was ever waited for
         self.out: list[Event] = []  # all released events
         self.gone: set[Dot] = set()  # settled without being released
@@ -199,12 +200,12 @@ class Obvious:
         self.lose_dots(sorted(needed))
 
     def news(self, event: Event) -> None:
-        """Hear the nodes of which `event` is the first that had to wait and knows so much."""
+        """Hear the nodes of which `event` is the first to wait for such a late dot."""
         missing = self.missing(event)
-        for dot in missing:
+        for dot in sorted(missing):
             self.since.setdefault((event.dot, dot), self.now)
         for node in sorted({d.node for d in missing}):
-            needed = max(d.counter for d in self.needs(event) if d.node == node)
+            needed = max(d.counter for d in missing if d.node == node)
             if needed > self.known.get(node, 0):
                 self.known[node] = needed
                 if any(n == node for n, _ in self.live):
@@ -306,8 +307,10 @@ class Obvious:
             else:
                 self.release(event)
             return
-        dots = next(m for e in self.held if (m := self.missing(e)))
-        self.lose_dots(sorted(d for d in dots if d.node == min(dots).node))
+        missing = {e.dot: self.missing(e) for e in self.held}
+        waits = ((event, dot.node) for event, dot in self.since if dot in missing.get(event, ()))
+        event, node = next(waits)
+        self.lose_dots(sorted(d for d in missing[event] if d.node == node))
 
     def advance(self, watermark_us: int) -> ReleaseStep:
         self.tick(watermark_us)

@@ -475,7 +475,10 @@ def test_cause_of_a_lost_event_is_lost_with_it_if_its_node_has_left_or_at_the_en
     left = queue.leave("q")
     queue = within(topology("p>q q>r"), policy=policy, gap_us=2)
     assert pushed(queue, event) == []
-    for step in (left, queue.end()):
+    both_left = within(topology("p>q q>r"), policy=policy)
+    both_left.leave("p")
+    both_left.leave("q")
+    for step in (left, queue.end(), both_left.push(event)):
         assert [str(dot) for dot in step.gaps] == ["q@1", "p@1"]
         assert [r.event for r in step.released] == [event]
 
