@@ -21,12 +21,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, Final
 
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.find_next.run_groups import RunGroup, RunGroups
 from ketal.engine.machine import Machine, Plan, SubPlan
 from ketal.model.values import Key
+
+_NUMBER: Final = attrgetter("number")
 
 
 class GroupRow:
@@ -36,7 +39,7 @@ class GroupRow:
 
     def __init__(self, number: int) -> None:
         self.number = number  # its place among the rows of the state
-        # The counters of the events, or their places; equal ones stand side by side.
+        # The counters of the events, or their places; groups of one event are in the order made.
         self.positions: list[int] = []
         self.groups: list[RunGroup] = []
         self._newest: list[int] = []  # under a time window, the latest start up to each
@@ -59,9 +62,9 @@ class GroupRow:
 
     def remove(self, position: int, group: RunGroup) -> None:
         """Remove a group."""
-        i = bisect_left(self.positions, position)
-        while self.groups[i] is not group:
-            i += 1
+        low = bisect_left(self.positions, position)
+        high = bisect_right(self.positions, position, low)
+        i = bisect_left(self.groups, group.number, low, high, key=_NUMBER)
         del self.positions[i], self.groups[i]
         if self._newest:
             del self._newest[i]  # those after it stay valid as upper bounds
@@ -89,8 +92,9 @@ class GroupRow:
 
     def validate_state(self) -> None:
         """Assert that it is sorted."""
-        assert self.positions == sorted(self.positions)
-        assert len(self.positions) == len(self.groups)
+        numbers = [group.number for group in self.groups]
+        places = list(zip(self.positions, numbers, strict=True))
+        assert places == sorted(places)
         assert self._newest == sorted(self._newest)
 
 
