@@ -465,6 +465,15 @@ def test_frontier_uses_a_leave_shown_by_a_later_clock() -> None:
     assert released == ["n3@1", "n3@2", "n0@1", "n1@1", "n2@1"]
 
 
+def test_full_frontier_gives_up_no_event_before_its_past() -> None:
+    """n1@2, which dropped the entry of x, arrives before n1@1, which shows that it had x:5."""
+    stage = Stage(policy="frontier", frontier_us=60_000_000, held_back_max=2, gives_up=True)
+    stage.stage.leave("x")
+    events = [e("n1@2", "a", time=2), e("x@5", "a", time=50), e("n1@1", "a", "x:5", time=1)]
+    assert [str(x.dot) for x in stage.through(events)] == ["x@5"]
+    assert [str(x.dot) for x in stage.end()] == ["n1@1", "n1@2"]
+
+
 def test_place_of_the_first_event_rises_with_a_node_that_is_found_to_have_left() -> None:
     """n1@2 shows that z left, whose entry n2@1 lacks: n2@1 has the clock sum 3, not 2."""
     stage = Stage(policy="total", nodes=("n1", "n15", "n2"))
