@@ -314,12 +314,14 @@ class Scopes:
         self.timers.load(scope, *timer)
 
     def copy_in(self, other: Scope) -> None:
-        """Add a copy of a scope of another run of the pattern; neither changes the other."""
+        """Add a copy of a scope of another run of the pattern; neither changes the other.
+
+        Its timer is not copied: time passes for no copy.
+        """
         scope = self._put(other.name, other.key, other.number)
         scope.offered, scope.past, scope.reported = other.offered, other.past, other.reported
         seens = SeenTable()
         scope.run.load(other.run.save(seens), seens)
-        self.timers.load(scope, other.timer_us, other.suspended)
 
     def validate_state(self) -> None:
         """Assert the rule of this module, and those of the runs."""

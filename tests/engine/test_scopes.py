@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import random
 from dataclasses import fields
+from typing import Any
 
 import ketal
 from ketal import Event
 from ketal.engine.scopes import QUEUE_MIN, Counts, Scope
 from ketal.model.summaries import PatternCounts
+from tests.cases import e
+from tests.driven import Driven
+from tests.property.test_records import Changelog, step
 
 TEXT = """pattern P {
     event A = type == "a"; event B = type == "b"; partition by k;
@@ -32,3 +37,56 @@ def test_scopes_that_are_over_do_not_wait_for_their_timers() -> None:
     held = sum(isinstance(one, Scope) for one in gc.get_objects()) - before
     assert held <= QUEUE_MIN + 1, "they are over, and their windows are not"
     assert [v.kind for v in monitor.advance_time(86_400 + 6)] == ["timed_out"], "of the fifth key"
+
+
+def test_scope_that_is_removed_before_it_is_saved_is_in_no_commit() -> None:
+    driven = Driven(ketal.compile(TEXT))
+
+    def changed(*events: Event) -> list[tuple[bytes, bool]]:
+        """Return the records of scopes that are written (True) or removed once events were fed."""
+        driven.feed_many(events)
+        changes = driven.state.changes()
+        return [(key, bool(changes[key])) for key in changes if key.startswith(b"scope/")]
+
+    assert changed() == []
+    saved = e("n@1", "a", time=1, k=1)
+    assert changed(saved, e("n@2", "a", time=1, k=2), e("n@3", "b", time=2, k=2)) == [
+        (b"scope/P/0", True)
+    ]
+    assert changed(e("n@4", "b", time=2, k=1)) == [(b"scope/P/0", False)]
+
+
+class Resumed:
+    """An execution that is restarted from its committed records after each item."""
+
+    def __init__(self, find: str) -> None:
+        text = f"""pattern P {{
+            order arrival; at every node; event A = type == "a"; event B = type == "b";
+            event C = type == "c"; {find}; within 5 s;
+        }}"""
+        self.log = Changelog(ketal.compile(text), None)
+
+    def feed(self, *items: Any) -> list[Any]:
+        """Return the kind and the bound events of each verdict."""
+        verdicts = []
+        for item in items:
+            verdicts += [(v["verdict"], v["bindings"]) for v in step(self.log.monitor, item)]
+            self.log.restart(random.Random(0))
+        return verdicts
+
+
+def test_timer_of_a_copy_waits_until_its_node_learns_of_older_events() -> None:
+    resumed = Resumed("find next A B")
+    assert resumed.feed(e("n@1", "a", time=1), e("m@1", "c", time=2), 30.0) == []
+    assert resumed.feed(e("n@2", "x", time=31), 32.0, 33.0) == [], "n does not know m@1"
+    assert resumed.feed(e("n@3", "x", "m:1", time=34)) == []
+    assert resumed.feed(35.0) == [("timed_out", {"A": ["n@1"]})]
+
+
+def test_scope_of_a_copy_without_a_timer_is_removed_once_it_is_over() -> None:
+    """m@2 arrives after n has learned of it, and ends the run of n's copy; n@2 starts another."""
+    resumed = Resumed("partition by k; find strict A B")
+    assert resumed.feed(e("n@1", "a", "m:2", time=1, k=1), e("l@1", "c", time=2, k=2), 30.0) == []
+    assert resumed.feed(e("m@2", "c", time=31, k=1)) == [("timed_out", {"A": ["n@1"]})]
+    assert resumed.feed(e("n@2", "a", "m:2 l:1", time=32, k=1)) == []
+    assert resumed.feed(40.0) == [("timed_out", {"A": ["n@2"]})]
