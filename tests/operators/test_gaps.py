@@ -19,7 +19,9 @@ from ketal.errors import PatternError
 from ketal.model import syntax as ast
 from ketal.model.events.dot import Dot
 from ketal.model.limits import Limits
-from ketal.operators.order.missing import holes
+from ketal.operators.order.missing import MissingSince, holes
+from ketal.operators.order.release_options import ReleaseOptions
+from ketal.operators.order.step import StreamTime
 from ketal.programs.program import Program
 from tests.cases import e
 from tests.driven import Driven
@@ -252,6 +254,37 @@ def test_waits_that_have_ended_give_up_no_other_wait() -> None:
     assert driven.summary["gaps"] == 0, "only k@1 is missing"
 
 
+def test_wait_that_ends_with_another_is_not_counted_as_given_up() -> None:
+    """Once n@1 is lost, n is missing no event up to n@2, for which m@2 waited."""
+    driven = Driven(compiled(FREE), limits=Limits(counters_max=16))
+    driven.feed_many([e("m@1", "c", "n:1"), e("m@2", "c", "n:2"), e("n@2", "c")])
+    verdicts = driven.feed_many(e(f"m@{i}", "c", f"k{i}:1") for i in range(3, 18))
+    assert [v.kind for v in verdicts] == ["gap", "overflow"]
+    assert driven.summary["patterns"]["P"]["overflows"] == 1
+
+
+def test_event_is_waited_for_once_however_many_clocks_name_it() -> None:
+    driven = Driven(compiled(FREE), limits=Limits(counters_max=16))
+    driven.feed_many(e(f"m@{i}", "c", "n:1") for i in range(1, 101))
+    assert driven.summary["gaps"] == 0
+
+
+def test_waits_that_have_ended_are_evicted_at_a_constant_cost() -> None:
+    """A tenth of 20,000 waits has not ended."""
+    asked = 0
+
+    def lacks(node: str, upto: int) -> bool:
+        nonlocal asked
+        asked += 1
+        return upto % 10 == 0
+
+    since = MissingSince(ReleaseOptions(), StreamTime(by_watermark=False), lacks)
+    for upto in range(1, 20_001):
+        since.add("n", upto)
+        assert len(since) <= 2 * max(1_024, upto // 10) + 1
+    assert asked < 4 * 20_000
+
+
 def test_event_that_arrives_in_order_after_a_lost_one_adds_no_wait() -> None:
     driven = Driven(compiled(FREE))
     release: Any = driven.release
@@ -282,6 +315,16 @@ def test_changed_program_takes_over_the_existing_holes() -> None:
     monitor = Driven.restored(compiled(FREE), monitor.snapshot(), changed=True)
     assert monitor.advance_time(5) == []
     assert [v.dot for v in monitor.advance_time(36)] == [Dot("n", 1)]
+
+
+def test_changed_program_awaits_the_existing_holes_from_the_last_watermark_on() -> None:
+    monitor: Any = ketal.Monitor(compiled(FREE, order="CausalOrder"))
+    monitor.feed_many([e("n@2", "c", time=3), e("m@2", "c", time=10)])
+    monitor.advance_time(5)
+    monitor = Driven.restored(compiled(FREE), monitor.snapshot(), changed=True)
+    assert [v.dot for v in monitor.leave("m")] == [Dot("m", 1)]
+    assert monitor.advance_time(34) == []
+    assert [v.dot for v in monitor.advance_time(35)] == [Dot("n", 1)]
 
 
 @pytest.mark.parametrize(
