@@ -7,9 +7,13 @@ import random
 from dataclasses import fields
 from typing import Any
 
+import pytest
+
 import ketal
 from ketal import Event
+from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scopes import QUEUE_MIN, Counts, Scope
+from ketal.model.limits import DEFAULT
 from ketal.model.summaries import PatternCounts
 from tests.cases import e
 from tests.driven import Driven
@@ -37,6 +41,15 @@ def test_scopes_that_are_over_do_not_wait_for_their_timers() -> None:
     held = sum(isinstance(one, Scope) for one in gc.get_objects()) - before
     assert held <= QUEUE_MIN + 1, "they are over, and their windows are not"
     assert [v.kind for v in monitor.advance_time(86_400 + 6)] == ["timed_out"], "of the fifth key"
+
+
+@pytest.mark.parametrize("falling_s", [0, 1])
+def test_queue_of_timers_has_few_stale_entries_of_a_live_scope(falling_s: int) -> None:
+    run = PatternRun(ketal.compile(TEXT).one, DEFAULT)
+    count = 2 * QUEUE_MIN
+    run.process([e(f"n@{i}", "a", time=count - falling_s * i, k=1) for i in range(1, count)])
+    run.process([e("m@1", "a", time=count, k=2), e("m@2", "b", time=count, k=2)])
+    assert len(run.scopes.timers._queue) <= 2
 
 
 def test_scope_that_is_removed_before_it_is_saved_is_in_no_commit() -> None:
