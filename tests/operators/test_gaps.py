@@ -309,6 +309,17 @@ def test_gap_is_reported_once_by_waiting_and_order_free_patterns_together() -> N
         assert one["depends_on"] == two["depends_on"] == ["n@2", "n@4"]
 
 
+def test_violation_depends_on_a_loss_before_the_last_round_of_its_scope() -> None:
+    """The clock of l@1 does not have the lost m@1, which may have been an A of key 1, too."""
+    made = compiled("partition by k; check (A B)*;")
+    events = [
+        e("n@1", "a", "m:1", time=0, k=1), e("n@2", "b", time=40, k=1), e("l@1", "b", time=41, k=1)
+    ]  # fmt: skip
+    verdicts, _ = streamed(made, events)
+    (violation,) = some(verdicts, "violation")
+    assert (violation["event"], violation["depends_on"]) == ("l@1", ["m@1"])
+
+
 def test_changed_program_takes_over_the_existing_holes() -> None:
     monitor: Any = ketal.Monitor(compiled(FREE, order="CausalOrder"))
     monitor.feed_many([e("n@2", "c", time=3), e("m@1", "c", time=10)])
