@@ -18,6 +18,7 @@ from ketal.model.summaries import PatternCounts
 from tests.cases import e
 from tests.driven import Driven
 from tests.property.test_records import Changelog, step
+from tests.work import counted_lines
 
 TEXT = """pattern P {
     event A = type == "a"; event B = type == "b"; partition by k;
@@ -69,15 +70,17 @@ def test_scope_that_is_removed_before_it_is_saved_is_in_no_commit() -> None:
     assert changed(e("n@4", "b", time=2, k=1)) == [(b"scope/P/0", False)]
 
 
+COPIES = """pattern P {{
+    order arrival; at every node; event A = type == "a"; event B = type == "b";
+    event C = type == "c"; {}; within 5 s;
+}}"""
+
+
 class Resumed:
     """An execution that is restarted from its committed records after each item."""
 
     def __init__(self, find: str) -> None:
-        text = f"""pattern P {{
-            order arrival; at every node; event A = type == "a"; event B = type == "b";
-            event C = type == "c"; {find}; within 5 s;
-        }}"""
-        self.log = Changelog(ketal.compile(text), None)
+        self.log = Changelog(ketal.compile(COPIES.format(find)), None)
 
     def feed(self, *items: Any) -> list[Any]:
         """Return the kind and the bound events of each verdict."""
@@ -103,3 +106,20 @@ def test_scope_of_a_copy_without_a_timer_is_removed_once_it_is_over() -> None:
     assert resumed.feed(e("m@2", "c", time=31, k=1)) == [("timed_out", {"A": ["n@1"]})]
     assert resumed.feed(e("n@2", "a", "m:2 l:1", time=32, k=1)) == []
     assert resumed.feed(40.0) == [("timed_out", {"A": ["n@2"]})]
+
+
+def test_suspended_timers_of_a_copy_cost_an_event_of_its_node_nothing() -> None:
+    """Of m, which sends n no message, n learns nothing, so that no window of n's copy ends."""
+
+    def lines(keys: int) -> int:
+        driven = Driven(ketal.compile(COPIES.format("partition by k; find next A B")))
+        driven.feed(e("m@1", "c", time=0, k=0))
+        driven.feed_many(e(f"n@{k}", "a", time=k, k=k) for k in range(1, keys))
+        assert driven.advance_time(10 * keys) == []
+        last = e(f"n@{keys}", "a", time=10 * keys, k=keys)
+        _, lines = counted_lines(lambda: (driven.feed(last), driven.advance_time(10 * keys + 1)))
+        assert sum(scope.suspended for scope in driven.runs[0].scopes.by_name.values()) == keys - 1
+        return lines
+
+    lines(1)
+    assert lines(200) == lines(20)
