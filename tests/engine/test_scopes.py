@@ -7,6 +7,7 @@ import random
 from dataclasses import fields
 from typing import Any
 
+import msgspec
 import pytest
 
 import ketal
@@ -92,11 +93,44 @@ class Resumed:
 
 
 def test_timer_of_a_copy_waits_until_its_node_learns_of_older_events() -> None:
-    resumed = Resumed("find next A B")
-    assert resumed.feed(e("n@1", "a", time=1), e("m@1", "c", time=2), 30.0) == []
+    resumed = Resumed("partition by k; find next A B")
+    assert resumed.feed(e("n@1", "a", time=1, k=1), e("m@1", "c", time=2, k=2), 30.0) == []
     assert resumed.feed(e("n@2", "x", time=31), 32.0, 33.0) == [], "n does not know m@1"
     assert resumed.feed(e("n@3", "x", "m:1", time=34)) == []
     assert resumed.feed(35.0) == [("timed_out", {"A": ["n@1"]})]
+
+
+def test_timer_that_earlier_versions_saved_without_its_time_waits_too() -> None:
+    resumed = Resumed("partition by k; find next A B")
+    resumed.feed(e("n@1", "a", time=1, k=1), e("m@1", "c", time=2, k=2), 30.0)
+    log = resumed.log
+    version, body = msgspec.msgpack.decode(log.records[b"scope/P/0"])
+    assert body[5] == [1_000_000, True]
+    body[5] = [None, True]
+    log.records[b"scope/P/0"] = msgspec.msgpack.encode((version, body))
+    log.monitor = Driven.restored(log.program, log.records)
+    assert resumed.feed(33.0, e("n@2", "x", "m:1", time=34)) == []
+    assert resumed.feed(35.0) == [("timed_out", {"A": ["n@1"]})]
+
+
+def test_timer_of_a_copy_is_earlier_once_its_node_has_learned_of_an_earlier_start() -> None:
+    resumed = Resumed("partition by k; find next A B")
+    events = e("n@1", "a", time=2, k=1), e("m@1", "a", time=1, k=1), e("l@1", "c", time=3, k=2)
+    assert resumed.feed(*events, 30.0) == []
+    assert resumed.feed(e("n@2", "x", "m:1", time=31), 32.0) == [], "n does not know l@1"
+    assert resumed.feed(e("n@3", "x", "l:1", time=33)) == []
+    assert resumed.feed(34.0) == [("timed_out", {"A": ["m@1"]}), ("timed_out", {"A": ["n@1"]})]
+
+
+def test_timer_of_a_copy_waits_after_an_earlier_window_has_ended() -> None:
+    """Of the two windows that a watermark has passed, n has learned of all events of one."""
+    driven = Driven(ketal.compile(COPIES.format("find next A B")))
+    events = e("n@1", "a", time=5), e("n@2", "a", time=3), e("m@1", "c", time=9)
+    *before, ended = [step(driven, item) for item in (*events, 30.0)]
+    assert before == [[], [], []]
+    assert [verdict["bindings"] for verdict in ended] == [{"A": ["n@2"]}]
+    assert step(driven, e("n@3", "x", "m:1", time=31)) == []
+    assert [verdict["bindings"] for verdict in step(driven, 32.0)] == [{"A": ["n@1"]}]
 
 
 def test_scope_of_a_copy_without_a_timer_is_removed_once_it_is_over() -> None:
