@@ -391,6 +391,12 @@ def test_an_event_costs_the_same_however_many_nodes_left() -> None:
     assert not restorer.may_be_low(restorer.restore(e("m@3", "a", "n2:1")))
 
 
+def test_the_entry_of_its_own_node_is_never_too_low() -> None:
+    restorer = Restorer(ClockMemory(10), {"x"}, 10)
+    restorer.restore(e("x@2", "a"))
+    assert not restorer.may_be_low(restorer.restore(e("x@1", "a")))
+
+
 @examples(20, 500)
 @given(runs(restarts=False))
 def test_clock_of_an_event_judged_at_once_is_restored_as_far_as_known(
