@@ -211,3 +211,17 @@ def test_event_that_moves_one_run_costs_the_same_however_many_runs_wait(body: st
         return lines
 
     assert lines(200) <= lines(20)
+
+
+def test_event_costs_the_same_however_many_nodes_had_a_run() -> None:
+    compiled = ketal.compile(f"pattern P {{ {EVENTS} Y = Causal(B); find next A Y; }}").one
+
+    def lines(nodes: int) -> int:
+        run = PatternRun(compiled, LIMITS)
+        for n in range(nodes):
+            assert len(run.process([e(f"n{n}@1", "S.a"), e(f"n{n}@2", "S.b")])) == 1
+        matches, lines = counted_lines(lambda: run.process([e("m@1", "S.a"), e("m@2", "S.b")]))
+        assert len(matches) == 1
+        return lines
+
+    assert lines(200) == lines(20)

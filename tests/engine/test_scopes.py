@@ -113,6 +113,18 @@ def test_timer_that_earlier_versions_saved_without_its_time_waits_too() -> None:
     assert resumed.feed(35.0) == [("timed_out", {"A": ["n@1"]})]
 
 
+def test_runs_that_earlier_versions_saved_with_the_nodes_of_their_rows_go_on() -> None:
+    resumed = Resumed("find next A B")
+    resumed.feed(e("n@1", "a", time=1))
+    log = resumed.log
+    version, body = msgspec.msgpack.decode(log.records[b"scope/P/0"])
+    ((state, groups),) = body[6]["waiting"]
+    body[6]["waiting"] = [[state, ["m", "n"], groups]]
+    log.records[b"scope/P/0"] = msgspec.msgpack.encode((version, body))
+    log.monitor = Driven.restored(log.program, log.records)
+    assert resumed.feed(e("n@2", "b", time=2)) == [("match", {"A": ["n@1"], "B": ["n@2"]})]
+
+
 def test_timer_of_a_copy_is_earlier_once_its_node_has_learned_of_an_earlier_start() -> None:
     resumed = Resumed("partition by k; find next A B")
     events = e("n@1", "a", time=2, k=1), e("m@1", "a", time=1, k=1), e("l@1", "c", time=3, k=2)
