@@ -471,13 +471,38 @@ def test_frontier_uses_a_leave_shown_by_a_later_clock() -> None:
     assert released == ["n3@1", "n3@2", "n0@1", "n1@1", "n2@1"]
 
 
-def test_full_frontier_gives_up_no_event_before_its_past() -> None:
+@pytest.mark.parametrize("time", [2, 50])
+def test_full_frontier_gives_up_no_event_before_its_past(time: int) -> None:
     """n1@2, which dropped the entry of x, arrives before n1@1, which shows that it had x:5."""
     stage = Stage(policy="frontier", frontier_us=60_000_000, held_back_max=2, gives_up=True)
     stage.stage.leave("x")
-    events = [e("n1@2", "a", time=2), e("x@5", "a", time=50), e("n1@1", "a", "x:5", time=1)]
+    events = [e("n1@2", "a", time=time), e("x@5", "a", time=50), e("n1@1", "a", "x:5", time=1)]
     assert [str(x.dot) for x in stage.through(events)] == ["x@5"]
     assert [str(x.dot) for x in stage.end()] == ["n1@1", "n1@2"]
+
+
+def test_full_frontier_restores_the_clocks_before_an_event_that_it_gives_up() -> None:
+    """n1@3 dropped the entries of m and x, and arrives first; n1@2 shows the one, m@5 the other."""
+    stage = Stage(policy="frontier", frontier_us=60_000_000, held_back_max=3, gives_up=True)
+    stage.stage.leave("x")
+    stage.stage.leave("m")
+    events = [
+        e("n1@3", "a", time=3), e("n1@2", "a", "m:5", time=10), e("m@5", "a", "x:5", time=1),
+        e("x@5", "a", time=50),
+    ]  # fmt: skip
+    assert [str(x.dot) for x in stage.through(events)] == ["x@5"]
+    assert [str(x.dot) for x in stage.end()] == ["m@5", "n1@2", "n1@3"]
+
+
+def test_full_frontier_gives_up_in_the_order_of_clocks_restored_before() -> None:
+    """The watermark passes the time of n1@2, and its clock shows that it is due with x@5."""
+    stage = Stage(policy="frontier", frontier_us=60_000_000, held_back_max=3, gives_up=True)
+    stage.stage.leave("x")
+    events = [e("n1@2", "a", time=2), e("x@5", "a", time=50), e("n1@1", "a", "x:5", time=1)]
+    assert stage.through(events) == []
+    assert stage.queue.advance(5_000_000).released == []
+    assert [str(x.dot) for x in stage.through([e("m@1", "a", time=55)])] == ["x@5"]
+    assert [str(x.dot) for x in stage.end()] == ["m@1", "n1@1", "n1@2"]
 
 
 def test_place_of_the_first_event_rises_with_a_node_that_is_found_to_have_left() -> None:
