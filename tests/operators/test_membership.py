@@ -391,6 +391,15 @@ def test_an_event_costs_the_same_however_many_nodes_left() -> None:
     assert not restorer.may_be_low(restorer.restore(e("m@3", "a", "n2:1")))
 
 
+def test_event_released_before_a_part_of_its_past_is_doubtful_once_a_node_leaves() -> None:
+    restorer = Restorer(ClockMemory(10), set(), 10)
+    restorer.restore(e("n@1", "a", "m:1"))
+    assert restorer.in_doubt == 0
+    for name in ("x", "y"):
+        restorer.mark_departed([name])
+        assert restorer.in_doubt == 1
+
+
 def test_the_entry_of_its_own_node_is_never_too_low() -> None:
     restorer = Restorer(ClockMemory(10), {"x"}, 10)
     restorer.restore(e("x@2", "a"))
