@@ -17,6 +17,7 @@ import ketal
 from ketal.engine.find.windows import ends_windows_early
 from ketal.errors import PatternError
 from ketal.model import syntax as ast
+from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.limits import Limits
 from ketal.operators.order.missing import MissingSince, holes
@@ -222,6 +223,20 @@ def test_clock_that_knows_less_of_a_node_than_an_earlier_one_forgets_no_missing_
     monitor: Any = ketal.Monitor(compiled(FREE))
     monitor.feed_many([e("m@1", "c", "n:3", time=3), e("l@1", "c", "n:1", time=3)])
     assert [v.dot for v in monitor.leave("n")] == [Dot("n", counter) for counter in (1, 2, 3)]
+
+
+def test_view_without_a_node_loses_its_dots_that_a_later_clock_names() -> None:
+    monitor: Any = ketal.Monitor(compiled(FREE))
+    assert monitor.feed_many([e("n@1", "c", time=3), Control("view", members=("m",))]) == []
+    verdicts = monitor.feed(e("m@1", "c", "n:3", time=4))
+    assert [v.dot for v in verdicts] == [Dot("n", 2), Dot("n", 3)]
+
+
+def test_dots_that_a_time_out_may_have_awaited_are_sorted() -> None:
+    monitor: Any = ketal.Monitor(compiled("find any A B; within 3 s;"))
+    monitor.feed_many([e("n@1", "a", "z:1", time=1), e("m@1", "c", "k:1", time=2)])
+    (ended,) = monitor.advance_time(9)
+    assert ended.depends_on == (Dot("k", 1), Dot("z", 1))
 
 
 def test_waits_of_an_order_free_pattern_are_bounded_on_a_stream_without_times() -> None:
