@@ -64,7 +64,7 @@ class CopySteps:
         copies, steps, node = self.copies, self._steps, event.node
         own_mask = mask | self._localhost_bit
         learned = copies.learn(event)
-        steps.scopes.resume(node)
+        steps.resume(node)
         out = self._step_learned(node, learned) if learned else []
         own = node in copies.by_node and self._met.counted(own_mask).in_alphabet
         other = self._met.counted(mask).in_alphabet

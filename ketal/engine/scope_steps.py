@@ -151,6 +151,12 @@ class ScopeSteps:
             return -math.inf  # a copy may learn of an event long after its time
         return self.scopes.timers.first_us() + self._window_us
 
+    def resume(self, node: str) -> None:
+        """Resume the suspended timers of the windows that a node's copy may end now."""
+        copies, scopes = self.copies, self.scopes
+        if copies is not None and self._window_us is not None and scopes.timers.are_suspended(node):
+            scopes.resume(node, copies.unlearned_us(node) - self._window_us)
+
     def advance(self, watermark_us: int) -> list[RunVerdict]:
         """End the time windows that a watermark has passed."""
         scopes, copies = self.scopes, self.copies
@@ -173,7 +179,7 @@ class ScopeSteps:
             if scopes.remove_if_over(scope):
                 continue
             if node is not None and earliest_us is not None and earliest_us <= last_us:
-                scopes.timers.suspend(scope)
+                scopes.timers.suspend(scope, earliest_us)
             else:
                 scopes.timers.set(scope, earliest_us)
         return out

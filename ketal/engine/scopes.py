@@ -4,7 +4,11 @@ A scope is looked up by its name, the values of the partition keys of an event. 
 its own, and where the pattern has a window a timer (Akidau et al., "The dataflow model", 2015):
 the time from which its earliest window is measured.
 
-Cost: one look-up to find a scope; O(log n) to set a timer or to clear one that expires, of n.
+A copy's window may have passed before the node of the copy has learned of all earlier events; then
+the timer is *suspended* until it has.
+
+Cost: one look-up to find a scope; O(log n) to set a timer or to clear one that expires, of n. A
+node's event costs nothing for the suspended timers of its copy that it does not resume.
 
 The one rule: a scope is held under its name until it is over, and its number is lower than those
 of all scopes created later.
@@ -14,9 +18,11 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.engine.check_run import CheckRun
@@ -34,6 +40,8 @@ from ketal.model.summaries import PatternCounts
 from ketal.model.values import keyed
 
 ScopeRun = CheckRun | AnyFind | RunsFind
+_TIME: Final = itemgetter(0)
+_TIME_AND_NUMBER: Final = itemgetter(0, 1)
 
 
 @dataclass(slots=True)
@@ -86,7 +94,7 @@ class Scope:
     offered: int = 0  # how many events it was offered
     past: Mapping[str, int] | None = None
     timer_us: int | None = None  # the time from which its earliest window is measured
-    suspended: bool = False  # whether it has no timer until the node of its copy learns more
+    suspended: bool = False  # whether its timer waits until the node of its copy learns more
     reported: frozenset[str] = frozenset()  # the limits whose overflow was reported
     _mapping: FrozenMapping | None = None
 
@@ -116,16 +124,17 @@ QUEUE_MIN = 1_024
 
 
 class ScopeTimers:
-    """The timers of scopes, in a queue.
+    """The timers of scopes: in a queue, or those suspended in a list for each node.
 
-    The one rule: the queue has an entry for every scope's timer; other entries are stale.
+    The one rule: the queue has an entry for every timer that is not suspended, and other entries
+    are stale; the list of a node has the suspended timers of its copy, sorted.
     """
 
     def __init__(self) -> None:
         self._queue: list[tuple[int, int, int, Scope]] = []
         self._queue_max = QUEUE_MIN  # above it, stale entries are removed
         self._ticks = 0
-        self._suspended: dict[str, dict[int, Scope]] = {}  # by node and number
+        self._suspended: dict[str, list[tuple[int, int, Scope]]] = {}
 
     def set(self, scope: Scope, time_us: int | None) -> None:
         """Set the timer of a scope to a time, if it has none or a later one."""
@@ -134,24 +143,33 @@ class ScopeTimers:
             self._ticks += 1
             heapq.heappush(self._queue, (time_us, scope.number, self._ticks, scope))
 
-    def suspend(self, scope: Scope) -> None:
-        """Mark a copy's scope as without a timer until the node of the copy learns more."""
-        scope.suspended = True
-        self._suspended.setdefault(scope.key[-1][1], {})[scope.number] = scope
+    def suspend(self, scope: Scope, time_us: int) -> None:
+        """Set the timer of a copy's scope, which has none, and suspend it."""
+        scope.timer_us, scope.suspended = time_us, True
+        insort(self._suspended.setdefault(scope.key[-1][1], []), (time_us, scope.number, scope))
 
-    def resume(self, node: str) -> Iterator[Scope]:
-        """Yield the suspended scopes of a node's copy, each no longer suspended."""
-        for scope in self._suspended.pop(node, {}).values():
-            scope.suspended = False
-            yield scope
+    def are_suspended(self, node: str) -> bool:
+        """Return whether the copy of a node has suspended timers."""
+        return bool(self._suspended.get(node))
+
+    def resume(self, node: str, last_us: int) -> list[Scope]:
+        """Resume the suspended timers of a node's copy up to `last_us`; return the scopes."""
+        suspended = self._suspended[node]
+        end = bisect_right(suspended, last_us, key=_TIME)
+        resumed, suspended[:end] = suspended[:end], []
+        for time_us, _, scope in resumed:
+            scope.timer_us, scope.suspended = None, False
+            self.set(scope, time_us)
+        return [scope for _, _, scope in resumed]
 
     def remove(self, scope: Scope) -> None:
         """Remove the timer of a scope."""
-        scope.timer_us = None
         if scope.suspended:
-            del self._suspended[scope.key[-1][1]][scope.number]
+            suspended = self._suspended[scope.key[-1][1]]
+            del suspended[bisect_left(suspended, (scope.timer_us, scope.number))]
+        scope.timer_us, scope.suspended = None, False
         if len(self._queue) > self._queue_max:
-            self._queue = [entry for entry in self._queue if entry[0] == entry[3].timer_us]
+            self._queue = list(filter(_is_set, self._queue))
             heapq.heapify(self._queue)
             self._queue_max = max(QUEUE_MIN, 2 * len(self._queue))
 
@@ -162,26 +180,29 @@ class ScopeTimers:
     def expired(self, last_us: int) -> Iterator[Scope]:
         """Yield the scopes whose timers are at `last_us` or before, and clear these timers."""
         while self._queue and self._queue[0][0] <= last_us:
-            time_us, _, _, scope = heapq.heappop(self._queue)
-            if time_us == scope.timer_us:  # otherwise the entry is stale
+            entry = heapq.heappop(self._queue)
+            if _is_set(entry):
+                scope = entry[3]
                 scope.timer_us = None
                 yield scope
 
-    def load(self, scope: Scope, time_us: int | None, suspended: bool) -> None:
-        """Load the saved timer of a scope."""
-        self.set(scope, time_us)
-        if suspended:
-            self.suspend(scope)
-
     def validate_state(self, scopes: Iterable[Scope]) -> None:
         """Assert the rule of this class for all live scopes."""
-        suspended = {number for of_node in self._suspended.values() for number in of_node}
         entries = {(time_us, number) for time_us, number, _, _ in self._queue}
+        suspended = []
         for scope in scopes:
-            assert scope.timer_us is None or (scope.timer_us, scope.number) in entries
-            assert scope.suspended == (scope.number in suspended)
-            suspended.discard(scope.number)
-        assert not suspended
+            if scope.suspended:
+                suspended.append((scope.timer_us, scope.number))
+            else:
+                assert scope.timer_us is None or (scope.timer_us, scope.number) in entries
+        lists = self._suspended.values()
+        assert sorted(suspended) == sorted(entry[:2] for timers in lists for entry in timers)
+        assert all(timers == sorted(timers, key=_TIME_AND_NUMBER) for timers in lists)
+
+
+def _is_set(entry: tuple[int, int, int, Scope]) -> bool:
+    """Return whether an entry of the queue is that of a timer, and not stale."""
+    return entry[0] == entry[3].timer_us and not entry[3].suspended
 
 
 class Scopes:
@@ -293,13 +314,15 @@ class Scopes:
         """Set the timer of a scope, whose pattern has a time window, to its earliest start."""
         run = scope.run
         assert not isinstance(run, CheckRun), "a check has no window"
-        self.timers.set(scope, run.earliest_us())
+        earliest_us = run.earliest_us()
+        if scope.suspended and scope.timer_us != earliest_us:
+            self.timers.remove(scope)
+        self.timers.set(scope, earliest_us)
 
-    def resume(self, node: str) -> None:
-        """Re-arm the timers of the suspended scopes of a node's copy."""
-        for scope in self.timers.resume(node):
+    def resume(self, node: str, last_us: int) -> None:
+        """Resume the suspended timers of a node's copy up to `last_us`."""
+        for scope in self.timers.resume(node, last_us):
             self.mark_dirty(scope)
-            self.set_timer(scope)
 
     # --- state ---
 
@@ -311,15 +334,23 @@ class Scopes:
         scope.offered, scope.past = offered, past
         scope.reported = frozenset(reported)
         scope.run.load(run, SeenTable.load(rows))
-        self.timers.load(scope, *timer)
+        timer_us, suspended = timer
+        if not suspended:
+            self.timers.set(scope, timer_us)
+        elif timer_us is None:  # earlier versions did not save it
+            self.set_timer(scope)
+        else:
+            self.timers.suspend(scope, timer_us)
 
     def copy_in(self, other: Scope) -> None:
-        """Add a copy of a scope of another run of the pattern; neither changes the other."""
+        """Add a copy of a scope of another run of the pattern; neither changes the other.
+
+        Its timer is not copied: time passes for no copy.
+        """
         scope = self._put(other.name, other.key, other.number)
         scope.offered, scope.past, scope.reported = other.offered, other.past, other.reported
         seens = SeenTable()
         scope.run.load(other.run.save(seens), seens)
-        self.timers.load(scope, other.timer_us, other.suspended)
 
     def validate_state(self) -> None:
         """Assert the rule of this module, and those of the runs."""

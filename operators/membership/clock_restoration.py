@@ -77,15 +77,12 @@ class Restorer(Stateful):
 
     def begin(self, highest: Mapping[str, int]) -> None:
         """Load the highest counter of each node, before any node left."""
+        assert not self.departed
         self.highest = dict(highest)
-        self._count_departed()
 
     def load(self, state: Any) -> None:
         """Load what `save` returned into a fresh restorer."""
         super().load(state)
-        self._count_departed()
-
-    def _count_departed(self) -> None:
         self._departed_with_events = sum(self.highest.get(n, 0) > 0 for n in self.departed)
 
     def add_named(self, nodes: Iterable[str]) -> None:

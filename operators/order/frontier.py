@@ -108,7 +108,6 @@ class Frontier(ReleasePolicy):
 
     def admit(self, event: Event) -> bool:
         """Hold an event, or refuse it; return whether there was room."""
-        self._date_untimed()
         store, time_us, now = self.store, microseconds(event.time), self.time.now
         if time_us is None:
             time_us = _EARLIEST if now is None else now
@@ -208,13 +207,14 @@ class Frontier(ReleasePolicy):
     def give_up(self, missing: MissingSince) -> GivenUp:
         """Return the event that is due first."""
         while True:
-            due, key = heapq.heappop(self._heap)
+            first = heapq.heappop(self._heap)
+            key = first[1]
             self._restore_clocks(key, set())
             held = self._held(key)
-            later = self._due_us(held.event, held.time_us)
-            if later <= due:
+            restored = self._due_us(held.event, held.time_us), self._key_now(key)
+            if restored <= first:
                 return held
-            heapq.heappush(self._heap, (later, self._key_now(key)))
+            heapq.heappush(self._heap, restored)
 
     def _key_now(self, key: CanonicalKey) -> CanonicalKey:
         return self._key(self._held(key).event)

@@ -212,8 +212,7 @@ class Total(ReleasePolicy):
                 continue
             restored = canonical_key(restorer.restore(event))
             progress = self.store.node(event.node)
-            if progress.summed == key[2] and restored[0] > progress.clock_sum:
-                progress.clock_sum = restored[0]
+            progress.clock_sum = max(progress.clock_sum, restored[0])
             if restored > key:
                 heapq.heapreplace(self._heap, restored)
             elif self._last is not None and restored < self._last:

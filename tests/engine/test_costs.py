@@ -20,10 +20,12 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.errors import PatternError
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical
+from tests.cases import e
 from tests.outcomes import LIMITS
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import chances, examples
+from tests.work import counted_lines
 
 EVENTS = """
     event A = type == "S.a"; event B = type == "S.b"; event C = type == "S.c";
@@ -190,3 +192,36 @@ def test_flat_search_visits_only_events_of_matches(
 
     holds()
     assert met >= {costs.FLAT, costs.SEARCH_DEAD_ENDS, costs.SCAN}
+
+
+@pytest.mark.parametrize("body", ["find next X Z", "find next X Y Z"])
+def test_event_that_moves_one_run_costs_the_same_however_many_runs_wait(body: str) -> None:
+    """Of the runs that took the same event last, with a value each, one takes an event."""
+    steps = "X = A; Y = B; Z = C && x == X.x;"
+    compiled = ketal.compile(f"pattern P {{ {EVENTS} {steps} {body}; }}").one
+
+    def lines(waiting: int) -> int:
+        run = PatternRun(compiled, LIMITS)
+        types = "a" * waiting + "b"
+        run.process([e(f"n@{i}", f"S.{one}", x=i) for i, one in enumerate(types, 1)])
+        first, second = (e(f"n@{waiting + i}", "S.c", x=waiting - i) for i in (2, 3))
+        run.process([first])  # makes the index of the values
+        matches, lines = counted_lines(lambda: run.process([second]))
+        assert len(matches) == 1
+        return lines
+
+    assert lines(200) <= lines(20)
+
+
+def test_event_costs_the_same_however_many_nodes_had_a_run() -> None:
+    compiled = ketal.compile(f"pattern P {{ {EVENTS} Y = Causal(B); find next A Y; }}").one
+
+    def lines(nodes: int) -> int:
+        run = PatternRun(compiled, LIMITS)
+        for n in range(nodes):
+            assert len(run.process([e(f"n{n}@1", "S.a"), e(f"n{n}@2", "S.b")])) == 1
+        matches, lines = counted_lines(lambda: run.process([e("m@1", "S.a"), e("m@2", "S.b")]))
+        assert len(matches) == 1
+        return lines
+
+    assert lines(200) == lines(20)

@@ -17,9 +17,12 @@ import ketal
 from ketal.engine.find.windows import ends_windows_early
 from ketal.errors import PatternError
 from ketal.model import syntax as ast
+from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.limits import Limits
-from ketal.operators.order.missing import holes
+from ketal.operators.order.missing import MissingSince, holes
+from ketal.operators.order.release_options import ReleaseOptions
+from ketal.operators.order.step import StreamTime
 from ketal.programs.program import Program
 from tests.cases import e
 from tests.driven import Driven
@@ -222,6 +225,20 @@ def test_clock_that_knows_less_of_a_node_than_an_earlier_one_forgets_no_missing_
     assert [v.dot for v in monitor.leave("n")] == [Dot("n", counter) for counter in (1, 2, 3)]
 
 
+def test_view_without_a_node_loses_its_dots_that_a_later_clock_names() -> None:
+    monitor: Any = ketal.Monitor(compiled(FREE))
+    assert monitor.feed_many([e("n@1", "c", time=3), Control("view", members=("m",))]) == []
+    verdicts = monitor.feed(e("m@1", "c", "n:3", time=4))
+    assert [v.dot for v in verdicts] == [Dot("n", 2), Dot("n", 3)]
+
+
+def test_dots_that_a_time_out_may_have_awaited_are_sorted() -> None:
+    monitor: Any = ketal.Monitor(compiled("find any A B; within 3 s;"))
+    monitor.feed_many([e("n@1", "a", "z:1", time=1), e("m@1", "c", "k:1", time=2)])
+    (ended,) = monitor.advance_time(9)
+    assert ended.depends_on == (Dot("k", 1), Dot("z", 1))
+
+
 def test_waits_of_an_order_free_pattern_are_bounded_on_a_stream_without_times() -> None:
     made = compiled("B2 = Causal(B, A); find any A B2;")
     driven = Driven(made, limits=Limits(counters_max=16))
@@ -252,6 +269,37 @@ def test_waits_that_have_ended_give_up_no_other_wait() -> None:
     assert driven.summary["gaps"] == 0, "only k@1 is missing"
 
 
+def test_wait_that_ends_with_another_is_not_counted_as_given_up() -> None:
+    """Once n@1 is lost, n is missing no event up to n@2, for which m@2 waited."""
+    driven = Driven(compiled(FREE), limits=Limits(counters_max=16))
+    driven.feed_many([e("m@1", "c", "n:1"), e("m@2", "c", "n:2"), e("n@2", "c")])
+    verdicts = driven.feed_many(e(f"m@{i}", "c", f"k{i}:1") for i in range(3, 18))
+    assert [v.kind for v in verdicts] == ["gap", "overflow"]
+    assert driven.summary["patterns"]["P"]["overflows"] == 1
+
+
+def test_event_is_waited_for_once_however_many_clocks_name_it() -> None:
+    driven = Driven(compiled(FREE), limits=Limits(counters_max=16))
+    driven.feed_many(e(f"m@{i}", "c", "n:1") for i in range(1, 101))
+    assert driven.summary["gaps"] == 0
+
+
+def test_waits_that_have_ended_are_evicted_at_a_constant_cost() -> None:
+    """A tenth of 20,000 waits has not ended."""
+    asked = 0
+
+    def lacks(node: str, upto: int) -> bool:
+        nonlocal asked
+        asked += 1
+        return upto % 10 == 0
+
+    since = MissingSince(ReleaseOptions(), StreamTime(by_watermark=False), lacks)
+    for upto in range(1, 20_001):
+        since.add("n", upto)
+        assert len(since) <= 2 * max(1_024, upto // 10) + 1
+    assert asked < 4 * 20_000
+
+
 def test_event_that_arrives_in_order_after_a_lost_one_adds_no_wait() -> None:
     driven = Driven(compiled(FREE))
     release: Any = driven.release
@@ -276,12 +324,33 @@ def test_gap_is_reported_once_by_waiting_and_order_free_patterns_together() -> N
         assert one["depends_on"] == two["depends_on"] == ["n@2", "n@4"]
 
 
+def test_violation_depends_on_a_loss_before_the_last_round_of_its_scope() -> None:
+    """The clock of l@1 does not have the lost m@1, which may have been an A of key 1, too."""
+    made = compiled("partition by k; check (A B)*;")
+    events = [
+        e("n@1", "a", "m:1", time=0, k=1), e("n@2", "b", time=40, k=1), e("l@1", "b", time=41, k=1)
+    ]  # fmt: skip
+    verdicts, _ = streamed(made, events)
+    (violation,) = some(verdicts, "violation")
+    assert (violation["event"], violation["depends_on"]) == ("l@1", ["m@1"])
+
+
 def test_changed_program_takes_over_the_existing_holes() -> None:
     monitor: Any = ketal.Monitor(compiled(FREE, order="CausalOrder"))
     monitor.feed_many([e("n@2", "c", time=3), e("m@1", "c", time=10)])
     monitor = Driven.restored(compiled(FREE), monitor.snapshot(), changed=True)
     assert monitor.advance_time(5) == []
     assert [v.dot for v in monitor.advance_time(36)] == [Dot("n", 1)]
+
+
+def test_changed_program_awaits_the_existing_holes_from_the_last_watermark_on() -> None:
+    monitor: Any = ketal.Monitor(compiled(FREE, order="CausalOrder"))
+    monitor.feed_many([e("n@2", "c", time=3), e("m@2", "c", time=10)])
+    monitor.advance_time(5)
+    monitor = Driven.restored(compiled(FREE), monitor.snapshot(), changed=True)
+    assert [v.dot for v in monitor.leave("m")] == [Dot("m", 1)]
+    assert monitor.advance_time(34) == []
+    assert [v.dot for v in monitor.advance_time(35)] == [Dot("n", 1)]
 
 
 @pytest.mark.parametrize(

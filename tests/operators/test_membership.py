@@ -391,6 +391,22 @@ def test_an_event_costs_the_same_however_many_nodes_left() -> None:
     assert not restorer.may_be_low(restorer.restore(e("m@3", "a", "n2:1")))
 
 
+def test_event_released_before_a_part_of_its_past_is_doubtful_once_a_node_leaves() -> None:
+    restorer = Restorer(ClockMemory(10), set(), 10)
+    for _ in range(2):  # for two queues
+        restorer.restore(e("n@1", "a", "m:1"))
+    assert restorer.in_doubt == 0
+    for name in ("x", "y"):
+        restorer.mark_departed([name])
+        assert restorer.in_doubt == 1
+
+
+def test_the_entry_of_its_own_node_is_never_too_low() -> None:
+    restorer = Restorer(ClockMemory(10), {"x"}, 10)
+    restorer.restore(e("x@2", "a"))
+    assert not restorer.may_be_low(restorer.restore(e("x@1", "a")))
+
+
 @examples(20, 500)
 @given(runs(restarts=False))
 def test_clock_of_an_event_judged_at_once_is_restored_as_far_as_known(
@@ -465,6 +481,40 @@ def test_frontier_uses_a_leave_shown_by_a_later_clock() -> None:
     assert released == ["n3@1", "n3@2", "n0@1", "n1@1", "n2@1"]
 
 
+@pytest.mark.parametrize("time", [2, 50])
+def test_full_frontier_gives_up_no_event_before_its_past(time: int) -> None:
+    """n1@2, which dropped the entry of x, arrives before n1@1, which shows that it had x:5."""
+    stage = Stage(policy="frontier", frontier_us=60_000_000, held_back_max=2, gives_up=True)
+    stage.stage.leave("x")
+    events = [e("n1@2", "a", time=time), e("x@5", "a", time=50), e("n1@1", "a", "x:5", time=1)]
+    assert [str(x.dot) for x in stage.through(events)] == ["x@5"]
+    assert [str(x.dot) for x in stage.end()] == ["n1@1", "n1@2"]
+
+
+def test_full_frontier_restores_the_clocks_before_an_event_that_it_gives_up() -> None:
+    """n1@3 dropped the entries of m and x, and arrives first; n1@2 shows the one, m@5 the other."""
+    stage = Stage(policy="frontier", frontier_us=60_000_000, held_back_max=3, gives_up=True)
+    stage.stage.leave("x")
+    stage.stage.leave("m")
+    events = [
+        e("n1@3", "a", time=3), e("n1@2", "a", "m:5", time=10), e("m@5", "a", "x:5", time=1),
+        e("x@5", "a", time=50),
+    ]  # fmt: skip
+    assert [str(x.dot) for x in stage.through(events)] == ["x@5"]
+    assert [str(x.dot) for x in stage.end()] == ["m@5", "n1@2", "n1@3"]
+
+
+def test_full_frontier_gives_up_in_the_order_of_clocks_restored_before() -> None:
+    """The watermark passes the time of n1@2, and its clock shows that it is due with x@5."""
+    stage = Stage(policy="frontier", frontier_us=60_000_000, held_back_max=3, gives_up=True)
+    stage.stage.leave("x")
+    events = [e("n1@2", "a", time=2), e("x@5", "a", time=50), e("n1@1", "a", "x:5", time=1)]
+    assert stage.through(events) == []
+    assert stage.queue.advance(5_000_000).released == []
+    assert [str(x.dot) for x in stage.through([e("m@1", "a", time=55)])] == ["x@5"]
+    assert [str(x.dot) for x in stage.end()] == ["m@1", "n1@1", "n1@2"]
+
+
 def test_place_of_the_first_event_rises_with_a_node_that_is_found_to_have_left() -> None:
     """n1@2 shows that z left, whose entry n2@1 lacks: n2@1 has the clock sum 3, not 2."""
     stage = Stage(policy="total", nodes=("n1", "n15", "n2"))
@@ -522,6 +572,23 @@ def test_node_is_waited_for_again_once_the_past_of_its_last_event_is_released() 
     assert [str(x.dot) for x in out] == ["n2@1", "n1@1", "n2@2"]
     assert stage.through([e("n2@3", "a")]) == []
     assert [str(x.dot) for x in stage.through([e("n1@2", "a")])] == ["n1@2", "n2@3"]
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_event_that_waits_for_a_held_one_does_so_after_a_snapshot(restored: bool) -> None:
+    """n1@1 depends on n2@1, whose clock sum is 6; n3 can still send an earlier event."""
+    stage = Stage(policy="total", nodes=("n1", "n2", "n3"))
+    stage.stage.leave("x")
+    stage.queue.leave("x")
+    first, *others = [
+        e("n1@1", "a", "n2:1"), e("n4@1", "a", "x:9"), e("n2@1", "a", "x:5"), e("n5@1", "a", "x:10")
+    ]  # fmt: skip
+    assert stage.through([first, *others]) == []
+    if restored:  # for another queue
+        stage.stage.restorer.restore_so_far(first)
+    stage.snapshot()
+    assert [str(r.event.dot) for r in stage.queue.leave("n3").released] == ["n2@1", "n1@1"]
+    assert [str(x.dot) for x in stage.end()] == ["n4@1", "n5@1"]
 
 
 def test_event_that_waits_for_a_missing_one_keeps_its_place() -> None:

@@ -806,6 +806,13 @@ def test_full_total_order_accepts_events_that_free_held_back_ones() -> None:
 # --- frontier ----------------------------------------------------------------------------
 
 
+def test_full_total_queue_takes_an_event_that_lets_another_be_released() -> None:
+    """n2@1 waited for n1, whose first event comes after it and depends on it."""
+    queue = MarkedQueue(policy="total", nodes=("n1", "n2"), held_back_max=1)
+    assert out(queue.push(e("n2@1", "x"))) == []
+    assert out(queue.push(e("n1@1", "x", "n2:1"))) == ["n2@1", "n1@1"]
+
+
 def test_frontier_makes_an_event_due_at_the_largest_time_of_its_past() -> None:
     queue = MarkedQueue(policy="frontier", frontier_us=10 * S)
     queue.push(e("a@7", "x", time=100))
@@ -885,6 +892,7 @@ def test_full_frontier_releases_the_event_that_is_due_first() -> None:
     reject = MarkedQueue(policy="frontier", frontier_us=S, held_back_max=1)
     reject.push(e("a@1", "x", time=10))
     assert reject.push(e("b@1", "x", time=10)).refused
+    assert reject.push(e("c@1", "x", time=9)).refused, "the watermark has not passed its time"
     # A frontier does not wait for refused events: events after them are marked.
     assert out(reject.end()) == ["a@1"]
 

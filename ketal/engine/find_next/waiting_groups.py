@@ -21,12 +21,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, Final
 
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.find_next.run_groups import RunGroup, RunGroups
 from ketal.engine.machine import Machine, Plan, SubPlan
 from ketal.model.values import Key
+
+_NUMBER: Final = attrgetter("number")
 
 
 class GroupRow:
@@ -35,8 +38,8 @@ class GroupRow:
     __slots__ = ("_newest", "groups", "number", "positions")
 
     def __init__(self, number: int) -> None:
-        self.number = number  # its place among the rows of the state
-        # The counters of the events, or their places; equal ones stand side by side.
+        self.number = number  # in the order in which the rows of the state were made
+        # The counters of the events, or their places; groups of one event are in the order made.
         self.positions: list[int] = []
         self.groups: list[RunGroup] = []
         self._newest: list[int] = []  # under a time window, the latest start up to each
@@ -59,18 +62,12 @@ class GroupRow:
 
     def remove(self, position: int, group: RunGroup) -> None:
         """Remove a group."""
-        i = bisect_left(self.positions, position)
-        while self.groups[i] is not group:
-            i += 1
+        low = bisect_left(self.positions, position)
+        high = bisect_right(self.positions, position, low)
+        i = bisect_left(self.groups, group.number, low, high, key=_NUMBER)
         del self.positions[i], self.groups[i]
         if self._newest:
             del self._newest[i]  # those after it stay valid as upper bounds
-
-    def clear(self) -> None:
-        """Remove all groups."""
-        self.positions.clear()
-        self.groups.clear()
-        self._newest.clear()
 
     def first_started_after(self, time_us: int | None) -> int:
         """Return the index of the first group that may have a run that started after a time."""
@@ -89,8 +86,9 @@ class GroupRow:
 
     def validate_state(self) -> None:
         """Assert that it is sorted."""
-        assert self.positions == sorted(self.positions)
-        assert len(self.positions) == len(self.groups)
+        numbers = [group.number for group in self.groups]
+        places = list(zip(self.positions, numbers, strict=True))
+        assert places == sorted(places)
         assert self._newest == sorted(self._newest)
 
 
@@ -103,23 +101,21 @@ class WaitingGroups:
 
     `values` has, for each key (the number of its atom), the function that reads the value of a
     configuration; None means that no event can match it. `by_node` is whether a guard reads the
-    causal relation to the last event. `nodes` are searched first, in this order.
+    causal relation to the last event. No row is empty, as new nodes and values appear without end.
     """
 
-    __slots__ = ("_by_node", "_keyed", "_values", "count", "rows")
+    __slots__ = ("_by_node", "_keyed", "_made", "_values", "count", "rows")
 
     def __init__(
         self,
         values: Mapping[int, Callable[[Configuration], Key | None]],
         *,
         by_node: bool,
-        nodes: Iterable[str] = (),
     ) -> None:
         self._values = values
         self._by_node = by_node
-        self.count = 0
-        # The groups by node, or all of them under "".
-        self.rows: GroupRows = {node: GroupRow(i) for i, node in enumerate(nodes)}
+        self.count = self._made = 0
+        self.rows: GroupRows = {}  # the groups by node, or all of them under ""
         self._keyed: dict[int, dict[Key, GroupRows]] = {}  # made when first needed
 
     def add(self, group: RunGroup) -> None:
@@ -139,7 +135,8 @@ class WaitingGroups:
         node, position = self._position(group)
         row = rows.get(node)
         if row is None:
-            row = rows[node] = GroupRow(len(rows))
+            row = rows[node] = GroupRow(self._made)
+            self._made += 1
         row.add(position, group)
 
     def _position(self, group: RunGroup) -> tuple[str, int]:
@@ -150,16 +147,13 @@ class WaitingGroups:
         """Remove a group, which does not wait any more."""
         group.waiting = False
         node, position = self._position(group)
-        self.rows[node].remove(position, group)
+        _remove(self.rows, node, position, group)
         for number, by_value in self._keyed.items():
             value = self._values[number](group.configuration)
             if value is None:
                 continue
             rows = by_value[value]
-            rows[node].remove(position, group)
-            # New values appear without end, so empty rows are removed.
-            if not rows[node].positions:
-                del rows[node]
+            _remove(rows, node, position, group)
             if not rows:
                 del by_value[value]
         self.count -= 1
@@ -172,8 +166,7 @@ class WaitingGroups:
             return
         for group in groups:
             group.waiting = False
-        for row in self.rows.values():
-            row.clear()
+        self.rows.clear()
         for by_value in self._keyed.values():
             by_value.clear()
         self.count = 0
@@ -238,12 +231,23 @@ class WaitingGroups:
         assert all(group.waiting for group in own)
         every = [self.rows, *(rows for by in self._keyed.values() for rows in by.values())]
         for row in (row for rows in every for row in rows.values()):
+            assert row.groups
             row.validate_state()
+        numbers = [row.number for row in self.rows.values()]
+        assert numbers == sorted(numbers)
         for number, by_value in self._keyed.items():
             value_of = self._values[number]
             for value, rows in by_value.items():
                 kept = [group for row in rows.values() for group in row.groups]
                 assert set(kept) == {g for g in own if value_of(g.configuration) == value}
+
+
+def _remove(rows: GroupRows, node: str, position: int, group: RunGroup) -> None:
+    """Remove a group from the row of a node, and the row if it has no other."""
+    row = rows[node]
+    row.remove(position, group)
+    if not row.groups:
+        del rows[node]
 
 
 class WaitingByState:
@@ -274,11 +278,11 @@ class WaitingByState:
         if not waiting.count:
             self.states &= ~(1 << state)
 
-    def _new(self, state: int, nodes: Iterable[str] = ()) -> WaitingGroups:
-        """Add and return an empty index for a state; `nodes` are searched first, in this order."""
+    def _new(self, state: int) -> WaitingGroups:
+        """Add and return an empty index for a state."""
         values = self._machine.relations.register_values
         by_node = self._machine.automaton.live[state].prior
-        waiting = self.by_state[state] = WaitingGroups(values, by_node=by_node, nodes=nodes)
+        waiting = self.by_state[state] = WaitingGroups(values, by_node=by_node)
         return waiting
 
     def groups(self) -> Iterator[RunGroup]:
@@ -346,20 +350,20 @@ class WaitingByState:
     # --- state ---
 
     def save(self) -> Any:
-        """Return the order in which groups are searched, as plain data, empty rows included.
+        """Return the order in which groups are searched, as plain data.
 
         It decides the order of the matches that one event completes.
         """
         numbers = {group: number for number, group in enumerate(self._groups.groups())}
         return [
-            [state, list(waiting.rows), [numbers[group] for group in waiting]]
+            [state, [numbers[group] for group in waiting]]
             for state, waiting in self.by_state.items()
         ]
 
     def load(self, value: Any, groups: Sequence[RunGroup]) -> None:
         """Load what `save` returned into a fresh object; it refers to `groups` by number."""
-        for state, nodes, numbers in value:
-            self._new(state, nodes)
+        for state, *_, numbers in value:  # earlier versions also saved the nodes of the rows
+            self._new(state)
             for number in numbers:
                 self.add(groups[number])
 
