@@ -364,7 +364,8 @@ def _guard_text(guard: str | syntax.Guard) -> str:
     if not isinstance(guard, syntax.Guard):
         raise wrong_type("a guard", "a str or a guard of ketal.model.syntax", guard)
     # As if they were declared: no attribute is written bare, to be read as a step or a parameter.
-    heads = {node.path[0] for node in walk(guard) if isinstance(node, syntax.Attribute)}
+    attributes = [node for node in walk(guard) if isinstance(node, syntax.Attribute)]
+    heads = {name for node in attributes for name in node.path[:1]}
     return render_guard(guard, DeclaredNames(declared=heads))
 
 
