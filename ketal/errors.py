@@ -418,6 +418,17 @@ def checked_text(what: str, given: str) -> str:
     return given
 
 
+def checked_name(what: str, given: str) -> str:
+    """Return a name after checking that UTF-8 can encode it; raise a SettingError otherwise."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise SettingError(
+            f"{given!r} is not a valid {what}: it cannot be encoded as UTF-8"
+        ) from None
+    return given
+
+
 def checked_texts(what: str, given: Iterable[str]) -> list[str]:
     """Return an iterable of str as a list; raise a TypeError for others, and for a single str."""
     if isinstance(given, Iterable) and not isinstance(given, str):
