@@ -335,7 +335,8 @@ def test_pattern_file_given_as_a_log_is_reported(ketal: Ketal, write: Write, com
         result = ketal(command, *pattern, *logs)
         assert (result.code, result.out) == (2, "")
         given = next(name for name in logs if name != log)
-        assert result.err == f"ketal: {given} is a pattern file, but a log is expected here\n"
+        use = f"; use `--pattern {given}`" if command == "view" else ""
+        assert result.err == f"ketal: {given} is a pattern file, but a log is expected here{use}\n"
     result = ketal(command, *pattern, write("patterns", PHASES))
     assert result.code == 2
     assert result.err == "ketal: patterns is a pattern file, but a log is expected here\n"
