@@ -362,6 +362,45 @@ def test_dry_run_refuses_what_the_job_would_refuse(
     assert err.startswith(f"ketal: {tmp_path / 'job.toml'}: [kafka.properties] ")
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ('[output]\nverdicts = "file:absent/v"', "cannot write {}/absent/v: No such file or"),
+        ('[output]\nrejected = "file:folder"', "cannot write {}/folder: Is a directory"),
+        ('[output]\nverdicts = "file:p.ketal"', "{}/p.ketal does not end with a verdict"),
+        ('[output]\nverdicts = "file:p.ketal/v"', "cannot write {}/p.ketal/v: Not a directory"),
+        ('[state]\nstore = "dir:p.ketal/s"', "cannot store state in {}/p.ketal/s: Not a dir"),
+        ('[state]\nstore = "dir:/proc/s"', "cannot store state in /proc/s: No such file or dir"),
+    ],
+)
+def test_dry_run_refuses_what_cannot_be_written(
+    settings: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.ketal").write_text(PATTERN)
+    (tmp_path / "folder").mkdir()
+    job = f'pattern = "p.ketal"\n[source]\ntopics = ["t"]\n{settings}\n'
+    (tmp_path / "job.toml").write_text(job)
+    assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"ketal: {why.format(tmp_path)}")
+
+
+def test_dry_run_changes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.ketal").write_text(PATTERN)
+    (tmp_path / "job.toml").write_text(
+        'pattern = "p.ketal"\n[source]\ntopics = ["t"]\n[state]\nstore = "dir:a/b"\n'
+        '[output]\nverdicts = "file:torn"\nrejected = "file:link"\n'
+    )
+    torn = b'{"verdict":"match"}\n{"verd'
+    (tmp_path / "torn").write_bytes(torn)
+    (tmp_path / "link").symlink_to("made")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert (tmp_path / "torn").read_bytes() == torn
+
+
 def test_stream_without_a_pattern_is_refused_before_kafka_is_needed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
