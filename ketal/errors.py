@@ -411,6 +411,11 @@ def class_name(given: object) -> str:
     return "None" if given is None else type(given).__name__
 
 
+def value_text(given: object) -> str:
+    """Return a value for messages; a boolean as words, since logs and Python write it otherwise."""
+    return "a boolean" if isinstance(given, bool) else repr(given)
+
+
 def checked_text(what: str, given: str) -> str:
     """Return an argument after checking that it is a str; raise a TypeError otherwise."""
     if not isinstance(given, str):
