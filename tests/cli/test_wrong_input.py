@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import os
+import sys
 
 import pytest
 
@@ -259,6 +260,16 @@ def test_pattern_file_that_is_no_text_is_reported(ketal: Ketal, write: Write) ->
     result = ketal("run", "-", "run.jsonl", "--limit", "pattern_bytes_max=10", stdin=CONFLICT)
     assert result.code == 2
     assert "pattern_bytes_max" in result.err
+
+
+@pytest.mark.parametrize("name", ["-", "conflict.ketal"])
+def test_largest_limit_costs_no_memory(ketal: Ketal, write: Write, name: str) -> None:
+    words = ("run", name, write("run.jsonl", RUN), "--limit")
+    result = ketal(*words, f"pattern_bytes_max={sys.maxsize}", stdin=CONFLICT)
+    assert (result.code, result.err) == (0, "")
+    result = ketal(*words, f"pattern_bytes_max={'9' * 400}", stdin=CONFLICT)
+    refusal = f"ketal: limit pattern_bytes_max must be at most {sys.maxsize}\n"
+    assert (result.code, result.err) == (2, refusal)
 
 
 @pytest.mark.parametrize(
