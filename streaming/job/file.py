@@ -224,7 +224,7 @@ def _settings_of_file(config: Config, base: Path) -> dict[str, Any]:
         **{key: number for name in NUMBERS for key, number in _numbers(name, tables[name])},
         "topics": _topics("[source] topics", source.topics),
         "params": _params(table_of(document, "params")),
-        "properties": read_properties(tables["kafka"].get("properties", {})),
+        "properties": read_properties(tables["kafka"].get("properties", {}), base),
         "jars": _jars(tables["spark"].get("jars", []), base),
         "source": source,
         "limits": limits,

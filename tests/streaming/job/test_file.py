@@ -70,6 +70,32 @@ def test_job_file_is_read_into_one_job(tmp_path: Path, monkeypatch: pytest.Monke
     assert (job.limits.held_back_max, job.batch_messages_max) == (10, 1_000)
 
 
+def test_paths_in_the_job_file_are_relative_to_its_folder(tmp_path: Path) -> None:
+    text = """\
+pattern = "p.ketal"
+[kafka.properties]
+ssl_cafile = "ca.pem"
+ssl_keyfile = "/keys/key.pem"
+[source]
+topics = ["t"]
+[output]
+verdicts = "file:out"
+[state]
+store = "dir:state"
+"""
+    job = job_of(tmp_path, text)
+    assert (job.pattern, job.verdicts.name, job.store.name) == (
+        str(tmp_path / "p.ketal"), str(tmp_path / "out"), str(tmp_path / "state"),
+    )  # fmt: skip
+    assert job.properties == {
+        "ssl_cafile": str(tmp_path / "ca.pem"), "ssl_keyfile": "/keys/key.pem",
+    }  # fmt: skip
+    for wrong in ("3", '""'):
+        job = job_of(tmp_path, text.replace('"ca.pem"', wrong))
+        with pytest.raises(SettingError, match="ssl_cafile must be a non-empty string"):
+            check_properties(job.properties)
+
+
 def test_flags_override_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
     job = job_of(

@@ -100,7 +100,7 @@ def execute(args: argparse.Namespace) -> int:
         sink.text(text)
     if args.write is None:
         with open_output(None) as sink:
-            sink.line(path)
+            sink.lines([path])
     return FINE
 
 
