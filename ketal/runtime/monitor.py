@@ -53,8 +53,7 @@ class Monitor:
     NotAvailableError
         If a pattern needs the whole log, as one with a `mode` does.
     SettingError
-        If a handler is for a kind or a state that does not exist, or UTF-8 cannot encode the name
-        of the execution.
+        If a handler is for an unknown kind or state, or UTF-8 cannot encode `execution`.
     TypeError
         If an argument has the wrong type.
 
