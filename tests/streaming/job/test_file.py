@@ -223,7 +223,7 @@ def test_output_that_is_not_text_is_refused_even_if_a_flag_overrides_it(tmp_path
         ("[state]", "[stat]", "unknown key 'stat'; did you mean state"),
         ('start = "latest"', 'start = "middle"', "earliest or latest"),
         ("idle_ms = 2000", "idle_ms = 0", "integer of 1 or more, not 0"),
-        ("idle_ms = 2000", "idle_ms = true", "not True"),
+        ("idle_ms = 2000", "idle_ms = true", "not a boolean"),
         ('"kafka:forks.verdicts"', '"forks.verdicts"', "kafka:TOPIC, file:PATH or -"),
         ('"kafka:forks.verdicts"', '"kafka:blocks"', "blocks is both an input and an output"),
         ('topics = ["blocks"]', 'topics = "blocks"', "must be a list"),
