@@ -284,20 +284,20 @@ def render_value(value: ast.Value, scope: DeclaredNames = _NO_NAMES, strength: i
             text = _literal(literal)
             own_strength = _SIGN if text.startswith("-") else _ATOM
         case ast.Duration(amount=amount, unit=unit):
-            text = f"{amount} {unit}"
+            text = f"{_literal(amount)} {unit}"
         case ast.Field(name=name) | ast.ParamRef(name=name):
             text = name
-        case ast.Attribute(path=path):
+        case ast.Attribute(path=(_, *_) as path):
             head, rest = (path[0], path[1:]) if stands_bare(path, scope) else ("data", path)
             text = _path_text(head, rest)
         case ast.Reference(step=step, of=ast.Field(name=name)):
             text = f"{step}.{name}"
-        case ast.Reference(step=step, of=ast.Attribute(path=path)):
+        case ast.Reference(step=step, of=ast.Attribute(path=(_, *_) as path)):
             head = path[0]
             taken = head in ("data", *ast.EVENT_FIELDS) or path == (COUNT,)
             plain = IDENTIFIER.match(head) and not taken
             text = _path_text(step if plain else f"{step}.data", path)
-        case ast.Arithmetic(ops=ops, operands=operands):
+        case ast.Arithmetic(ops=(_, *_) as ops, operands=operands):
             own_strength = _ARITHMETIC[ops[0]]
             first, *others = (
                 render_value(operand, scope, own_strength + 1) for operand in operands
@@ -311,7 +311,7 @@ def render_value(value: ast.Value, scope: DeclaredNames = _NO_NAMES, strength: i
         case ast.ListOf(items=items):
             text = _list(items, scope)
         case _:
-            raise TypeError(f"{type(value).__name__} is not a value")
+            raise TypeError(f"{value!r} is not a value")
     return f"({text})" if own_strength < strength else text
 
 

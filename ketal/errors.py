@@ -411,10 +411,26 @@ def class_name(given: object) -> str:
     return "None" if given is None else type(given).__name__
 
 
+def value_text(given: object) -> str:
+    """Return a value for messages; a boolean as words, since logs and Python write it otherwise."""
+    return "a boolean" if isinstance(given, bool) else repr(given)
+
+
 def checked_text(what: str, given: str) -> str:
     """Return an argument after checking that it is a str; raise a TypeError otherwise."""
     if not isinstance(given, str):
         raise wrong_type(what, "a str", given)
+    return given
+
+
+def checked_name(what: str, given: str) -> str:
+    """Return a name after checking that UTF-8 can encode it; raise a SettingError otherwise."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise SettingError(
+            f"{given!r} is not a valid {what}: it cannot be encoded as UTF-8"
+        ) from None
     return given
 
 

@@ -168,6 +168,21 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
         "Step is not a guard",
     ),
     (
+        lambda path: built(pattern.Attribute(path)),
+        (),
+        "Attribute(path=()) is not a value",
+    ),
+    (
+        lambda path: built(pattern.Reference("first", pattern.Attribute(path))),
+        "size",
+        "Reference(step='first', of=Attribute(path='size')) is not a value",
+    ),
+    (
+        lambda operands: built(pattern.Arithmetic((), operands)),
+        (pattern.Literal(1),),
+        "Arithmetic(ops=(), operands=(Literal(value=1),)) is not a value",
+    ),
+    (
         lambda given: ketal.build("P", events={"E": "true"}, transitions=given, initial="q"),
         5,
         "transitions must be a list of (state, step, state), not int",
@@ -224,9 +239,12 @@ def test_attribute_of_a_guard_that_is_built_stays_an_attribute(path: tuple[str, 
     assert guard == pattern.Comparison("==", value, pattern.Literal(1))
 
 
-def test_infinite_number_of_a_guard_that_is_built_is_refused() -> None:
+@pytest.mark.parametrize(
+    "value", [pattern.Literal(float("-inf")), pattern.Duration(float("inf"), "s")]
+)
+def test_infinite_number_of_a_guard_that_is_built_is_refused(value: pattern.Value) -> None:
     with pytest.raises(PatternError, match=r"K004.*this number is too large"):
-        built(pattern.Literal(float("-inf")))
+        built(value)
 
 
 def test_limits_may_be_none() -> None:

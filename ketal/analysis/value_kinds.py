@@ -16,7 +16,7 @@ from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.errors import Span
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import FUNCTIONS, Kind
-from ketal.model.syntax_walks import walk
+from ketal.model.syntax_walks import references, walk
 from ketal.model.values import base_node
 from ketal.model.wording import counted, unquoted
 
@@ -103,11 +103,14 @@ def _comparison_findings(node: ast.Comparison, params: Params) -> Iterator[Findi
     else:
         yield from _kind_findings(node, node.left, node.right, params)
     if node.left == node.right:
-        yield (
-            "K137", "warning", "this compares a value with itself", node.span,
+        hint = (
             "name the step of the other event: `x == A.x`; test with `exists(x)` whether the event "
-            "has a value",
-        )  # fmt: skip
+            "has a value"
+        )
+        read = [part for part in walk(node.left) if isinstance(part, ast.Field | ast.Attribute)]
+        if not read or references(node.left):
+            hint = "compare it with a value of the event: `x == A.x`, `x == 1`"
+        yield "K137", "warning", "this compares a value with itself", node.span, hint
 
 
 def _kind_findings(

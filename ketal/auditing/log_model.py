@@ -238,6 +238,8 @@ class AuditedExecution:
         # The positions of receives whose message no event sends, or several do.
         self.unsure: set[int] = set()
         self._by_event: dict[tuple[int, str, str], Finding] = {}
+        # The result of `predecessor_with_entry` for events without the entry, by position and name.
+        self._with_entry: dict[tuple[int, str], AuditedEvent | None] = {}
 
     def report(
         self,
@@ -297,10 +299,20 @@ class AuditedExecution:
         return self.lines[event.node].first_above(event.counter)
 
     def predecessor_with_entry(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
-        """Return the last event before this one whose entry of a node is not unknown."""
+        """Return the last event before this one whose entry of a node is not unknown.
+
+        What is found is kept, as the events between stay without the entry: no event is passed
+        often.
+        """
+        passed: list[int] = []
         known = self.predecessor(event)
         while known is not None and name in known.unknown:
-            known = self.predecessor(known)
+            passed.append(known.position)
+            if (known.position, name) in self._with_entry:
+                known = self._with_entry[known.position, name]
+            else:
+                known = self.predecessor(known)
+        self._with_entry |= {(position, name): known for position in passed}
         return known
 
     def successors_with_entry(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:

@@ -157,7 +157,7 @@ def parse_limits(settings: list[str], base: Limits = DEFAULT) -> Limits:
     for text in settings:
         name, value = split_pair("--limit", text, "held_back_max=100000")
         digits = value.replace("_", "")
-        given[name] = int(digits) if re.fullmatch(r"-?\d{1,30}", digits, re.ASCII) else value
+        given[name] = int(digits) if re.fullmatch(r"-?\d{1,4000}", digits, re.ASCII) else value
     # The names are checked against the defaults, the values against the type.
     Limits.named(given)
     return replace(base, **given)
@@ -200,11 +200,11 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
 
 def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
     """Return the text of a pattern file, or of standard input, and the name for messages."""
-    from ketal.programs.compiling import decoded_pattern, read_pattern
+    from ketal.programs.compiling import decoded_pattern, read_at_most, read_pattern
 
     if path != STDIN:
         return read_pattern(path, limits), path
-    raw = sys.stdin.buffer.read(limits.pattern_bytes_max + 1)
+    raw = read_at_most(sys.stdin.buffer, limits.pattern_bytes_max + 1)
     return decoded_pattern(raw, STDIN_NAME, limits), STDIN_NAME
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from ketal.errors import EventError
+from ketal.errors import EventError, value_text
 
 Clock = Mapping[str, int]
 """A vector clock: node to counter; an absent node counts 0."""
@@ -261,7 +261,7 @@ def checked_counter(value: Any, what: str, least: int = 0) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
         raise EventError(
-            f"clock: {what} must be an integer from {least} to 2^63 - 1, not {value!r}"
+            f"clock: {what} must be an integer from {least} to 2^63 - 1, not {value_text(value)}"
         )
     return value
 

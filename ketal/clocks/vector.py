@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.scheme import Clock, ReplicaScheme, not_a_stamp
-from ketal.errors import EventError
+from ketal.errors import EventError, value_text
 
 COUNTER_MAX = 2**63 - 1
 
@@ -32,7 +32,9 @@ def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")
         if not isinstance(counter, int) or isinstance(counter, bool):
-            raise EventError(f"clock: the entry for {name!r} must be an integer, not {counter!r}")
+            raise EventError(
+                f"clock: the entry for {name!r} must be an integer, not {value_text(counter)}"
+            )
         if counter < 0:
             raise EventError(f"clock: the entry for {name!r} is negative")
         if counter > COUNTER_MAX:

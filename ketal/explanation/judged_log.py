@@ -23,7 +23,7 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import RecordBatch
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
-from ketal.model.verdicts.run_verdicts import Overflow
+from ketal.model.verdicts.run_verdicts import Overflow, limit_reached_text
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass
@@ -163,6 +163,4 @@ class JudgedLog(LogPass):
 
 def overflow_text(overflows: Sequence[Overflow]) -> str:
     """Return that limits were reached, with the first overflow; empty if there is none."""
-    if not overflows:
-        return ""
-    return f"a limit was reached, so verdicts may be missing; the first: {overflows[0]}"
+    return limit_reached_text(len(overflows), overflows[0]) if overflows else ""

@@ -309,7 +309,11 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         with refused_as_setting(f"cannot read {name}"), open(path, "rb") as file:
             # Some editors write a byte order mark.
             document = tomllib.loads(file.read().decode("utf-8-sig"))
-    except ValueError as fault:  # TOMLDecodeError and UnicodeDecodeError; that of int() is bare.
+    except UnicodeDecodeError as fault:
+        raise SettingError(
+            f"{name} is not valid UTF-8 (byte {fault.start + 1}); save it as UTF-8"
+        ) from None
+    except ValueError as fault:  # TOMLDecodeError; that of int() is bare.
         raise SettingError(f"{name} is not valid TOML: {fault}") from None
     except RecursionError:
         raise SettingError(f"{name} is nested too deeply") from None

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
-from ketal.errors import EventError, class_name
+from ketal.errors import EventError, class_name, value_text
 
 DEPTH_MAX = 200
 """The maximal nesting depth of lists and mappings."""
@@ -166,7 +166,7 @@ def name_of(value: object, label: str) -> str:
                 f"the maximum is {DIGITS_MAX} digits"
             )
         return str(int(value))
-    raise EventError(f"{label} must be a string or an integer, not {value!r}")
+    raise EventError(f"{label} must be a string or an integer, not {value_text(value)}")
 
 
 def copied(value: Any) -> Any:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ketal.errors import SettingError, near, wrong_type
+from ketal.errors import SettingError, near, value_text, wrong_type
 
 
 def _limit(default: int, unit: str, meaning: str) -> Any:
@@ -180,7 +180,8 @@ class Limits:
         for item in fields(self):
             value = getattr(self, item.name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise SettingError(f"limit {item.name} must be a positive integer, not {value!r}")
+                shown = value_text(value)
+                raise SettingError(f"limit {item.name} must be a positive integer, not {shown}")
             if value > sys.maxsize:
                 raise SettingError(f"limit {item.name} must be at most {sys.maxsize}")
 

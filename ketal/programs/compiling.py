@@ -39,6 +39,9 @@ from ketal.model.syntax_walks import walk
 from ketal.model.wording import unreadable_error
 from ketal.programs.program import Program
 
+PIECE_BYTES = 1_000_000
+"""How many bytes of a pattern file are read at once."""
+
 
 def compile(
     text: str, *, name: str = "<pattern>", limits: Limits | None = None, **params: ParamValue
@@ -229,11 +232,20 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
         raise SettingError("the name of the pattern file is empty")
     try:
         with Path(path).open("rb") as file:
-            raw = file.read(limits.pattern_bytes_max + 1)
+            raw = read_at_most(file, limits.pattern_bytes_max + 1)
     except (OSError, ValueError) as fault:
         instead = "pass the text of a pattern to ketal.compile"
         raise unreadable_error(str(path), fault, instead, "pattern file ") from None
     return decoded_pattern(raw, f"pattern file {path}", limits)
+
+
+def read_at_most(file: IO[bytes], size: int) -> bytes:
+    """Return at most `size` bytes of a file, of which `read` would allocate all at once."""
+    pieces: list[bytes] = []
+    while size > 0 and (piece := file.read(min(size, PIECE_BYTES))):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
 
 
 def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
@@ -364,7 +376,8 @@ def _guard_text(guard: str | syntax.Guard) -> str:
     if not isinstance(guard, syntax.Guard):
         raise wrong_type("a guard", "a str or a guard of ketal.model.syntax", guard)
     # As if they were declared: no attribute is written bare, to be read as a step or a parameter.
-    heads = {node.path[0] for node in walk(guard) if isinstance(node, syntax.Attribute)}
+    attributes = [node for node in walk(guard) if isinstance(node, syntax.Attribute)]
+    heads = {name for node in attributes for name in node.path[:1]}
     return render_guard(guard, DeclaredNames(declared=heads))
 
 

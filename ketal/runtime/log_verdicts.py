@@ -23,7 +23,7 @@ from ketal.model.summaries import PatternCounts, Summary
 from ketal.model.verdicts.check_verdicts import Violation, ViolationError
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.model.verdicts.run_verdicts import Overflow
+from ketal.model.verdicts.run_verdicts import Overflow, limit_reached_text
 from ketal.model.verdicts.verdict_kinds import COUNTED, Verdict
 from ketal.model.wording import counted
 from ketal.programs.program import Program
@@ -295,10 +295,8 @@ class Verdicts:
         for name in self._checks:
             counts = summary["patterns"][name]
             if counts.get("overflows"):
-                yield (
-                    f"{name} reached a limit {counted(counts['overflows'], 'time')}, so verdicts "
-                    f"may be missing; the first: {self._first_overflow(name)}"
-                )
+                overflow = self._first_overflow(name)
+                yield f"{name}: {limit_reached_text(counts['overflows'], overflow)}"
             yield from failed_guards({name: counts})
             vacuous = counts.get("vacuous", ())
             if unreceived := unreceived_text(vacuous):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NoReturn, cast
 
-from ketal.errors import checked_text, wrong_type
+from ketal.errors import checked_name, checked_text, wrong_type
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -53,7 +53,7 @@ class Monitor:
     NotAvailableError
         If a pattern needs the whole log, as one with a `mode` does.
     SettingError
-        If a handler is for a kind or a state that does not exist.
+        If a handler is for an unknown kind or state, or UTF-8 cannot encode `execution`.
     TypeError
         If an argument has the wrong type.
 
@@ -91,7 +91,7 @@ class Monitor:
         self._handlers = Handlers({} if on is None else on, program, trace=trace)
         self._execution = Execution(
             program, limits=limits, listing=listing, traced=self._handlers.traced,
-            name=checked_text("execution", execution),
+            name=checked_name("execution name", checked_text("execution", execution)),
         )  # fmt: skip
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> list[Verdict]:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ketal.errors import SettingError, class_name, wrong_type
+from ketal.errors import SettingError, checked_name, class_name, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import ENTRIES_MAX, Activities, Kind
 from ketal.trace.delivery.sinks import EventSink, JsonLines, default_sink
@@ -192,12 +192,7 @@ def _check_arguments(node: str, activity: str, incarnation: int | None) -> None:
     """Raise a SettingError if the node's name, the activity or the incarnation is invalid."""
     if not isinstance(node, str):
         raise wrong_type("node", "a str, the name of the process", node)
-    try:
-        node.encode()
-    except UnicodeEncodeError:
-        raise SettingError(
-            f"{node!r} is not a valid node name: it cannot be encoded as UTF-8"
-        ) from None
+    checked_name("node name", node)
     if not node or (node.rpartition("#")[1] and node.rpartition("#")[2].isdigit()):
         raise SettingError(
             f"{node!r} is not a valid name of a traced node: it must not be empty, nor end in "

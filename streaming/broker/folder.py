@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -45,7 +46,7 @@ class BrokerError(KetalError):
 class Running:
     """The content of broker.json."""
 
-    port: int
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)]
     """The port for clients; 0 if the broker never served."""
     pid: int | None = None
     """The id of the broker's process; None before it is started."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from ketal.errors import SettingError
 
+FILES = ("ssl_cafile", "ssl_certfile", "ssl_crlfile", "ssl_keyfile")
+"""Properties that are paths, relative to the folder of the job file."""
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
-def read_properties(table: object) -> dict[str, Any]:
-    """Return the properties, with environment variables replaced by their values."""
+def read_properties(table: object, base: Path) -> dict[str, Any]:
+    """Return the properties, with the values of environment variables, and paths below `base`."""
     if not isinstance(table, dict):
         raise SettingError("kafka.properties must be a table: write [kafka.properties]")
     out: dict[str, Any] = {}
@@ -30,6 +33,8 @@ def read_properties(table: object) -> dict[str, Any]:
                 if variable not in os.environ:
                     raise SettingError(f"{place}: the environment variable {variable!r} is not set")
             value = _VARIABLE.sub(lambda match: os.environ[match[1]], value)
+            if value and name in FILES:
+                value = str(base / value)
         out[name] = value
     return out
 

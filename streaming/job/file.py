@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ketal.errors import SettingError, faults_placed, near
+from ketal.errors import SettingError, faults_placed, near, value_text
 from ketal.files.user_folders import state_folder
 from ketal.logs.source import Config, Source, load_config, table_of
 from ketal.model.limits import DEFAULT, Limits
@@ -224,7 +224,7 @@ def _settings_of_file(config: Config, base: Path) -> dict[str, Any]:
         **{key: number for name in NUMBERS for key, number in _numbers(name, tables[name])},
         "topics": _topics("[source] topics", source.topics),
         "params": _params(table_of(document, "params")),
-        "properties": read_properties(tables["kafka"].get("properties", {})),
+        "properties": read_properties(tables["kafka"].get("properties", {}), base),
         "jars": _jars(tables["spark"].get("jars", []), base),
         "source": source,
         "limits": limits,
@@ -314,7 +314,7 @@ def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         value = table[key]
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise SettingError(
-                f"[{name}] {key} must be an integer of {least} or more, not {value!r}"
+                f"[{name}] {key} must be an integer of {least} or more, not {value_text(value)}"
             )
         if value > most:
             raise SettingError(f"[{name}] {key} must be at most {most}")

@@ -16,6 +16,8 @@ import contextlib
 import errno
 import os
 import stat
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from ketal.errors import SettingError, refused_as_setting
@@ -129,6 +131,41 @@ def too_large_error(job: Job, why: str) -> SettingError:
     )
 
 
+def check_writable(job: Job) -> None:
+    """Raise a SettingError if an output file or the state folder of a job cannot be written.
+
+    No file is made, changed or locked.
+    """
+    for target in job.outputs:
+        if target.kind == "file":
+            with refused_as_setting(f"cannot write {target.name}"):
+                _check_file(os.path.realpath(target.name), target.name)
+    if job.store.kind == "dir" and not job.store.is_remote:
+        with refused_as_setting(f"cannot store state in {job.state}"):
+            folders = (job.state, *job.state.absolute().parents)
+            _check_folder(next(folder for folder in folders if os.path.lexists(folder)))
+
+
+def _check_file(path: str, name: str) -> None:
+    if not os.path.exists(path):
+        _check_folder(Path(path).parent)
+    elif os.path.isfile(path):
+        with open(path, "r+b") as file:
+            _last_line_start(file, name)
+    elif os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    elif not os.access(path, os.W_OK):
+        # A FIFO is not opened, since closing it would end its reader.
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise an OSError if no file can be made in a folder."""
+    # The file has no name, or has it for a moment where the file system requires one.
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
 def _open_file(path: str) -> Any:
     """Open a file to append to, and lock it; truncate a last line that a crash left incomplete.
 
@@ -153,11 +190,22 @@ def _open_file(path: str) -> Any:
 
 
 def _truncate_last_line(file: Any, path: str) -> None:
-    """Truncate a last line that has no newline; leave the file positioned at its end.
+    """Truncate a last line that has no newline; leave the file positioned at its end."""
+    start = _last_line_start(file, path)
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(start, end - 1))
+    if file.read() != b"\n":
+        file.truncate(start)
+    file.seek(0, os.SEEK_END)
+
+
+def _last_line_start(file: Any, path: str) -> int:
+    """Return where the last line of a file begins.
 
     A file whose last line is no verdict is another file, such as the pattern's, and is refused.
     """
-    start = end = file.seek(0, os.SEEK_END)
+    end: int = file.seek(0, os.SEEK_END)
+    start = end
     while start > 0:
         start = max(0, start - _TAIL_BYTES)
         file.seek(start)
@@ -168,10 +216,7 @@ def _truncate_last_line(file: Any, path: str) -> None:
     file.seek(start)
     if not file.read(len(_LINE_PREFIX)).startswith(_LINE_PREFIX[: end - start]):
         raise SettingError(f"{path} does not end with a verdict: choose another file")
-    file.seek(max(start, end - 1))
-    if file.read() != b"\n":
-        file.truncate(start)
-    file.seek(0, os.SEEK_END)
+    return start
 
 
 def _open_special_file(path: str) -> Any:

@@ -327,6 +327,20 @@ def test_holes_beside_rejected_records_take_linear_work(tmp_path: Path) -> None:
     assert work(400) < 4.5 * work(100)
 
 
+def test_contradictions_along_a_node_take_linear_work() -> None:
+    """The work is not wrong entries times events: all entries of the one node are unknown."""
+
+    def work(count: int) -> int:
+        clocks = [{"a": n, "b": n} for n in range(1, count + 1)]
+        log = [Event(node, "x", clock) for clock in clocks for node in "ab"]
+        report, lines = counted_lines(lambda: ketal.audit(log))
+        assert [fault.code for fault in report.faults] == ["A008"] * count
+        return lines
+
+    work(100)  # what is computed only once
+    assert work(400) < 4.5 * work(100)
+
+
 def test_hint_at_a_rejected_record_is_right_if_open_files_have_one_name() -> None:
     """Their lines are not in order, one file after the other."""
     first = [json.dumps(row("a", {"a": n})) for n in range(1, 5)]

@@ -153,6 +153,8 @@ CASES = [
          changed(SLOW, '"request"', '"requst"'), ASKED, (*RUN_IT, "--fail-on", "vacuous")),
     Case("a typo in an attribute of a check", check("cod == 200")),
     Case("a typo in an attribute of a `find`", find("cod == 200")),
+    Case("an attribute without the object that it is in", find("code == 200"),
+         line("a", 1, "reply", reply={"code": 200}) + line("a", 2, "reply", reply={"code": 500})),
     Case("a typo in the key of `partition by`", changed(SESSION, "by user", "by usr")),
     Case("`host` of a node that the log does not have",
          changed(check("true"), '"Server.read"', '"Server.read" && host("s9")')),
@@ -330,3 +332,13 @@ def test_only_a_name_that_a_step_requires_is_the_reason(
     path = write("p.ketal", f'pattern P {{ event E = type == "e"; A = E && {guard}; find A; }}')
     got = ketal("run", path, write("run.jsonl", line("n", 1, "e", x=2)))
     assert f"P: no match: {reason}" in got.lines
+
+
+def test_a_name_in_a_guard_and_in_partition_by_is_reported_once(ketal: Ketal, write: Write) -> None:
+    path = write("p.ketal", "pattern P { partition by code; event E = code == 200; find E; }")
+    log = write("run.jsonl", line("n", 1, "e", reply={"code": 200}))
+    vacuous = [line for line in ketal("run", path, log).lines if "vacuous" in line]
+    assert vacuous == [
+        "P: vacuous: 0 of 1 event is in the alphabet; "
+        "p.ketal:1: no event has the attribute `code`, which is similar to `reply.code` (1 event)"
+    ]

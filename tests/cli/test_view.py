@@ -140,6 +140,10 @@ def test_failed_picture_does_not_overwrite_the_old_file(
     assert (tmp_path / "run.jsonl.svg").read_text() == "the picture of yesterday"
 
 
+def test_file_name_with_a_line_end_is_printed_on_one_line(ketal: Ketal, write: Write) -> None:
+    assert ketal("view", write("a\n\x1b.jsonl", LOG)).out == "a\\n\\x1b.jsonl.html\n"
+
+
 def test_file_name_that_is_not_utf8(ketal: Ketal, write: Write) -> None:
     log, pattern = write("run\udcff.jsonl", LOG), write("p.ketal", CONFLICT)
     result = ketal("view", "--pattern", pattern, "--to", "perfetto", "--write", "-", log)
@@ -186,7 +190,7 @@ def test_a_limit_that_was_reached_is_reported(
     pattern = write("p.ketal", LIMITED)
     arguments = ["--pattern", pattern, log] if command == "view" else [pattern, log]
     result = ketal(command, "--limit", "candidates_max=1", *arguments)
-    reached = "a limit was reached, so verdicts may be missing; the first: overflow Two"
+    reached = "a limit was reached 1 time, so verdicts may be missing; the first: overflow Two"
     assert (result.code, result.err.startswith(f"ketal: {reached}")) == (0, True)
     if command == "view":
         assert (

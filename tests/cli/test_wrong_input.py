@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import os
+import sys
 
 import pytest
 
@@ -261,6 +262,16 @@ def test_pattern_file_that_is_no_text_is_reported(ketal: Ketal, write: Write) ->
     assert "pattern_bytes_max" in result.err
 
 
+@pytest.mark.parametrize("name", ["-", "conflict.ketal"])
+def test_largest_limit_costs_no_memory(ketal: Ketal, write: Write, name: str) -> None:
+    words = ("run", name, write("run.jsonl", RUN), "--limit")
+    result = ketal(*words, f"pattern_bytes_max={sys.maxsize}", stdin=CONFLICT)
+    assert (result.code, result.err) == (0, "")
+    result = ketal(*words, f"pattern_bytes_max={'9' * 400}", stdin=CONFLICT)
+    refusal = f"ketal: limit pattern_bytes_max must be at most {sys.maxsize}\n"
+    assert (result.code, result.err) == (2, refusal)
+
+
 @pytest.mark.parametrize(
     "encoding",
     ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"],
@@ -335,7 +346,8 @@ def test_pattern_file_given_as_a_log_is_reported(ketal: Ketal, write: Write, com
         result = ketal(command, *pattern, *logs)
         assert (result.code, result.out) == (2, "")
         given = next(name for name in logs if name != log)
-        assert result.err == f"ketal: {given} is a pattern file, but a log is expected here\n"
+        use = f"; use `--pattern {given}`" if command == "view" else ""
+        assert result.err == f"ketal: {given} is a pattern file, but a log is expected here{use}\n"
     result = ketal(command, *pattern, write("patterns", PHASES))
     assert result.code == 2
     assert result.err == "ketal: patterns is a pattern file, but a log is expected here\n"

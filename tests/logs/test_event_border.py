@@ -28,11 +28,11 @@ from tests.cases import p
 
 REFUSED: list[tuple[Any, str]] = [
     ({"a": 1, 2: 3}, "must be a string, not 2"),
-    ({"a": True}, "must be an integer, not True"),
-    ({"a": 2, "b": True}, "must be an integer, not True"),
+    ({"a": True}, "must be an integer, not a boolean"),
+    ({"a": 2, "b": True}, "must be an integer, not a boolean"),
     ({"a": 2, "b": 1.0}, "must be an integer, not 1.0"),
     ({"a": 2, "b": float("nan")}, "must be an integer, not nan"),
-    ({"a": 2, "b": False}, "must be an integer, not False"),
+    ({"a": 2, "b": False}, "must be an integer, not a boolean"),
     ({"a": 2**63}, "too large"),
     ({"a": 10**5000}, "too large"),
     ({"a": 2, "b": -1}, "negative"),

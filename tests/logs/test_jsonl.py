@@ -121,6 +121,7 @@ BAD = [
     ("3", "the line is a number, not a JSON object"),
     (b'{"node":"\xff"}', "the line is not valid UTF-8 (byte 10)"),
     (b"\xff\xfe{", "the line is not valid UTF-8 (byte 1)"),
+    ("\ufeff{}", "the line is not JSON: it begins with a byte order mark"),
     ("[" * 100_000, "the record is nested too deeply"),
     (event(x=json.loads("[" * 201 + "]" * 201)), "data is nested more than 200 levels deep"),
     ('{"node":"a","type":"T"}', "the record has no clock (pass --field clock=PATH to"),

@@ -215,6 +215,10 @@ def test_config_that_is_not_toml_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError) as caught:
         load_config(path)
     assert str(caught.value).startswith(f"{path} is not valid TOML: Expected")
+    path.write_text("[source]\n", encoding="utf-16")
+    with pytest.raises(SettingError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path} is not valid UTF-8 (byte 1); save it as UTF-8"
 
 
 def test_missing_config_file_is_reported(tmp_path: Path) -> None:

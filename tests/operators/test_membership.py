@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
+from ketal import Monitor
 from ketal.errors import EventError
 from ketal.model.events.content import content
 from ketal.model.events.control import Control
@@ -29,11 +30,12 @@ from ketal.operators.membership.clock_restoration import (
 from ketal.operators.membership.incarnation_names import IncarnationTable
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.order.step import ReleaseStep
-from tests.cases import e
+from tests.cases import e, p
 from tests.operators.marked_queue import MarkedQueue
 from tests.property.executions import executions, linear_extension
 from tests.property.memberships import Clock, Run, base, number, runs, simulate
 from tests.sampling import drawn, examples
+from tests.work import counted_lines
 
 
 class Seen:
@@ -879,6 +881,21 @@ def test_number_of_incarnations_is_limited() -> None:
         stage.rename(e("A@1", type), Seen())
     with pytest.raises(EventError, match=r"already 2 incarnations \(limit incarnations_max\)"):
         stage.rename(e("A@1", "c"), Seen())
+
+
+def test_first_event_is_not_compared_with_those_of_all_incarnations() -> None:
+    """As in a log whose counters do not grow: each event would be a restart."""
+
+    def work(limit: int) -> int:
+        monitor = Monitor(ketal.compile(p("find next A")), limits=Limits(incarnations_max=limit))
+        monitor.feed_many(e("A@1", "a", x=n) for n in range(limit))
+        more = [e("A@1", "a", x=limit + n) for n in range(100)]
+        verdicts, lines = counted_lines(lambda: monitor.feed_many(more))
+        assert [verdict.kind for verdict in verdicts] == ["rejected"] * 100
+        return lines
+
+    work(10)  # what is computed only once
+    assert work(400) < 1.5 * work(10)
 
 
 def test_incarnation_beyond_the_limit_leaves_the_node_unchanged() -> None:

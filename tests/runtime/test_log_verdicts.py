@@ -275,7 +275,7 @@ def test_check_that_reached_a_limit_is_not_shown_to_hold() -> None:
     events = [Event("n", "e", {"n": n}, data={"k": n}) for n in (1, 2, 3)]
     (reason,) = reasons(ketal.run(ketal.compile(text), events, limits=Limits(scopes_max=2)))
     assert reason.startswith(
-        "Keyed reached a limit 1 time, so verdicts may be missing; the first: "
+        "Keyed: a limit was reached 1 time, so verdicts may be missing; the first: "
     )
     assert "scopes_max" in reason
     over = ketal.run(program("CausalOrder"), log("tf" * 2), limits=Limits(events_max=2))

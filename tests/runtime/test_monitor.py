@@ -530,6 +530,15 @@ def test_restore_accepts_the_options_of_a_monitor() -> None:
         Monitor.restore(m.program, m.snapshot(), nonsense=1)  # type: ignore[call-arg]
 
 
+def test_name_of_an_execution_must_be_encodable() -> None:
+    refusal = r"'\\ud800' is not a valid execution name: it cannot be encoded as UTF-8"
+    with pytest.raises(SettingError, match=refusal):
+        monitor("find next A B", execution="\ud800")
+    m = monitor("find next A B")
+    with pytest.raises(SettingError, match=refusal):
+        Monitor.restore(m.program, m.snapshot(), execution="\ud800")
+
+
 def test_restore_under_a_too_small_limit_is_an_error() -> None:
     m = monitor("find next A B", order=CAUSAL)
     m.feed_many([e("n@3", "a"), e("n@2", "a")])

@@ -4,7 +4,7 @@ While a name is unmet, the types, nodes or attributes of a sample of the events 
 that a similar name can be proposed with the number of events that have it. Once all names are met,
 nothing is counted. A name is looked up only when it is added to a counter. So an event costs what
 it adds, at most `NAMES_MAX` names that are sorted again, however many names are unmet; only globs
-and nested attributes are each matched with it.
+are each matched with it.
 
 The one rule: a name is unmet if no sampled event has it.
 """
@@ -21,7 +21,7 @@ from typing import Any
 from ketal.compiler.counted.named_values import NamedValue, NameKey
 from ketal.engine.statistics.sampling import sampled
 from ketal.model.events.event import Event
-from ketal.model.values import base_node, dig
+from ketal.model.values import base_node
 
 NAMES_MAX = 256
 """The most types, nodes and attributes that are counted, the most frequent of each."""
@@ -70,6 +70,15 @@ def _most_common(counter: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:NAMES_MAX]
 
 
+def _paths(data: Mapping[str, Any]) -> list[str]:
+    """Return the names of attributes, also of nested ones, with dots between the names."""
+    names = list(data)
+    for name, value in data.items():
+        if value.__class__ is dict:
+            names += [f"{name}.{inner}" for inner in _paths(value)]
+    return names
+
+
 class LogNames:
     """Looks for the names of a program in the events of an execution.
 
@@ -84,7 +93,6 @@ class LogNames:
         self.sampled_count = 0
         self._read = 0
         self._globs = {name.key: name.matcher() for name in self.unmet.values() if name.glob}
-        self._nested = {name.key: name for name in self.unmet.values() if len(name.path) > 1}
         self._plain: dict[tuple[str, str], list[NameKey]] = {}  # by counter and name there
         for name in self.unmet.values():
             if not name.glob:
@@ -120,21 +128,11 @@ class LogNames:
             elif what == "node":
                 counter.update(map(base_node, map(_NODE, events)))
             else:
-                counter.update(chain.from_iterable(map(_DATA, events)))
-        for name in self._nested.values():
-            self._count_beside(name, events)
+                counter.update(chain.from_iterable(map(_paths, map(_DATA, events))))
         for what, counter in self.counts.items():
             # The names that were added are the last ones.
             self._meet(what, list(islice(reversed(counter), len(counter) - before[what])))
         self._count_unmet()
-
-    def _count_beside(self, name: NamedValue, events: Iterable[Event]) -> None:
-        """Count the attributes beside a nested one: under the same path but for the last name."""
-        counter, *within = self.counts["attribute"], *name.path[:-1]
-        for event in events:
-            place = dig(event.data, tuple(within))
-            if isinstance(place, Mapping):
-                counter.update(".".join((*within, str(key))) for key in place)
 
     def _meet(self, what: str, names: Sequence[str]) -> None:
         """Remove from the unmet names those that names added to a counter meet."""
@@ -150,7 +148,6 @@ class LogNames:
             if self.unmet.pop(key, None) is not None:
                 self._left[_COUNTED[key[0]]] -= 1
                 self._globs.pop(key, None)
-                self._nested.pop(key, None)
 
     def _count_unmet(self) -> None:
         """Keep the counters of the kinds of unmet names only, each within `NAMES_MAX`."""

@@ -184,17 +184,20 @@ def _table_library(rows: object) -> str:
     return "arrow" if hasattr(rows, "__arrow_c_stream__") else ""
 
 
-def check_columns(names: list[str], error: type[KetalError] = SettingError) -> None:
-    """Raise an error if two columns of a table have the same name."""
+def check_columns(
+    names: Iterable[str], error: type[KetalError] = SettingError, what: str = "the table"
+) -> None:
+    """Raise an error if two columns of a table have the same name, or none."""
     for name, count in Counter(names).items():
         if count > 1:
-            raise error(f"the table has two columns named {name!r}, so no row can be read")
+            named = f"named {name!r}" if name else "without a name"
+            raise error(f"{what} has two columns {named}, so no row can be read")
 
 
 def _with_index(frame: Any) -> Any:
     """Return a DataFrame with the named levels of its index as columns."""
     levels = [name for name in frame.index.names if name is not None and name not in frame]
-    check_columns([str(name) for name in (*levels, *frame.columns)])
+    check_columns(str(name) for name in (*levels, *frame.columns))
     return frame.reset_index(level=levels) if levels else frame
 
 

@@ -9,6 +9,7 @@ rule: both ways return the same item for the same line; the first is only faster
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import re
@@ -126,8 +127,10 @@ def _text_error(text: bytes, fault: Exception, terms: RecordTerms) -> str:
     not_json = f"the {terms.text} is not JSON"
     if b"\0" in text:
         return f"{not_json}: it contains NUL bytes{terms.hint('format')}"
+    if text.startswith(codecs.BOM_UTF8):
+        return f"{not_json}: it begins with a byte order mark"
     if text.lstrip()[:1] not in (b"{", b"["):
-        return f"{not_json}{terms.hint('format')}"
+        return f"{not_json}{terms.hint('format')}" if text.strip() else f"{not_json}: it is empty"
     why = why_not_json(text.decode(), fault)
     if why.endswith(_TRUNCATED):
         # Most often this is not damage but indented JSON.

@@ -16,7 +16,6 @@ rows are streamed in batches, and memory never holds a whole table.
 from __future__ import annotations
 
 import csv
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO
@@ -76,10 +75,7 @@ def _checked_header(row: list[str] | EventError) -> list[str]:
     if isinstance(row, EventError):
         raise EventError(f"no row can be read without the header: {row.reason}")
     header = [cell.strip() for cell in row]
-    for column, count in Counter(header).items():
-        if count > 1:
-            which = f"two columns named {column!r}" if column else "two columns without a name"
-            raise EventError(f"the header has {which}, so no row can be read")
+    check_columns(header, EventError, "the header")
     return header
 
 

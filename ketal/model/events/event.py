@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from ketal.clocks import vector
-from ketal.errors import EventError, class_name
+from ketal.errors import EventError, class_name, value_text
 from ketal.model import attributes
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.model.events.dot import Dot, dot_of
@@ -209,7 +209,7 @@ class Event(EventFields, frozen=True):
             raise EventError("node is empty; name where the event happened, for example `n1`")
         _force(self, "node", node)
         if not isinstance(self.type, str):
-            raise EventError(f"type must be a string, not {self.type!r}")
+            raise EventError(f"type must be a string, not {value_text(self.type)}")
         if not self.type:
             raise EventError("type is empty; name what happened, for example `Stack.push`")
         _force(self, "type", str.__str__(self.type))

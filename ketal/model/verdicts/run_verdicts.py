@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ketal.model.events.dot import Dot
 from ketal.model.verdicts.bound_steps import Steps
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict, PlacesOf
+from ketal.model.wording import counted
 
 
 class Transition(IdentifiedVerdict, frozen=True, kw_only=True):
@@ -105,3 +106,9 @@ class Overflow(IdentifiedVerdict, frozen=True, kw_only=True):
     def __str__(self) -> str:
         at = f" at {self.event}" if self.event else ""
         return self._line(f"limit {self.limit} reached{at}: {self.given_up}")
+
+
+def limit_reached_text(number: int, first: object) -> str:
+    """Return how often a limit was reached, and the first overflow, for a whole log."""
+    times = counted(number, "time")
+    return f"a limit was reached {times}, so verdicts may be missing; the first: {first}"

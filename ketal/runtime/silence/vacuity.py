@@ -147,11 +147,9 @@ def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
     mistakes = [entry for entry in entries if _is_mistake(entry)]
     if not mistakes and not (nothing and kind == "check"):
         return []
-    causes = [
-        entry_text(entry)
-        for entry in entries
-        if entry["what"] != "alphabet" and (entry in mistakes or nothing)
-    ]
+    shown = [e for e in entries if e["what"] != "alphabet" and (e in mistakes or nothing)]
+    # A name in a guard may be a key of `partition by` too.
+    causes = list(dict.fromkeys(map(entry_text, shown)))
     if nothing:
         causes[:1] = ["; ".join([entries[0]["message"], *causes[:1]])]
     return [f"vacuous: {cause}" for cause in causes]

@@ -20,6 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer, codec
 
 from ketal.errors import SettingError, near
 from ketal.streaming.job.addresses import is_host
+from ketal.streaming.job.client_properties import FILES
 from ketal.streaming.job.file import INT_MAX
 
 OURS = frozenset(
@@ -50,7 +51,6 @@ WORDS = {
 """Property → its possible values."""
 LEAST = {"max_poll_records": 1}
 """Property → its least useful number, if that is not 0."""
-FILES = ("ssl_cafile", "ssl_certfile", "ssl_crlfile", "ssl_keyfile")
 
 
 def check_properties(properties: Mapping[str, Any]) -> None:
@@ -85,7 +85,7 @@ def check_properties(properties: Mapping[str, Any]) -> None:
         if name in FILES and not os.path.isfile(value):
             raise SettingError(
                 f"{place} is not the path of a file\n  hint: a relative path begins in the folder "
-                "where ketal is started"
+                "of the job file"
             )
     _check_login(properties)
 

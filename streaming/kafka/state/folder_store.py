@@ -109,7 +109,7 @@ class Claim:
     def mark_committed(self) -> None:
         """Record in the claim's file that a commit with state in this folder exists."""
         if self._claim_content != self._content:
-            with refused_as_setting(self._path):
+            with refused_as_setting(f"cannot write {self._path}"):
                 replace_file(self._path, msgspec.json.encode(self._claim_content), durable=True)
             self._content = self._claim_content
 

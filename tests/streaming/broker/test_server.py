@@ -277,7 +277,11 @@ def test_reused_process_id_is_not_taken_for_the_broker(tmp_path: Path) -> None:
         stranger.kill()
 
 
-@pytest.mark.parametrize("text", ['{"port": 90', '{"a":' * 20_000], ids=["cut", "nested"])
+@pytest.mark.parametrize(
+    "text",
+    ['{"port": 90', '{"a":' * 20_000, '{"port": 65536}', '{"port": -1}'],
+    ids=["cut", "nested", "large", "negative"],
+)
 def test_unreadable_state_file_is_named_in_the_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text(text)
     with pytest.raises(BrokerError, match=r"broker\.json is damaged"):

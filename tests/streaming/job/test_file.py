@@ -70,6 +70,32 @@ def test_job_file_is_read_into_one_job(tmp_path: Path, monkeypatch: pytest.Monke
     assert (job.limits.held_back_max, job.batch_messages_max) == (10, 1_000)
 
 
+def test_paths_in_the_job_file_are_relative_to_its_folder(tmp_path: Path) -> None:
+    text = """\
+pattern = "p.ketal"
+[kafka.properties]
+ssl_cafile = "ca.pem"
+ssl_keyfile = "/keys/key.pem"
+[source]
+topics = ["t"]
+[output]
+verdicts = "file:out"
+[state]
+store = "dir:state"
+"""
+    job = job_of(tmp_path, text)
+    assert (job.pattern, job.verdicts.name, job.store.name) == (
+        str(tmp_path / "p.ketal"), str(tmp_path / "out"), str(tmp_path / "state"),
+    )  # fmt: skip
+    assert job.properties == {
+        "ssl_cafile": str(tmp_path / "ca.pem"), "ssl_keyfile": "/keys/key.pem",
+    }  # fmt: skip
+    for wrong in ("3", '""'):
+        job = job_of(tmp_path, text.replace('"ca.pem"', wrong))
+        with pytest.raises(SettingError, match="ssl_cafile must be a non-empty string"):
+            check_properties(job.properties)
+
+
 def test_flags_override_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
     job = job_of(
@@ -197,7 +223,7 @@ def test_output_that_is_not_text_is_refused_even_if_a_flag_overrides_it(tmp_path
         ("[state]", "[stat]", "unknown key 'stat'; did you mean state"),
         ('start = "latest"', 'start = "middle"', "earliest or latest"),
         ("idle_ms = 2000", "idle_ms = 0", "integer of 1 or more, not 0"),
-        ("idle_ms = 2000", "idle_ms = true", "not True"),
+        ("idle_ms = 2000", "idle_ms = true", "not a boolean"),
         ('"kafka:forks.verdicts"', '"forks.verdicts"', "kafka:TOPIC, file:PATH or -"),
         ('"kafka:forks.verdicts"', '"kafka:blocks"', "blocks is both an input and an output"),
         ('topics = ["blocks"]', 'topics = "blocks"', "must be a list"),
@@ -360,6 +386,45 @@ def test_dry_run_refuses_what_the_job_would_refuse(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"ketal: {tmp_path / 'job.toml'}: [kafka.properties] ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ('[output]\nverdicts = "file:absent/v"', "cannot write {}/absent/v: No such file or"),
+        ('[output]\nrejected = "file:folder"', "cannot write {}/folder: Is a directory"),
+        ('[output]\nverdicts = "file:p.ketal"', "{}/p.ketal does not end with a verdict"),
+        ('[output]\nverdicts = "file:p.ketal/v"', "cannot write {}/p.ketal/v: Not a directory"),
+        ('[state]\nstore = "dir:p.ketal/s"', "cannot store state in {}/p.ketal/s: Not a dir"),
+        ('[state]\nstore = "dir:/proc/s"', "cannot store state in /proc/s: No such file or dir"),
+    ],
+)
+def test_dry_run_refuses_what_cannot_be_written(
+    settings: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.ketal").write_text(PATTERN)
+    (tmp_path / "folder").mkdir()
+    job = f'pattern = "p.ketal"\n[source]\ntopics = ["t"]\n{settings}\n'
+    (tmp_path / "job.toml").write_text(job)
+    assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"ketal: {why.format(tmp_path)}")
+
+
+def test_dry_run_changes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.ketal").write_text(PATTERN)
+    (tmp_path / "job.toml").write_text(
+        'pattern = "p.ketal"\n[source]\ntopics = ["t"]\n[state]\nstore = "dir:a/b"\n'
+        '[output]\nverdicts = "file:torn"\nrejected = "file:link"\n'
+    )
+    torn = b'{"verdict":"match"}\n{"verd'
+    (tmp_path / "torn").write_bytes(torn)
+    (tmp_path / "link").symlink_to("made")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert (tmp_path / "torn").read_bytes() == torn
 
 
 def test_stream_without_a_pattern_is_refused_before_kafka_is_needed(

@@ -12,6 +12,7 @@ import os
 from ketal.cli import FINE, complain, interruption_named, options
 from ketal.cli.output.output_lines import open_output
 from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
+from ketal.errors import SettingError
 from ketal.explanation.views.forms import FORMS, form_for_path
 
 EXAMPLE = """\
@@ -63,6 +64,9 @@ def execute(args: argparse.Namespace) -> int:
     patterns = [] if args.pattern is None else [args.pattern]
     compared_logs: list[str] = args.compare
     options.check_stdin([*patterns, *args.logs, *compared_logs])
+    for name in () if patterns else args.logs:
+        if name.endswith(".ketal") and os.path.isfile(name):
+            raise SettingError(f"{name} {options.PATTERN_AS_LOG}; use `--pattern {name}`")
     source, limits = options.source_and_limits(args)
     program = None
     if args.pattern is not None:
@@ -96,7 +100,7 @@ def execute(args: argparse.Namespace) -> int:
         sink.text(text)
     if args.write is None:
         with open_output(None) as sink:
-            sink.line(path)
+            sink.lines([path])
     return FINE
 
 

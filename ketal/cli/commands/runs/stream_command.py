@@ -124,6 +124,7 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
     from ketal.runtime.execution import Execution
     from ketal.streaming import plan
     from ketal.streaming.job.file import read_job
+    from ketal.streaming.job.outputs import check_writable
 
     job = read_job(args.config, {**vars(args), "topics": args.input})
     job = replace(job, limits=options.parse_limits(args.limit, job.limits))
@@ -145,6 +146,7 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
     try:
         stream = _Stream(args, job, program, signals)
         if args.dry_run:
+            check_writable(job)
             with open_output(None) as sink:
                 sink.lines(plan.lines(job, program))
             return FINE
