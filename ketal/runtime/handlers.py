@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -57,7 +58,7 @@ class Handlers:
                 raise wrong_type("a key of on", "a str", key)
             if not callable(handler):
                 raise wrong_type(f"the handler for {key!r}", "callable", handler)
-            if iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__):
+            if _is_awaited(handler):
                 raise SettingError(
                     f"the handler for {key!r} is a coroutine function, which nothing awaits; "
                     "use a plain function that starts a task (asyncio.create_task)"
@@ -109,6 +110,13 @@ class Handlers:
 
 def _split_names(names: str) -> list[str]:
     return [name for part in names.split(",") for name in part.split("|")]
+
+
+def _is_awaited(handler: Any) -> bool:
+    """Return whether the result of a call is a coroutine, of a partial object too."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
 
 
 def _state_names(compiled: CompiledPattern) -> set[str]:
