@@ -13,11 +13,13 @@ from __future__ import annotations
 import bisect
 import errno
 import functools
+import inspect
 import os
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +411,14 @@ def wrong_type(what: str, wanted: str, given: object) -> TypeError:
 def class_name(given: object) -> str:
     """Return the name of a value's class for messages; `None` for None."""
     return "None" if given is None else type(given).__name__
+
+
+def returns_coroutine(function: Any) -> bool:
+    """Return whether a call of a function, a partial or another object returns a coroutine."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    calls = function, type(function).__call__
+    return any(map(inspect.iscoroutinefunction, calls))
 
 
 def checked_text(what: str, given: str) -> str:

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
-from inspect import iscoroutinefunction
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import SettingError, returns_coroutine, wrong_type
 from ketal.model.verdicts.run_verdicts import Transition
 from ketal.model.verdicts.verdict_kinds import KINDS, Verdict
 from ketal.programs.program import Program
@@ -58,7 +56,7 @@ class Handlers:
                 raise wrong_type("a key of on", "a str", key)
             if not callable(handler):
                 raise wrong_type(f"the handler for {key!r}", "callable", handler)
-            if _is_awaited(handler):
+            if returns_coroutine(handler):
                 raise SettingError(
                     f"the handler for {key!r} is a coroutine function, which nothing awaits; "
                     "use a plain function that starts a task (asyncio.create_task)"
@@ -110,13 +108,6 @@ class Handlers:
 
 def _split_names(names: str) -> list[str]:
     return [name for part in names.split(",") for name in part.split("|")]
-
-
-def _is_awaited(handler: Any) -> bool:
-    """Return whether the result of a call is a coroutine, of a partial object too."""
-    while isinstance(handler, partial):
-        handler = handler.func
-    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
 
 
 def _state_names(compiled: CompiledPattern) -> set[str]:
