@@ -172,7 +172,9 @@ class Builder:
             name = cast(Token, option.children[0])
             value = cast(ParseTree, option.children[1]) if len(option.children) > 1 else None
             if name in options:
-                self.fault("K006", f"the option `{name}` occurs twice", span_of(option))
+                self.fault(
+                    "K006", f"the option `{name}` occurs twice", span_of(option), "remove one"
+                )
             options[str(name)] = self._option(name, value, make)
         options = {name: value for name, value in options.items() if name in ast.ORDER_OPTIONS}
         causal = "arrival" if kind == "arrival" else "causal"

@@ -173,6 +173,13 @@ class Expressions:
 
     def _call(self, tree: ParseTree, depth: int) -> ast.Guard:
         result, target, *arguments = cast("list[Token | None]", tree.children)
+        for glob in (result, target, *arguments):
+            if glob is not None and "..." in glob:
+                self.fault(
+                    "K011", "`...` is no wildcard of `call`", span_of(glob),
+                    "write `..` for any arguments, or for any number of parts of a name; for a "
+                    'type that has these dots, `type == "…"`',
+                )  # fmt: skip
         types = tuple(str(a) for a in arguments if a is not None)
         return ast.Call(str(result), str(target), types, span=span_of(tree))
 

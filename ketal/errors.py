@@ -13,11 +13,13 @@ from __future__ import annotations
 import bisect
 import errno
 import functools
+import inspect
 import os
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +416,14 @@ def class_name(given: object) -> str:
 def value_text(given: object) -> str:
     """Return a value for messages; a boolean as words, since logs and Python write it otherwise."""
     return "a boolean" if isinstance(given, bool) else repr(given)
+
+
+def returns_coroutine(function: Any) -> bool:
+    """Return whether a call of a function, a partial or another object returns a coroutine."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    calls = function, type(function).__call__
+    return any(map(inspect.iscoroutinefunction, calls))
 
 
 def checked_text(what: str, given: str) -> str:

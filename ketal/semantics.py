@@ -409,7 +409,7 @@ def _matches_type(glob: str, text: str) -> bool:
 
 def _matches_target(target: str, text: str) -> bool:
     names = [re.escape(n).replace(r"\*", r"[^.]*") for n in target.split("..")]
-    return re.fullmatch(r"\.(?:.+\.)?".join(names), text, re.DOTALL) is not None
+    return re.fullmatch(r"\.(?:.*\.)?".join(names), text, re.DOTALL) is not None
 
 
 def _matches_arguments(globs: tuple[str, ...], types: list[str]) -> bool:

@@ -6,6 +6,7 @@ is reported once.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
@@ -35,12 +36,14 @@ class NameFindings:
         self.diagnostics = diagnostics
         self.registered = registered
         self.name = pattern
-        self.names: dict[str, Declaration] = {}
-        self.events: dict[str, ast.Guard] = {}
+        # Each has a map of its own declarations, then the maps of the scope around it: a pattern
+        # does not copy the declarations of its file.
+        self.names: ChainMap[str, Declaration] = ChainMap()
+        self.events: ChainMap[str, ast.Guard] = ChainMap()
         """The guards of the events in scope."""
-        self.steps: set[str] = set()
+        self.steps: ChainMap[str, Declaration] = ChainMap()
         """The names that may be used in a body: steps, and events used as steps."""
-        self.params: dict[str, ast.ParamDecl] = {}
+        self.params: ChainMap[str, ast.ParamDecl] = ChainMap()
 
     def add(self, *findings: Finding) -> None:
         """Add findings, unless they were added before."""
@@ -63,9 +66,14 @@ class NameFindings:
                 "choose another name",
             )  # fmt: skip
 
-    def declare(self, declarations: list[Declaration], known: Mapping[str, Declaration]) -> None:
-        """Check the names of declarations, and add them to the scope of the `known` ones."""
-        names = self.names = dict(known)
+    def enter(self, outer: NameFindings) -> None:
+        """Bring the declarations of an outer scope into this one."""
+        self.names, self.events = outer.names.new_child(), outer.events.new_child()
+        self.steps, self.params = outer.steps.new_child(), outer.params.new_child()
+
+    def declare(self, declarations: list[Declaration]) -> None:
+        """Check the names of declarations, and add them to the scope."""
+        names = self.names
         for node in declarations:
             self.check_reserved(declaration_kind(node), node.name, node.span)
             if isinstance(node, ast.ParamDecl) and node.name in ARGUMENTS:
@@ -81,11 +89,14 @@ class NameFindings:
                     f"it is already {_with_article(declaration_kind(first))}{where}; events, steps "
                     "and parameters share one namespace",
                 )  # fmt: skip
-            else:
-                names[node.name] = node
-        self.events = {n: d.guard for n, d in names.items() if isinstance(d, ast.EventDecl)}
-        self.params = {n: d for n, d in names.items() if isinstance(d, ast.ParamDecl)}
-        self.steps = names.keys() - self.params.keys()
+                continue
+            names[node.name] = node
+            if isinstance(node, ast.ParamDecl):
+                self.params[node.name] = node
+                continue
+            self.steps[node.name] = node
+            if isinstance(node, ast.EventDecl):
+                self.events[node.name] = node.guard
 
     def check_guard(self, node: ast.Node, data: str = "data") -> None:
         """Check all names and kinds in a guard or a value; `data` is how hints write attributes."""
@@ -171,13 +182,12 @@ class NameFindings:
         if isinstance(names.get(name), ast.StepDecl):
             self.error(
                 "K101", f"`{name}` is a step; a guard can only name events", node.span,
-                f"write `{self._event_behind_step(name)}`, the event of this step, or "
-                f"`{name}.attribute` for a value of its event",
+                self._guard_instead(name),
             )  # fmt: skip
         elif isinstance(names.get(name), ast.ParamDecl):
             self.error(
                 "K101", f"`{name}` is a parameter, not a guard", node.span,
-                f"write `{name} == true`",
+                self._guard_instead(name),
             )  # fmt: skip
         elif name in self.registered:
             self.error(
@@ -191,6 +201,18 @@ class NameFindings:
                 else f"write `{name} == true` for a boolean attribute"
             )
             self.error("K101", f"unknown event `{name}`", node.span, hint)
+
+    def _guard_instead(self, name: str) -> str:
+        """Return a hint that says what to write in a guard in place of a declared name."""
+        match self.names[name]:
+            case ast.EventDecl():
+                return f"write `{name}`"
+            case ast.ParamDecl():
+                return f"write `{name} == true`"
+        return (
+            f"write `{self._event_behind_step(name)}`, the event of this step, or "
+            f"`{name}.attribute` for a value of its event"
+        )
 
     def _event_behind_step(self, step: str) -> str:
         """Return the event that a step is defined by, or a placeholder for its name."""
@@ -233,7 +255,7 @@ class NameFindings:
             kind = _with_article(declaration_kind(names[name]))
             self.error(
                 "K104", f"`{name}` is {kind} and takes no arguments", node.span,
-                f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
+                self._guard_instead(name),
             )  # fmt: skip
             return
         hint = did_you_mean(name, {*GUARD_WORDS, *self.registered}, 0.7)

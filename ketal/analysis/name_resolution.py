@@ -53,7 +53,7 @@ class _Shared(NameFindings):
         self.used: set[str] = set()
 
     def check(self) -> None:
-        self.declare([*self.file.params, *self.file.events], {})
+        self.declare([*self.file.params, *self.file.events])
         for event in self.file.events:
             self.check_event(event)
             self.used |= names_in(event.guard)
@@ -89,7 +89,8 @@ class _PatternNames(NameFindings):
 
     def check(self) -> None:
         pattern = self.pattern
-        self.declare([*pattern.params, *pattern.declarations], self.shared.names)
+        self.enter(self.shared)
+        self.declare([*pattern.params, *pattern.declarations])
         for declaration in pattern.declarations:
             if isinstance(declaration, ast.EventDecl):
                 self.check_event(declaration)
@@ -205,7 +206,10 @@ class _PatternNames(NameFindings):
                 )  # fmt: skip
         for param in self.pattern.params:
             if param.name not in mentioned:
-                self.warn("K109", f"the parameter `{param.name}` is never used", param.span)
+                self.warn(
+                    "K109", f"the parameter `{param.name}` is never used", param.span,
+                    "use it in a guard or a statement, or remove it",
+                )  # fmt: skip
 
     def _alphabet_matters(self) -> bool:
         """Return whether events of the alphabet matter even if no step can accept them.
@@ -218,7 +222,7 @@ class _PatternNames(NameFindings):
         return pattern.kind == "check" or pattern.strategy == "strict" or counted
 
     def _check_alphabet(self) -> None:
-        if not self.pattern.events and self._mentioned.isdisjoint(self.events):
+        if not self.pattern.events and not any(name in self.events for name in self._mentioned):
             self.error(
                 "K125", f"the pattern `{self.pattern.name}` refers to no event",
                 self.pattern.span,
@@ -242,7 +246,7 @@ class _PatternNames(NameFindings):
         if returns is None:
             return
         body = steps_of(self.pattern.body)
-        always = sorted(required_steps(self.pattern.body) & set(self.names))
+        always = sorted(name for name in required_steps(self.pattern.body) if name in self.names)
         for item in returns.items:
             self.check_guard(item.value, "Step.data")
             for node in _parts_outside_references(item.value):

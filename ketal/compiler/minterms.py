@@ -40,7 +40,11 @@ from ketal.model.limits import Limits
 from ketal.model.values import holds, kind
 
 SPLITS_MAX = 5_000
-"""The most splits in one test of satisfiability before it gives up without a proof."""
+"""The most splits in one test of satisfiability before it gives up without a proof.
+
+After each test of a pattern that gave up, the next ones may use half as many, at least
+`SPLITS_MIN`: guards that are hard once are hard in each of many tests."""
+SPLITS_MIN = 100
 SPLIT_PARTS = 100
 """Parts of formulas for which a split counts as one; with more parts it counts as several."""
 
@@ -91,6 +95,7 @@ class Theory:
     def __init__(self, atoms: Sequence[Atom], limits: Limits) -> None:
         self.atoms = tuple(atoms)
         self.limits = limits
+        self._splits_max = SPLITS_MAX
         self._member_keys = {
             number: frozenset(atom.payload[1])
             for number, atom in enumerate(self.atoms)
@@ -307,7 +312,7 @@ class Theory:
         True also if `SPLITS_MAX` splits did not decide: without a proof the answer is never
         "unsatisfiable".
         """
-        splits = 0
+        splits, splits_max = 0, self._splits_max
         todo: list[tuple[PartialAssignment, tuple[Formula, ...]]] = [(known, ())]
         while todo:
             known_before, formulas = todo.pop()
@@ -316,12 +321,18 @@ class Theory:
                 continue
             counts = _literal_counts(after.rest)
             splits += 1 + sum(counts) // SPLIT_PARTS
-            if not counts or splits > SPLITS_MAX:
+            if not counts:
                 return True
-            # Split the largest formula: literals forced by its parts decide most others.
+            if splits > splits_max:
+                self._splits_max = max(splits_max // 2, SPLITS_MIN)
+                return True
+            # Split the largest formula: literals forced by its parts decide most others. Its smallest
+            # part comes first, as the one that is satisfied with the fewest further splits.
             widest = after.rest[counts.index(max(counts))]
             assert not isinstance(widest, bool)
-            part, others = widest[1][0], disjunction(widest[1][1:])
+            sizes = _literal_counts(widest[1])
+            at = sizes.index(min(sizes))
+            part, others = widest[1][at], disjunction((*widest[1][:at], *widest[1][at + 1 :]))
             rest = tuple(f for f in after.rest if f is not widest)
             split = PartialAssignment(after.on, after.off, rest)
             todo += [(split, (negation(part), others)), (split, (part,))]
@@ -458,7 +469,9 @@ def classes(formulas: Sequence[Formula], theory: Theory) -> tuple[int, ...]:
     class_of: list[int] = []
     for formula in formulas:
         equal_classes = (
-            n for n, other in enumerate(representatives) if theory.equivalent(formula, other)
+            n
+            for n, other in enumerate(representatives)
+            if formula == other or theory.equivalent(formula, other)
         )
         class_of.append(next(equal_classes, len(representatives)))
         if class_of[-1] == len(representatives):

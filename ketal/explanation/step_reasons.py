@@ -16,6 +16,8 @@ from ketal.engine.machine import step as step_of
 from ketal.explanation.guard_evidence import Evidence, GuardEvidence
 from ketal.explanation.observed_run import LiveRun, ObservedRun
 from ketal.explanation.reasons import PlacedEvent, StepReason
+from ketal.grammar.bare_names import DeclaredNames
+from ketal.grammar.printer import clause
 from ketal.model import syntax
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
@@ -52,9 +54,8 @@ class StepReasons:
     @property
     def window_text(self) -> str:
         """The window in pattern syntax."""
-        if self._window.us is not None:
-            return f"within {self._window.us / 1_000_000:g} s"
-        return f"within {self._window.events} events"
+        window = self._machine.compiled.pattern.window
+        return clause("window", window, DeclaredNames()).removesuffix(";")
 
     def alphabet_failures(self, event: Event) -> Iterator[Evidence]:
         """Yield, for each `event` declaration that an event fails, the first literal that fails."""
@@ -193,6 +194,7 @@ class StepReasons:
         first = events[places.index(min(places))]
         last = events[places.index(max(places))]
         timed = self._window.us is not None
-        far = f"{length / 1_000_000:g} s" if timed else counted(length, "event")
+        seconds = f"{length / 1_000_000:.6f}".rstrip("0").rstrip(".")
+        far = f"{seconds} s" if timed else counted(length, "event")
         because = f"{last.dot} is {far} after {first.dot}"
         yield Evidence(self.window_text, length < self._window.length, because, {})

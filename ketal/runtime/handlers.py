@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from inspect import iscoroutinefunction
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import SettingError, returns_coroutine, wrong_type
 from ketal.model.verdicts.run_verdicts import Transition
 from ketal.model.verdicts.verdict_kinds import KINDS, Verdict
 from ketal.programs.program import Program
@@ -57,7 +56,7 @@ class Handlers:
                 raise wrong_type("a key of on", "a str", key)
             if not callable(handler):
                 raise wrong_type(f"the handler for {key!r}", "callable", handler)
-            if iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__):
+            if returns_coroutine(handler):
                 raise SettingError(
                     f"the handler for {key!r} is a coroutine function, which nothing awaits; "
                     "use a plain function that starts a task (asyncio.create_task)"

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal
 
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import SettingError, returns_coroutine, wrong_type
 from ketal.trace.recording import EventRecorder, error_text
 
 CallPoint = Literal["begin", "end"]
@@ -58,7 +58,7 @@ def call_recorder(
 
 def _wrap_calls(function: Callable[..., Any], on_begin: _BeginCallback) -> Callable[..., Any]:
     """Wrap a function to call `on_begin` at each call, and the returned callback at its end."""
-    if inspect.iscoroutinefunction(function):
+    if returns_coroutine(function):
 
         @functools.wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:

@@ -664,6 +664,20 @@ def test_explanation_names_barring_events_and_the_window() -> None:
     ]
 
 
+def test_lengths_of_time_are_exact() -> None:
+    program = ketal.compile(
+        'pattern P { event A = type == "a"; event B = type == "b"; find next A B; within 12 d; }'
+    )
+    log = [
+        ketal.Event(node="m", type=kind, clock={"m": n}, time=time)
+        for n, (kind, time) in enumerate([("a", 0), ("b", 1_036_799.999998), ("a", 1_036_800)], 1)
+    ]
+    match, timed_out = ketal.explain(program, log)
+    because = "within 12 d holds: m@2 is 1036799.999998 s after m@1"
+    assert str(match.steps[1].evidence[-1]) == because
+    assert timed_out.statements == ("the window `within 12 d` ended before a match; expected B",)
+
+
 @pytest.mark.parametrize("strategy", ["next", "any"])
 def test_a_window_that_timed_out_names_the_steps_that_were_expected(strategy: str) -> None:
     program = ketal.compile(

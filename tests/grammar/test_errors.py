@@ -16,7 +16,7 @@ from ketal.errors import Diagnostic, PatternError, PatternText, Span, diagnostic
 from ketal.grammar import complaints, parse
 from ketal.grammar.reader import language
 from ketal.model.limits import Limits
-from tests.work import counted_calls
+from tests.work import counted_calls, counted_lines
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -68,6 +68,21 @@ def test_cycle_check_does_not_walk_unrelated_events() -> None:
     assert work(400) < 5 * work(100)
 
 
+def test_a_pattern_does_not_copy_the_shared_declarations() -> None:
+    def work(count: int) -> int:
+        events = "".join(f'event E{n} = type == "e{n}";' for n in range(count))
+        patterns = "".join(
+            f"pattern P{n} {{ find next E{n} E{n}; return a = E{n}.x; }}" for n in range(count)
+        )
+        file = parse(events + patterns)
+        found, lines = counted_lines(lambda: resolve(file))
+        assert found == []
+        return lines
+
+    work(50)  # what is computed only once
+    assert work(600) < 7 * work(100)
+
+
 def test_every_rule_is_used_by_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[complaints.Rule | None] = []
     original = complaints.rule_for
@@ -88,6 +103,10 @@ def test_no_message_names_a_grammar_token() -> None:
     for entry in TABLE:
         for _, _, _, message, hint in entry["findings"]:
             assert not tokens.search(quoted.sub("", message + hint)), message
+
+
+def test_every_finding_has_a_hint() -> None:
+    assert [found for entry in TABLE for found in entry["findings"] if not found[4]] == []
 
 
 def test_every_code_is_documented() -> None:

@@ -20,6 +20,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from tests.work import counted_lines
 
+ROOT = Path(__file__).parents[2]
 ONE_LINE = r"(?<host>\S+) (?<clock>{.*}) (?<event>.*)"
 
 
@@ -46,6 +47,15 @@ def test_a_log_whose_clocks_come_first_is_reported_with_the_expression_to_pass()
     assert [str(event) for event in events] == ["a@1 start", "b@1 send", "a@2 stop"]
     stray, *_ = records('stray text\n\nstart\na {"a":1}\n')
     assert "GoVector" not in stray[1].reason
+
+
+@pytest.mark.parametrize("part", ['a {"a":1}\nstart\n', '\na {"a":1}\nstart\nb {"b":1}\nsend'])
+def test_a_clock_first_is_reported_once_in_each_execution(part: str) -> None:
+    for text, parts in ((part, 1), (f"=one=\n{part}\n=two=\n{part}\n", 2)):
+        read = records(text, delimiter="^=(?<trace>.*)=$")
+        reasons = [item.reason for _, item, _, _ in read if not isinstance(item, Event)]
+        hints = [reason for reason in reasons if reason.endswith("\\n(?<event>.*)')")]
+        assert len(hints) == parts
 
 
 def test_line_numbers_are_counted_incrementally() -> None:
@@ -195,13 +205,15 @@ def test_file_may_begin_with_its_expressions() -> None:
 
 def test_written_events_are_read_back() -> None:
     first = Event("a", " T\t{x}", {"a": 1}, time=1.5, data={"x": "\t[y]\n"})
-    second = Event("é", "=== x ===", {"a": 1, "é": 1}, receives=["a@1"])
+    second = Event("é", "=== x ===", {"a": 1, "é": 1}, receives=["a@1"], id="[x}=\\")
     text = shiviz_text([("one", [first, second]), ("two", [first])])
     options = {"regex": WRITTEN_REGEX, "fields": WRITTEN_FIELDS}
     read = records(text, delimiter="^=== (?<trace>.*) ===$", **options)
     assert [(name, item) for name, item, _, _ in read] == [
         ("one", first), ("one", second), ("two", first),
     ]  # fmt: skip
+    assert [item.id for _, item, _, _ in read] == [None, second.id, None]
+    assert WRITTEN_REGEX in (ROOT / "docs" / "cli.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -209,6 +221,8 @@ def test_written_events_are_read_back() -> None:
     [
         (Event("a", "x\ny", {"a": 1}), "a@1: an event in a ShiViz log must be one line"),
         (Event("a", "x\n", {"a": 1}), "a@1: an event in a ShiViz log must be one line"),
+        (Event("a", "x", {"a": 1}, id="i\tj"), "a@1: an id in a ShiViz log must be one line"),
+        (Event("a", "x", {"a": 1}, id="i\n"), "a@1: an id in a ShiViz log must be one line"),
         (Event(" a", "x", {" a": 1}), " a@1: a host in a ShiViz log must not contain white space"),
         (Event("a b", "x", {"a b": 1}), "a b@1: a host in a ShiViz log must not contain white"),
     ],

@@ -100,6 +100,8 @@ EVENTS = [
         {"x": 250, "s": " foo-bar_9/a ", "type": "own", "arg_types": ["int"]},
     )
 ]
+# Its type has an empty part.
+EVENTS.append(Event(node="db-1#2", type="Stack..push", clock={"db-1#2": 1}))
 GUARDS = [
     "x == 3", "x != 3", "x < 3", "3 >= x", "x in [3, -7.5, true]", "x + 1 == 4", "1 - 2 - x == -4",
     "x % 4 == 0.5", "7 % x < 0", "-7 % 3 == 2", "1 / x > 0.3", "x * x - x / 2 <= 4.5", "- -x == 3",
@@ -161,6 +163,7 @@ def test_guard_of_values_is_evaluated_as_in_the_language(
         ("fast(x)", "`fast(…)` is a Python function, which the page cannot call"),
         ("Conc(true)", "select an event: `Conc` is relative to the selection"),
         ("Causal(true, First)", "select an event: `Causal` is relative to the selection"),
+        ("call(* Stack.push(...))", "`...` is no wildcard of `call`"),
         ("s matches /(?=a)/", "the search does not support `(?=` in a regular expression"),
         ("s matches /\\Qa/", "the search does not support `\\Q` in a regular expression"),
         ("s matches /[[:alpha:]]/", "the search does not support `[: :]` in a regular expression"),

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -1356,7 +1357,7 @@ def test_coroutine_function_is_refused_as_a_handler() -> None:
         async def __call__(self, verdict: object) -> None:
             raise AssertionError
 
-    for handler in (alarm, Alarm()):
+    for handler in (alarm, Alarm(), partial(alarm), partial(partial(Alarm()))):
         with pytest.raises(SettingError, match="the handler for 'match' is a coroutine function"):
             monitor("find next A", on={"match": handler})
 

@@ -114,6 +114,21 @@ def test_all_kinds_of_callables_are_recorded() -> None:
     assert not tracer.failures
 
 
+def test_call_of_an_object_is_recorded_when_its_coroutine_ends() -> None:
+    events = ListSink()
+    tracer = Tracer("n", events)
+
+    class Adder:
+        async def __call__(self, one: int, two: int) -> int:
+            tracer.record("within")
+            return one + two
+
+    for function, arguments in ((Adder(), (1, 2)), (functools.partial(Adder(), 1), (2,))):
+        assert asyncio.run(tracer.event(type="add")(function)(*arguments)) == 3
+    assert [event["type"] for event in events] == ["within", "add", "within", "add"]
+    assert [event["data"].get("result") for event in events] == [None, 3, None, 3]
+
+
 def test_a_pattern_reads_the_recorded_attributes() -> None:
     events = ListSink()
     tracer = Tracer("n", events)

@@ -13,9 +13,9 @@ one rule: no text is dropped silently. Text between two matches that is not blan
 is rejected, with its place, and an event that could not be read back is not written but an error.
 
 An event is written as a line of text, then a line with host and clock. The text is, separated by
-tabs, the type, the attributes as JSON, and if present the time and the received sends. ShiViz's own
-expression reads the line as one text; `WRITTEN_REGEX` with `WRITTEN_FIELDS` separates its parts and
-so reads back the events that were written.
+tabs, the type, the attributes as JSON, and if present the id, the time and the received sends.
+ShiViz's own expression reads the line as one text; `WRITTEN_REGEX` with `WRITTEN_FIELDS` separates
+its parts and so reads back the events that were written.
 """
 
 from __future__ import annotations
@@ -44,14 +44,18 @@ DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 
 CLOCK_FIRST_REGEX = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
 """The expression of logs in which the clock comes before the text, as GoVector writes them."""
+_CLOCK_FIRST_HINT = (
+    "(if a clock comes before the text of its event, as in logs of GoVector, pass --regex "
+    f"'{CLOCK_FIRST_REGEX}')"
+)
 _HOST_AND_CLOCK = re.compile(rb"\S+ \{.*\}")
 
 WRITTEN_REGEX = (
-    r"(?<event>.*)\t(?<data>{.*})(?:\t(?<time>[^\s\[]+))?(?:\t(?<receives>\[.*\]))?"
-    r"\n(?<host>\S*) (?<clock>{.*})"
+    r"(?<event>.*)\t(?<data>{[^\t\n]*})(?:\tid=(?<id>[^\t\n]*))?(?:\t(?<time>[^\s\[]+))?"
+    r"(?:\t(?<receives>\[.*\]))?\n(?<host>\S*) (?<clock>{.*})"
 )
 """The expression that reads the output of `shiviz_text`."""
-WRITTEN_FIELDS = {"data": "data", "time": "time", "receives": "receives"}
+WRITTEN_FIELDS = {"data": "data", "id": "id", "time": "time", "receives": "receives"}
 """The groups of `WRITTEN_REGEX` that are fields, besides ShiViz's own."""
 
 GROUPS = {"node": "host", "type": "event", "clock": "clock"}
@@ -85,15 +89,22 @@ class _ShivizText:
         """Return the offset of the first non-blank byte in a range."""
         return end - len(self.text[start:end].lstrip())
 
+    def begins_with_clock(self, start: int, end: int) -> bool:
+        """Return whether the first line of a range is a host and a clock.
+
+        The default expression would give every event the text of the event before it.
+        """
+        head = self.first_nonblank(start, end)
+        last = self.text.find(b"\n", head, end)
+        return _HOST_AND_CLOCK.fullmatch(self.text, head, last if last >= 0 else end) is not None
+
     def has_invalid_line(self, start: int, end: int) -> bool:
         """Return whether a line in a range was not UTF-8."""
         if not self._invalid_lines:
             return False
         return not self._invalid_lines.isdisjoint(range(self.line(start), self.line(end) + 1))
 
-    def unmatched_error(
-        self, start: int, end: int, events: _EventRegex
-    ) -> tuple[EventError, int] | None:
+    def unmatched_error(self, start: int, end: int) -> tuple[EventError, int] | None:
         """Return the error for text that no match covers, and its offset; None if it is blank."""
         content = self.text[start:end].strip()
         if not content:
@@ -104,15 +115,7 @@ class _ShivizText:
         count = content.count(b"\n") + 1
         note = f" ({count} lines)" if count > 1 else ""
         excerpt = brief(content[:240].decode(errors="replace").partition("\n")[0])
-        hint = ""
-        if events.text == DEFAULT_REGEX and _HOST_AND_CLOCK.fullmatch(content.partition(b"\n")[0]):
-            # Every event would have the text of the event before it.
-            hint = (
-                " (if a clock comes before the text of its event, as in logs of GoVector, pass "
-                f"--regex '{CLOCK_FIRST_REGEX}')"
-            )
-        reason = f"the regular expression does not match the text {excerpt}{note}{hint}"
-        return EventError(reason), head
+        return EventError(f"the regular expression does not match the text {excerpt}{note}"), head
 
 
 def _named_groups(regex: Any) -> dict[str, int]:
@@ -167,13 +170,24 @@ class _ShivizReader:
         self, text: _ShivizText, start: int, end: int, events: _EventRegex
     ) -> Iterator[tuple[Item | EventError, int]]:
         """Yield (item or EventError, offset) of one execution."""
+        needs_hint = events.text == DEFAULT_REGEX and text.begins_with_clock(start, end)
+        for item, at in self._matched_items(text, start, end, events):
+            if needs_hint and isinstance(item, EventError):
+                needs_hint, draft = False, item.draft
+                item = EventError(f"{item.reason} {_CLOCK_FIRST_HINT}")
+                item.draft = draft
+            yield item, at
+
+    def _matched_items(
+        self, text: _ShivizText, start: int, end: int, events: _EventRegex
+    ) -> Iterator[tuple[Item | EventError, int]]:
         at, matched, bytes_max = start, False, self._limits.line_bytes_max
         for match in events.regex.finditer(text.text, start, end):
             first, last = match.span()
             if first == last:
                 continue
             matched = True
-            if unmatched := text.unmatched_error(at, first, events):
+            if unmatched := text.unmatched_error(at, first):
                 yield unmatched
             at = last
             head = text.first_nonblank(first, last)
@@ -191,7 +205,7 @@ class _ShivizReader:
             except EventError as fault:
                 yield fault, head
         if matched:
-            if unmatched := text.unmatched_error(at, end, events):
+            if unmatched := text.unmatched_error(at, end):
                 yield unmatched
         elif b"\0" in text.text[start:end]:
             reason = "this is not text: it contains NUL bytes"
@@ -292,10 +306,17 @@ def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
                     f"{event.dot}: an event in a ShiViz log must be one line, "
                     f"but the type {event.type!r} is not"
                 )
+            own_id = event.id or ""
+            if own_id.splitlines() not in ([], [own_id]) or "\t" in own_id:
+                raise SettingError(
+                    f"{event.dot}: an id in a ShiViz log must be one line without tabs, but the "
+                    f"id {event.id!r} is not"
+                )
             data = msgspec.json.encode(event.data).decode()
             clock = json_text(event.clock)
+            named = "" if event.id is None else f"\tid={own_id}"
             time = "" if event.time is None else f"\t{rfc3339(float(event.time))}"
             receives = msgspec.json.encode(list(map(str, event.receives))).decode()
             received = f"\t{receives}" if event.receives else ""
-            lines += [f"{event.type}\t{data}{time}{received}", f"{event.node} {clock}"]
+            lines += [f"{event.type}\t{data}{named}{time}{received}", f"{event.node} {clock}"]
     return "".join(f"{line}\n" for line in lines)

@@ -254,6 +254,7 @@ class GuardReader {
     CALL.lastIndex = this.at;
     const found = CALL.exec(this.text);
     if (!found) throw new GuardError("write a call as `call(result Type.method(arguments))`");
+    if (found[0].includes("...")) throw new GuardError("`...` is no wildcard of `call`");
     this.at = CALL.lastIndex;
     this.advance();
     const [, result, target, list] = found, globs = list.trim() ? list.split(",").map((one) => one.trim()) : [];
@@ -329,7 +330,7 @@ function globOf(glob, wild) { return new RegExp(`^(?:${[...glob].map((one) => wi
 
 function targetOf(target) {
   const names = target.split("..").map((name) => name.split("*").map(escaped).join("[^.]*"));
-  return new RegExp(`^(?:${names.join("\\.(?:.+\\.)?")})$`, "su");
+  return new RegExp(`^(?:${names.join("\\.(?:.*\\.)?")})$`, "su");
 }
 
 function argumentsMatch(tests, types) {
