@@ -40,11 +40,7 @@ from ketal.model.limits import Limits
 from ketal.model.values import holds, kind
 
 SPLITS_MAX = 5_000
-"""The most splits in one test of satisfiability before it gives up without a proof.
-
-After each test of a pattern that gave up, the next ones may use half as many, at least
-`SPLITS_MIN`: guards that are hard once are hard in each of many tests."""
-SPLITS_MIN = 100
+"""The most splits in one test of satisfiability before it gives up without a proof."""
 SPLIT_PARTS = 100
 """Parts of formulas for which a split counts as one; with more parts it counts as several."""
 
@@ -95,7 +91,6 @@ class Theory:
     def __init__(self, atoms: Sequence[Atom], limits: Limits) -> None:
         self.atoms = tuple(atoms)
         self.limits = limits
-        self._splits_max = SPLITS_MAX
         self._member_keys = {
             number: frozenset(atom.payload[1])
             for number, atom in enumerate(self.atoms)
@@ -312,7 +307,7 @@ class Theory:
         True also if `SPLITS_MAX` splits did not decide: without a proof the answer is never
         "unsatisfiable".
         """
-        splits, splits_max = 0, self._splits_max
+        splits = 0
         todo: list[tuple[PartialAssignment, tuple[Formula, ...]]] = [(known, ())]
         while todo:
             known_before, formulas = todo.pop()
@@ -321,13 +316,10 @@ class Theory:
                 continue
             counts = _literal_counts(after.rest)
             splits += 1 + sum(counts) // SPLIT_PARTS
-            if not counts:
+            if not counts or splits > SPLITS_MAX:
                 return True
-            if splits > splits_max:
-                self._splits_max = max(splits_max // 2, SPLITS_MIN)
-                return True
-            # Split the largest formula: literals forced by its parts decide most others. Its smallest
-            # part comes first, as the one that is satisfied with the fewest further splits.
+            # Split the largest formula: literals forced by its parts decide most others. Its
+            # smallest part comes first: fewest further splits may satisfy it.
             widest = after.rest[counts.index(max(counts))]
             assert not isinstance(widest, bool)
             sizes = _literal_counts(widest[1])

@@ -308,9 +308,9 @@ class Obvious:
                 self.release(event)
             return
         missing = {e.dot: self.missing(e) for e in self.held}
-        waits = ((event, dot.node) for event, dot in self.since if dot in missing.get(event, ()))
-        event, node = next(waits)
-        self.lose_dots(sorted(d for d in missing[event] if d.node == node))
+        waits = ((one, dot.node) for one, dot in self.since if dot in missing.get(one, ()))
+        longest, node = next(waits)
+        self.lose_dots(sorted(d for d in missing[longest] if d.node == node))
 
     def advance(self, watermark_us: int) -> ReleaseStep:
         self.tick(watermark_us)
