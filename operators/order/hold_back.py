@@ -133,15 +133,16 @@ class HoldBackQueue:
         counter = event.clock[event.node]
         if policy.ended or counter <= settled[event.node] or counter <= progress.declared:
             self._mark_late(event, step)
-        elif policy.key_has_passed(event):
-            self._mark_late(event, step)
-            waits.pass_over(event)
-            waits.record(event)  # Dots that only its clock names are missing all the same.
-            self._release_ready(step)
         else:
+            # Dots that only a late event's clock names are missing all the same.
             if self._live.departed and policy.awaits_dots:
                 waits.give_up_departed(event, step)
-            if not policy.admit(event):
+            if policy.key_has_passed(event):
+                self._mark_late(event, step)
+                waits.pass_over(event)
+                waits.record(event)
+                self._release_ready(step)
+            elif not policy.admit(event):
                 step.refused.append(event)
             elif policy.awaits_dots:
                 if counter in progress.held:

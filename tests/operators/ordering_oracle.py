@@ -229,6 +229,7 @@ class Obvious:
             self.gone.add(event.dot)
             self.passed[event.dot] = event
             self.moments[event.dot] = self.now
+            self.away_nodes(event)
             self.news(event)
             self.flow()
         else:

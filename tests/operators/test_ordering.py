@@ -957,3 +957,13 @@ def test_release_options_are_read_from_an_order() -> None:
 
 def test_past_of_the_oracle_is_the_dots_below_the_clock() -> None:
     assert sorted(map(str, past(e("b@2", "x", "a:1")))) == ["a@1", "b@1"]
+
+
+def test_dots_that_a_late_event_of_a_departed_node_needs_are_lost_at_once() -> None:
+    queue = MarkedQueue(policy="total")
+    for event in (e("a@1", "t"), e("b@9", "t")):
+        queue.push(event)
+    queue.leave("a")
+    assert out(queue.leave("b"))[-1].startswith("b@9")
+    step = queue.push(e("a@3", "t"))
+    assert (late(step), gaps(step)) == (["a@3"], ["a@2"])
