@@ -114,9 +114,11 @@ class Waits(Stateful):
         expired = False
         while (row := self.missing_since.overdue()) is not None:
             self.declare_lost(*row, step)
+            self.record_widened(step)
             expired = True
         while (idle := self._live.idle()) is not None:
             self.leave(idle, step, returns=True)
+            self.record_widened(step)  # a node that is needed since now is active
             expired = True
         return expired
 

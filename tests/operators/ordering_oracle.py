@@ -296,7 +296,8 @@ class Obvious:
         ]
         self.lose_dots(dict.fromkeys(dot for _, dot in sorted(over)))
         for node, heard in self.live:
-            if self.idle_us is not None and self.over(heard, self.idle_us):
+            is_silent = (node, heard) in self.live  # also after what was given up before it
+            if is_silent and self.idle_us is not None and self.over(heard, self.idle_us):
                 self.gone_away(node, True)
         self.flow()
 

@@ -483,6 +483,16 @@ def test_cause_of_a_lost_event_is_lost_with_it_if_its_node_has_left_or_at_the_en
         assert [r.event for r in step.released] == [event]
 
 
+def test_node_that_is_needed_since_another_was_idle_is_active() -> None:
+    queue = within(topology("p>q q>r"), nodes=("q", "p"), idle_us=2_000_000)
+    for event in (e("r@1", "t", "p:3 q:1", time=0), e("p@2", "t", time=0)):
+        assert pushed(queue, event) == []
+    step = queue.advance(2_000_000)
+    assert [str(dot) for dot in step.gaps] == ["q@1"], "r@1 shows that p was active"
+    assert waits(queue) == ["r@1 p@1", "p@2 p@1"]
+    assert [str(dot) for dot in queue.advance(4_000_000).gaps] == ["p@1", "p@3"]
+
+
 def test_view_without_a_node_that_only_a_relaxed_edge_made_known_ends_waits_for_it() -> None:
     queue = within(topology("p>q~ p>r"))
     assert pushed(queue, e("q@1", "t", "p:1")) != [], "q does not wait for p"
