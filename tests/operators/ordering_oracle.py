@@ -341,7 +341,8 @@ class Obvious:
                 self.away.pop(node, None)
                 self.hear(node)
             known = {n for n, _ in self.live} | set(self.away)
-            known |= {d.node for e in [*self.held, *self.out] for d in past(e) | {e.dot}}
+            events = [*self.held, *self.out, *self.passed.values()]
+            known |= {d.node for e in events for d in past(e) | {e.dot}}
             known |= {d.node for d in self.named}
             for node in sorted(known - set(members)):
                 self.gone_away(node, False)
