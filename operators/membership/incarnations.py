@@ -69,27 +69,21 @@ class Incarnations(Stateful):
         self.table = IncarnationTable(incarnations_max)
         self._resolver = EntryResolver(self.table, memory, departed)
         self._firsts: dict[str, bytes] = {}
-        # The reverse of `_firsts`: the number of the incarnation, by node and digest.
-        self._numbers_by_first: dict[tuple[str, bytes], int] = {}
+        self._names_by_first: dict[bytes, set[str]] = {}  # the reverse of `_firsts`
         self.names = self.table.names
         self.base = self.table.base
 
     def begin(self, firsts: Mapping[str, bytes], highest: Mapping[str, int]) -> None:
         """Load what was seen before any node restarted; `firsts` are digests, made by `digest`."""
-        self._firsts = dict(firsts)
-        self._index_firsts()
+        for name, content_digest in firsts.items():
+            self._set_first(name, content_digest)
         self.table.begin(highest)
 
     def load(self, state: Any) -> None:
         """Load what `save` returned into a fresh object."""
         super().load(state)
-        self._index_firsts()
-
-    def _index_firsts(self) -> None:
         for name, content_digest in self._firsts.items():
-            node = self.table.bases.get(name, name)
-            number = number_of(name[len(node) + 1 :]) or 1
-            self._numbers_by_first[node, content_digest] = number
+            self._names_by_first.setdefault(content_digest, set()).add(name)
 
     @property
     def doubtful(self) -> int:
@@ -155,15 +149,30 @@ class Incarnations(Stateful):
     def _rename_first(self, event: Event, numbers: tuple[int, ...]) -> Event:
         """Return an event of counter 1, renamed: a duplicate, a missing first one or a restart."""
         node, content_digest = event.node, digest(event)
-        number = self._numbers_by_first.get((node, content_digest))
+        number = self._number_of_first(node, numbers, content_digest)
         if number is None:
             # A later incarnation is known by its first event, the first one perhaps by others.
             number = numbers[-1] + 1 if node in self._firsts else 1
             if number > 1:
                 self.table.add(node, number, event, with_first=True)
-            self._firsts[name_of(node, number)] = content_digest
-            self._numbers_by_first[node, content_digest] = number
+            self._set_first(name_of(node, number), content_digest)
         return self._renamed(event, number)
+
+    def _number_of_first(
+        self, node: str, numbers: tuple[int, ...], content_digest: bytes
+    ) -> int | None:
+        """Return the incarnation of a node whose first event has a digest; None if none has."""
+        for name in self._names_by_first.get(content_digest, ()):
+            number = 1 if name == node else number_of(name.removeprefix(f"{node}#"))
+            if number is not None and number in numbers and name_of(node, number) == name:
+                return number
+        return None
+
+    def _set_first(self, name: str, content_digest: bytes) -> None:
+        if (before := self._firsts.get(name)) is not None:  # of a node that was given this name
+            self._names_by_first[before].discard(name)
+        self._firsts[name] = content_digest
+        self._names_by_first.setdefault(content_digest, set()).add(name)
 
     def _rename_later(self, event: Event, numbers: tuple[int, ...], seen: SeenEvents) -> Event:
         """Return an event of a node that restarted, renamed."""

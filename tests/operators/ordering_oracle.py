@@ -126,11 +126,10 @@ class Obvious:
         return {dot for dot in past(event) if base_node(dot.node) in nodes}
 
     def meet(self, event: Event) -> None:
-        """Take in the nodes that an open topology lacks."""
+        """Take in the nodes that an open topology lacks, before the event is pushed."""
         if self.topology is not None and self.topology.open:
             for node in event.clock:
                 self.topology = with_node(self.topology, node)
-            self.look_again()
 
     def ready(self, event: Event) -> bool:
         return self.needs(event) <= self.settled()
@@ -234,6 +233,7 @@ class Obvious:
             self.flow()
         else:
             self.admit(event)
+            self.look_again()
             self.flow()
         self.expire()
         while self.lose and len(self.held) > self.max:
