@@ -176,7 +176,7 @@ class Expressions:
         for glob in (result, target, *arguments):
             if glob is not None and "..." in glob:
                 self.fault(
-                    "K011", "`...` is no wildcard of `call`", span_of(glob),
+                    "K011", "`...` is not a wildcard in `call`", span_of(glob),
                     "write `..` for any arguments, or for any number of parts of a name; for a "
                     'type that has these dots, `type == "…"`',
                 )  # fmt: skip

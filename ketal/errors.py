@@ -414,7 +414,7 @@ def class_name(given: object) -> str:
 
 
 def value_text(given: object) -> str:
-    """Return a value for messages; a boolean as words, since logs and Python write it otherwise."""
+    """Return the repr of a value; for True and False `a boolean`: JSON writes them otherwise."""
     return "a boolean" if isinstance(given, bool) else repr(given)
 
 

@@ -238,8 +238,9 @@ class AuditedExecution:
         # The positions of receives whose message no event sends, or several do.
         self.unsure: set[int] = set()
         self._by_event: dict[tuple[int, str, str], Finding] = {}
-        # The result of `predecessor_with_entry` for events without the entry, by position and name.
-        self._with_entry: dict[tuple[int, str], AuditedEvent | None] = {}
+        # By node and name, the result of `predecessor_with_entry` for the node's events without the
+        # entry, by position.
+        self._with_entry: dict[tuple[str, str], dict[int, AuditedEvent | None]] = {}
 
     def report(
         self,
@@ -301,19 +302,23 @@ class AuditedExecution:
     def predecessor_with_entry(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
         """Return the last event before this one whose entry of a node is not unknown.
 
-        What is found is kept, as the events between stay without the entry: no event is passed
-        often.
+        The result is cached for the events passed, so that no event is passed often.
         """
+        cache = self._with_entry.setdefault((event.node, name), {})
         passed: list[int] = []
         known = self.predecessor(event)
         while known is not None and name in known.unknown:
-            passed.append(known.position)
-            if (known.position, name) in self._with_entry:
-                known = self._with_entry[known.position, name]
-            else:
-                known = self.predecessor(known)
-        self._with_entry |= {(position, name): known for position in passed}
+            at = known.position
+            passed.append(at)
+            known = cache[at] if at in cache else self.predecessor(known)
+        cache.update(dict.fromkeys(passed, known))
         return known
+
+    def correct(self, event: AuditedEvent, entries: dict[str, int]) -> None:
+        """Replace entries of an event's clock, which are known from then on."""
+        event.correct(entries)
+        for name in entries:
+            self._with_entry.pop((event.node, name), None)
 
     def successors_with_entry(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:
         """Yield, for each node, the first event that knows this one, if its entry is not unknown.

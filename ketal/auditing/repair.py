@@ -190,7 +190,7 @@ class _Corrector:
             at = event.position
             if self._matched or at in self._findings or event.unknown:
                 decision = decisions[at] = self._decide(event)
-                event.correct(decision.entries)
+                self._execution.correct(event, decision.entries)
         for at, findings in self._findings.items():
             if at not in decisions:
                 decisions[at] = _Decision(left=[(f, _no_place_reason(f)) for f in findings])

@@ -319,7 +319,7 @@ class Theory:
             if not counts or splits > SPLITS_MAX:
                 return True
             # Split the largest formula: literals forced by its parts decide most others. Its
-            # smallest part comes first: fewest further splits may satisfy it.
+            # smallest part is tried first, as it probably needs the fewest further splits.
             widest = after.rest[counts.index(max(counts))]
             assert not isinstance(widest, bool)
             sizes = _literal_counts(widest[1])

@@ -152,7 +152,10 @@ class ScopeSteps:
         return self.scopes.timers.first_us() + self._window_us
 
     def resume(self, node: str) -> None:
-        """Resume the suspended timers of the windows that a node's copy may end now."""
+        """Resume the suspended timers of the windows that a node's copy may end now.
+
+        A timer whose awaited event is evicted (`unlearned_max`) waits for the node's next event.
+        """
         copies, scopes = self.copies, self.scopes
         if copies is not None and self._window_us is not None and scopes.timers.are_suspended(node):
             scopes.resume(node, copies.unlearned_us(node) - self._window_us)

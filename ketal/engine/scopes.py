@@ -345,7 +345,7 @@ class Scopes:
     def copy_in(self, other: Scope) -> None:
         """Add a copy of a scope of another run of the pattern; neither changes the other.
 
-        Its timer is not copied: time passes for no copy.
+        Its timer is not copied, since `advance` is never called on a copy.
         """
         scope = self._put(other.name, other.key, other.number)
         scope.offered, scope.past, scope.reported = other.offered, other.past, other.reported

@@ -163,4 +163,4 @@ class JudgedLog(LogPass):
 
 def overflow_text(overflows: Sequence[Overflow]) -> str:
     """Return that limits were reached, with the first overflow; empty if there is none."""
-    return limit_reached_text(len(overflows), overflows[0]) if overflows else ""
+    return limit_reached_text(overflows[0]) if overflows else ""

@@ -19,7 +19,7 @@ from typing import Any
 from ketal.clocks.scheme import NO_CLOCKS, Scheme
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.vector import VectorClocks
-from ketal.errors import SettingError, faults_placed, near, refused_as_setting
+from ketal.errors import SettingError, faults_placed, near, refused_as_setting, value_text
 from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
@@ -157,7 +157,7 @@ class Source:
         for name in ("regex", "delimiter"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise SettingError(f"{name} must be a regular expression, not {value!r}")
+                raise SettingError(f"{name} must be a regular expression, not {value_text(value)}")
             if value == "":
                 raise SettingError(f"{name} is empty; omit it instead")
             if value and self.format not in (None, "shiviz"):
@@ -166,7 +166,8 @@ class Source:
                 )
         if self.rebuild is not None and not isinstance(self.rebuild, str):
             raise SettingError(
-                f"rebuild must be a string, for example {MESSAGES_EXAMPLE}, not {self.rebuild!r}"
+                f"rebuild must be a string, for example {MESSAGES_EXAMPLE}, "
+                f"not {value_text(self.rebuild)}"
             )
         if self.time_unit not in tuple(TIME_UNITS):
             raise SettingError(
@@ -195,7 +196,7 @@ class Source:
             if name not in FIELDS:
                 raise SettingError(f"unknown field {name!r}{near(name, FIELDS)}")
             if not isinstance(path, str):
-                raise SettingError(f"the path of {name} must be a string, not {path!r}")
+                raise SettingError(f"the path of {name} must be a string, not {value_text(path)}")
             path_of(path)
         if MESSAGE in self.fields and self.rebuild is not None:
             raise SettingError(
@@ -208,7 +209,7 @@ class Source:
 
     def _check_clock(self) -> None:
         if not isinstance(self.clock, str):
-            raise SettingError(f"clock must be the name of a scheme, not {self.clock!r}")
+            raise SettingError(f"clock must be the name of a scheme, not {value_text(self.clock)}")
         if self.clock != NO_CLOCKS:
             scheme_named(self.clock, NO_CLOCKS)
         for name in ("clock", "receives", INCARNATION, MESSAGE):
@@ -237,7 +238,7 @@ class Source:
         if self.nodes is None:
             return
         if isinstance(self.nodes, str) or not isinstance(self.nodes, Sequence):
-            raise SettingError(f"nodes must be a list of names, not {self.nodes!r}")
+            raise SettingError(f"nodes must be a list of names, not {value_text(self.nodes)}")
         names = tuple(str(n) if isinstance(n, int) else n for n in self.nodes)
         if not names or not all(isinstance(name, str) and name for name in names):
             raise SettingError("nodes must be non-empty names, for example A,B,C")

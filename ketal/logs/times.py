@@ -14,7 +14,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from ketal.errors import EventError, SettingError
+from ketal.errors import EventError, SettingError, value_text
 from ketal.model.events.event_time import parsed_time, seconds
 
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -29,7 +29,8 @@ def check_time_format(text: object) -> None:
     """Raise a SettingError if times cannot be read by a format."""
     if not isinstance(text, str):
         raise SettingError(
-            f"the time format must be a string, for example %Y-%m-%d %H:%M:%S, not {text!r}"
+            f"the time format must be a string, for example %Y-%m-%d %H:%M:%S, "
+            f"not {value_text(text)}"
         )
     what = f"the time format {text!r}"
     directives = _DIRECTIVE.findall(text)

@@ -296,7 +296,7 @@ class Verdicts:
             counts = summary["patterns"][name]
             if counts.get("overflows"):
                 overflow = self._first_overflow(name)
-                yield f"{name}: {limit_reached_text(counts['overflows'], overflow)}"
+                yield f"{name}: {limit_reached_text(overflow, counts['overflows'])}"
             yield from failed_guards({name: counts})
             vacuous = counts.get("vacuous", ())
             if unreceived := unreceived_text(vacuous):

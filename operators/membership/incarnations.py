@@ -151,7 +151,8 @@ class Incarnations(Stateful):
         node, content_digest = event.node, digest(event)
         number = self._number_of_first(node, numbers, content_digest)
         if number is None:
-            # A later incarnation is known by its first event, the first one perhaps by others.
+            # Every later incarnation began with its event of counter 1; that of incarnation 1 may
+            # not have arrived yet.
             number = numbers[-1] + 1 if node in self._firsts else 1
             if number > 1:
                 self.table.add(node, number, event, with_first=True)
@@ -162,7 +163,7 @@ class Incarnations(Stateful):
         self, node: str, numbers: tuple[int, ...], content_digest: bytes
     ) -> int | None:
         """Return the incarnation of a node whose first event has a digest; None if none has."""
-        for name in self._names_by_first.get(content_digest, ()):
+        for name in sorted(self._names_by_first.get(content_digest, ())):
             number = 1 if name == node else number_of(name.removeprefix(f"{node}#"))
             if number is not None and number in numbers and name_of(node, number) == name:
                 return number

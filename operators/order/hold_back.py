@@ -134,7 +134,7 @@ class HoldBackQueue:
         if policy.ended or counter <= settled[event.node] or counter <= progress.declared:
             self._mark_late(event, step)
         else:
-            # Dots that only a late event's clock names are missing all the same.
+            # A late event's clock may be the only one that names a missing dot.
             if self._live.departed and policy.awaits_dots:
                 waits.give_up_departed(event, step)
             if policy.key_has_passed(event):

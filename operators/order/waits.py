@@ -64,9 +64,9 @@ class Waits(Stateful):
 
     def give_up_departed(self, event: Event, step: ReleaseStep) -> None:
         """Give up the dots of departed nodes that an event waits for; reactivate silent nodes."""
-        widened = True
-        while widened:
-            widened = False
+        may_need_more = True
+        while may_need_more:
+            may_need_more = False
             for node, needed in sorted(self._store.needs(event)):
                 returns = self._live.departed.get(node)
                 if returns is None or needed <= self._store.node(node).received:
@@ -75,7 +75,7 @@ class Waits(Stateful):
                     self.activate(node)
                 else:
                     self.declare_lost(node, needed, step)
-                    widened = self._domains is not None  # the event may wait for more now
+                    may_need_more = self._domains is not None
 
     # --- missing dots ---
 

@@ -276,7 +276,7 @@ def _texts(given: Mapping[str, tuple[str, object]], base: Path) -> dict[str, Any
         if value is None:
             continue
         if not isinstance(value, str) or not value:
-            raise SettingError(f"{place} must be a non-empty string, not {value!r}")
+            raise SettingError(f"{place} must be a non-empty string, not {value_text(value)}")
         if "\0" in value:
             raise SettingError(f"{place} must not contain the character U+0000: {value!r}")
         values[name] = _TEXT_SETTINGS[name].read(place, value, base)
@@ -370,14 +370,16 @@ def _check_source(source: Source, limits: Limits) -> None:
             )
     keyed_by = source.keyed_by
     if keyed_by is not None and not (isinstance(keyed_by, str) and keyed_by):
-        raise SettingError(f"[source] keyed_by must be the name of an attribute, not {keyed_by!r}")
+        raise SettingError(
+            f"[source] keyed_by must be the name of an attribute, not {value_text(keyed_by)}"
+        )
     with faults_placed("[source] "):
         MessageReader(source, limits)
 
 
 def _topics(place: str, given: object) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise SettingError(f"{place} must be a list of names, not {given!r}")
+        raise SettingError(f"{place} must be a list of names, not {value_text(given)}")
     for name in given:
         _check_topic(place, name)
         if given.count(name) > 1:
@@ -405,7 +407,7 @@ def _params(table: Mapping[str, Any]) -> dict[str, str]:
 
 def _jars(given: object, base: Path) -> tuple[Path, ...]:
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-        raise SettingError(f"[spark] jars must be a list of files, not {given!r}")
+        raise SettingError(f"[spark] jars must be a list of files, not {value_text(given)}")
     jars = tuple(base / one for one in given)
     for jar in jars:
         if not jar.is_file():

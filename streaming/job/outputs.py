@@ -139,19 +139,20 @@ def check_writable(job: Job) -> None:
     for target in job.outputs:
         if target.kind == "file":
             with refused_as_setting(f"cannot write {target.name}"):
-                _check_file(os.path.realpath(target.name), target.name)
+                _check_file(target.name)
     if job.store.kind == "dir" and not job.store.is_remote:
         with refused_as_setting(f"cannot store state in {job.state}"):
             folders = (job.state, *job.state.absolute().parents)
             _check_folder(next(folder for folder in folders if os.path.lexists(folder)))
 
 
-def _check_file(path: str, name: str) -> None:
+def _check_file(path: str) -> None:
     if not os.path.exists(path):
-        _check_folder(Path(path).parent)
+        # Where a symbolic link points; not that of a pipe, such as /dev/stdout, which has no path.
+        _check_folder(Path(os.path.realpath(path)).parent)
     elif os.path.isfile(path):
         with open(path, "r+b") as file:
-            _last_line_start(file, name)
+            _last_line_start(file, path)
     elif os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     elif not os.access(path, os.W_OK):

@@ -156,6 +156,18 @@ def test_duplicates_are_removed_and_counted() -> None:
     assert not done.changed
 
 
+def test_entry_is_corrected_by_one_that_was_corrected_before() -> None:
+    """a@11 is found to know b@3, so a@14, which comes after it, knows b@3 too."""
+    clocks = [
+        ("a", {"a": 6, "c": 10}), ("a", {"a": 7}), ("b", {"b": 3}), ("a", {"a": 11, "c": 10}),
+        ("a", {"a": 12}), ("a", {"a": 13}), ("c", {"c": 10, "a": 13, "b": 3}), ("a", {"a": 14}),
+    ]  # fmt: skip
+    (part,) = examine_log([ketal.Event(node, "x", clock) for node, clock in clocks], None)
+    last = repair_execution(part).items[-1]
+    assert isinstance(last, ketal.Event)
+    assert last.clock == {"a": 14, "b": 3, "c": 10}
+
+
 def test_event_with_an_entry_beyond_64_bits_is_not_repaired() -> None:
     """The own entry is unambiguous, but the original of the other, too large entry is unknown."""
     rows: list[tuple[str, dict[str, int]]] = [("a", {"a": 1}), ("a", {"b": 2**70}), ("a", {"a": 3})]

@@ -732,7 +732,7 @@ def test_search_of_a_proof_tries_the_smallest_part_first(splits: int) -> None:
         f"event E{n} = !(E{n - 1} && x{n} == 1) || (E{n - 1} && y{n} == 2);\n" for n in range(1, 8)
     )
     pattern = "pattern P { A = E7; B = Causal(E7); check (A | B) A*; }"
-    with calls_at_most(35_000 * splits):
+    with calls_at_most(30_000 * splits):
         assert ketal.compile(f"event E0 = x == 1 && y == 2;\n{links}{pattern}")
 
 
@@ -1268,7 +1268,7 @@ def test_guard_too_hard_to_refute_is_assumed_satisfiable(splits: int) -> None:
         for p, q in itertools.combinations(pigeons, 2)
     ]
     text = f"pattern P {{ event E = true; A = {' && '.join([*somewhere, *clauses])}; check A*; }}"
-    with calls_at_most(35_000 * splits):
+    with calls_at_most(20_000 * splits):
         ketal.compile(text, limits=Limits(atoms_max=200))
 
 

@@ -58,6 +58,12 @@ def test_a_clock_first_is_reported_once_in_each_execution(part: str) -> None:
         assert len(hints) == parts
 
 
+def test_text_that_looks_like_a_clock_is_not_taken_for_one_that_comes_first() -> None:
+    text = 'sent {"x":1}\na {"a":1}\nhello\nb {"b":-1}\n'
+    (fault,) = (item for _, item, _, _ in records(text) if not isinstance(item, Event))
+    assert fault.reason == "clock: the entry for 'b' is negative"
+
+
 def test_line_numbers_are_counted_incrementally() -> None:
     class Text(bytes):
         looked_at = 0

@@ -898,6 +898,15 @@ def test_first_event_is_not_compared_with_those_of_all_incarnations() -> None:
     assert work(400) < 1.5 * work(10)
 
 
+def test_duplicate_of_a_named_incarnation_is_no_restart() -> None:
+    """A's program writes the number 2 once in the name of the node, and once as an attribute."""
+    monitor = Monitor(ketal.compile(p("find next A")))
+    named = e("A#2@1", "a", x=0)
+    monitor.feed_many([named, e("A@1", "a", x=1), e("A@2", "b", x=2, incarnation=2)])
+    assert monitor.feed(named) == []
+    assert monitor.summary["events"]["duplicates"] == 1
+
+
 def test_incarnation_beyond_the_limit_leaves_the_node_unchanged() -> None:
     stage = Stage(Limits(incarnations_max=2))
     stage.through([e("A@1", "a"), e("A@1", "b")])

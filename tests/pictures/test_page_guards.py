@@ -163,7 +163,7 @@ def test_guard_of_values_is_evaluated_as_in_the_language(
         ("fast(x)", "`fast(…)` is a Python function, which the page cannot call"),
         ("Conc(true)", "select an event: `Conc` is relative to the selection"),
         ("Causal(true, First)", "select an event: `Causal` is relative to the selection"),
-        ("call(* Stack.push(...))", "`...` is no wildcard of `call`"),
+        ("call(* Stack.push(...))", "`...` is not a wildcard in `call`"),
         ("s matches /(?=a)/", "the search does not support `(?=` in a regular expression"),
         ("s matches /\\Qa/", "the search does not support `\\Q` in a regular expression"),
         ("s matches /[[:alpha:]]/", "the search does not support `[: :]` in a regular expression"),

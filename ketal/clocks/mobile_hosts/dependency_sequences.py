@@ -26,7 +26,7 @@ from typing import Any
 
 from ketal.clocks.mobile_hosts.stations import Label, StationScheme, cause_headers
 from ketal.clocks.scheme import checked_counter, not_a_stamp
-from ketal.errors import EventError
+from ketal.errors import EventError, value_text
 
 Pairs = tuple[int, ...]
 """A set of positive integers: first and last of each range, in order, with gaps in between."""
@@ -139,4 +139,6 @@ def _read_pairs(value: Any, station: str) -> Pairs:
             b >= a if at % 2 == 0 else b > a + 1 for at, (a, b) in enumerate(pairwise(numbers))
         ):
             return numbers
-    raise EventError(f"clock: the events of {station!r} must be {_FORM}, not {value!r:.60}")
+    raise EventError(
+        f"clock: the events of {station!r} must be {_FORM}, not {value_text(value):.60}"
+    )

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ketal.clocks.scheme import Happening, S, Scheme, check_receives, checked_counter
-from ketal.errors import EventError
+from ketal.errors import EventError, value_text
 
 H = TypeVar("H")
 
@@ -84,5 +84,5 @@ def label_of(value: Any, what: str) -> Label:
         case [str(station), index] if station:
             return station, checked_counter(index, f"the number of {what} at its station", 1)
     raise EventError(
-        f'clock: {what} must be a station and a number, such as ["s1", 2], not {value!r}'
+        f'clock: {what} must be a station and a number, such as ["s1", 2], not {value_text(value)}'
     )

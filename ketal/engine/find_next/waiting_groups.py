@@ -39,7 +39,8 @@ class GroupRow:
 
     def __init__(self, number: int) -> None:
         self.number = number  # in the order in which the rows of the state were made
-        # The counters of the events, or their places; groups of one event are in the order made.
+        # The counters of the events, or their places; groups with the same last event are sorted by
+        # number.
         self.positions: list[int] = []
         self.groups: list[RunGroup] = []
         self._newest: list[int] = []  # under a time window, the latest start up to each

@@ -4,7 +4,7 @@ While a name is unmet, the types, nodes or attributes of a sample of the events 
 that a similar name can be proposed with the number of events that have it. Once all names are met,
 nothing is counted. A name is looked up only when it is added to a counter. So an event costs what
 it adds, at most `NAMES_MAX` names that are sorted again, however many names are unmet; only globs
-are each matched with it.
+are each matched with it, and all names of a sampled event are read while an attribute is unmet.
 
 The one rule: a name is unmet if no sampled event has it.
 """

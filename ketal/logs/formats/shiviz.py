@@ -48,7 +48,8 @@ _CLOCK_FIRST_HINT = (
     "(if a clock comes before the text of its event, as in logs of GoVector, pass --regex "
     f"'{CLOCK_FIRST_REGEX}')"
 )
-_HOST_AND_CLOCK = re.compile(rb"\S+ \{.*\}")
+# A text such as `sent {"x":1}` looks like a host and a clock, but the line after it is one too.
+_CLOCK_FIRST = re.compile(rb"\s*\S+ \{.*\}$(?!\n\S+ \{.*\}$)", re.MULTILINE)
 
 WRITTEN_REGEX = (
     r"(?<event>.*)\t(?<data>{[^\t\n]*})(?:\tid=(?<id>[^\t\n]*))?(?:\t(?<time>[^\s\[]+))?"
@@ -90,13 +91,11 @@ class _ShivizText:
         return end - len(self.text[start:end].lstrip())
 
     def begins_with_clock(self, start: int, end: int) -> bool:
-        """Return whether the first line of a range is a host and a clock.
+        """Return whether a range begins with a host and a clock that no other clock follows.
 
         The default expression would give every event the text of the event before it.
         """
-        head = self.first_nonblank(start, end)
-        last = self.text.find(b"\n", head, end)
-        return _HOST_AND_CLOCK.fullmatch(self.text, head, last if last >= 0 else end) is not None
+        return _CLOCK_FIRST.match(self.text, start, end) is not None
 
     def has_invalid_line(self, start: int, end: int) -> bool:
         """Return whether a line in a range was not UTF-8."""
@@ -306,17 +305,17 @@ def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
                     f"{event.dot}: an event in a ShiViz log must be one line, "
                     f"but the type {event.type!r} is not"
                 )
-            own_id = event.id or ""
-            if own_id.splitlines() not in ([], [own_id]) or "\t" in own_id:
+            id_text = event.id or ""
+            if id_text.splitlines() not in ([], [id_text]) or "\t" in id_text:
                 raise SettingError(
                     f"{event.dot}: an id in a ShiViz log must be one line without tabs, but the "
                     f"id {event.id!r} is not"
                 )
             data = msgspec.json.encode(event.data).decode()
             clock = json_text(event.clock)
-            named = "" if event.id is None else f"\tid={own_id}"
+            id_part = "" if event.id is None else f"\tid={id_text}"
             time = "" if event.time is None else f"\t{rfc3339(float(event.time))}"
             receives = msgspec.json.encode(list(map(str, event.receives))).decode()
             received = f"\t{receives}" if event.receives else ""
-            lines += [f"{event.type}\t{data}{named}{time}{received}", f"{event.node} {clock}"]
+            lines += [f"{event.type}\t{data}{id_part}{time}{received}", f"{event.node} {clock}"]
     return "".join(f"{line}\n" for line in lines)

@@ -72,7 +72,9 @@ def received_dots(event: EventFields) -> tuple[Dot, ...]:
     """
     receives: Any = event.receives
     if isinstance(receives, str) or not isinstance(receives, Sequence):
-        raise EventError(f"receives must be a list of dots such as n3@7, not {repr(receives)[:60]}")
+        raise EventError(
+            f"receives must be a list of dots such as n3@7, not {value_text(receives)[:60]}"
+        )
     own = (event.node, event.clock[event.node])
     dots = set()
     for one in receives:

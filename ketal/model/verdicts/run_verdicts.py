@@ -108,7 +108,10 @@ class Overflow(IdentifiedVerdict, frozen=True, kw_only=True):
         return self._line(f"limit {self.limit} reached{at}: {self.given_up}")
 
 
-def limit_reached_text(number: int, first: object) -> str:
-    """Return how often a limit was reached, and the first overflow, for a whole log."""
-    times = counted(number, "time")
-    return f"a limit was reached {times}, so verdicts may be missing; the first: {first}"
+def limit_reached_text(first: object, times: int | None = None) -> str:
+    """Return that a limit was reached, how often if that is known, and the first overflow.
+
+    Of the overflows of a limit in a scope, only the first is listed; the others are counted.
+    """
+    often = "" if times is None else f" {counted(times, 'time')}"
+    return f"a limit was reached{often}, so verdicts may be missing; the first: {first}"

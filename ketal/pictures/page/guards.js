@@ -254,7 +254,7 @@ class GuardReader {
     CALL.lastIndex = this.at;
     const found = CALL.exec(this.text);
     if (!found) throw new GuardError("write a call as `call(result Type.method(arguments))`");
-    if (found[0].includes("...")) throw new GuardError("`...` is no wildcard of `call`");
+    if (found[0].includes("...")) throw new GuardError("`...` is not a wildcard in `call`");
     this.at = CALL.lastIndex;
     this.advance();
     const [, result, target, list] = found, globs = list.trim() ? list.split(",").map((one) => one.trim()) : [];

@@ -427,6 +427,21 @@ def test_dry_run_changes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (tmp_path / "torn").read_bytes() == torn
 
 
+def test_dry_run_accepts_a_pipe_as_an_output(tmp_path: Path) -> None:
+    """As /dev/stdout is one, whose links end at no path."""
+    (tmp_path / "p.ketal").write_text(PATTERN)
+    reader, writer = os.pipe()
+    (tmp_path / "job.toml").write_text(
+        'pattern = "p.ketal"\n[source]\ntopics = ["t"]\n'
+        f'[output]\nverdicts = "file:/dev/fd/{writer}"\n'
+    )
+    try:
+        assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 0
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
 def test_stream_without_a_pattern_is_refused_before_kafka_is_needed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
