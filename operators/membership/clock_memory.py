@@ -119,16 +119,17 @@ class ClockMemory:
         self, node: str, counter: int, clock: Clock, closure: Clock, *, final: bool = True
     ) -> None:
         """Set the closure of an event; `final` is whether it cannot grow any more."""
-        added = 0 if closure is clock else len(closure)
+        held = self.find(node, counter)
+        arrived = clock if held is None else held.clock  # `clock` may be restored in part already
+        added = 0 if closure == arrived else len(closure)
         # First, since the event itself may be the oldest.
         while added and self._restored_count and self._restored_count + added > self.entries_max:
             self._evict(max(1, len(self._events) // 8))
-        self.put(node, counter, clock)
+        self.put(node, counter, arrived)
         known = self.find(node, counter)
         if known is not None:
             self._restored_count -= known.restored_count
-            # An event of a restored state has a clock of its own, equal to the one that is held.
-            known.closure, known.final = known.clock if closure is clock else closure, final
+            known.closure, known.final = known.clock if closure == known.clock else closure, final
             self._restored_count += known.restored_count
             if self.dirty is not None:
                 self.dirty.setdefault((node, counter), False)

@@ -330,6 +330,16 @@ def test_an_event_offered_with_a_shrunk_clock_is_counted_when_that_is_detected()
         assert "doubtful" not in monitored(compiled, order)[1], order
 
 
+def test_clock_that_was_restored_on_arrival_stays_restored_for_later_events() -> None:
+    """n2@6 is offered at once, with n1: 4 of n2@4; n2@7 waits for n2@5, and knows n1@4 too."""
+    made = program("event Any = true", "find any A Any")
+    events = [e(f"n1@{count}", "x") for count in (1, 2, 3, 4)]
+    events += [e("n2@1", "x"), e("n2@2", "x", "n1:4")]
+    late = [e("n2@3", "x"), e("n2@4", "x"), e("n2@6", "x", "n1:2"), e("n2@7", "a"), e("n2@5", "x")]
+    records: list[Record] = [*events, Control("leave", node="n1"), *late]
+    assert texts(ketal.run(made, records)) == texts(Monitor(made).feed_many(records)) == []
+
+
 def test_an_event_offered_with_a_shrunk_clock_is_also_detected_at_the_end() -> None:
     """n2@1 never arrives; n3@1 shows the entry of n1 that n2@3 lacks; n2@2 is still missing."""
     compiled = conc()
