@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ketal.cli import interruption_named
 from ketal.errors import KetalError, ParameterError, SettingError
+from ketal.model.attributes import DIGITS_MAX
 from ketal.model.language_words import ARGUMENTS
 from ketal.model.limits import DEFAULT, Limits
 
@@ -157,7 +158,8 @@ def parse_limits(settings: list[str], base: Limits = DEFAULT) -> Limits:
     for text in settings:
         name, value = split_pair("--limit", text, "held_back_max=100000")
         digits = value.replace("_", "")
-        given[name] = int(digits) if re.fullmatch(r"-?\d{1,4000}", digits, re.ASCII) else value
+        is_integer = re.fullmatch(r"-?\d+", digits, re.ASCII) and len(digits) <= DIGITS_MAX
+        given[name] = int(digits) if is_integer else value
     # The names are checked against the defaults, the values against the type.
     Limits.named(given)
     return replace(base, **given)

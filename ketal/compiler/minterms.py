@@ -314,7 +314,8 @@ class Theory:
             after = self.narrowed(known_before, formulas) if formulas else known_before
             if after is None:
                 continue
-            counts = _literal_counts(after.rest)
+            known_counts: dict[int, int] = {}
+            counts = _literal_counts(after.rest, known_counts)
             splits += 1 + sum(counts) // SPLIT_PARTS
             if not counts or splits > SPLITS_MAX:
                 return True
@@ -322,7 +323,7 @@ class Theory:
             # smallest part is tried first, as it probably needs the fewest further splits.
             widest = after.rest[counts.index(max(counts))]
             assert not isinstance(widest, bool)
-            sizes = _literal_counts(widest[1])
+            sizes = _literal_counts(widest[1], known_counts)
             at = sizes.index(min(sizes))
             part, others = widest[1][at], disjunction((*widest[1][:at], *widest[1][at + 1 :]))
             rest = tuple(f for f in after.rest if f is not widest)
@@ -386,9 +387,11 @@ def _reduce(
     return result
 
 
-def _literal_counts(formulas: Iterable[Formula]) -> list[int]:
-    """Return how many literals each formula has, counting a shared part at each occurrence."""
-    known: dict[int, int] = {}
+def _literal_counts(formulas: Iterable[Formula], known: dict[int, int]) -> list[int]:
+    """Return how many literals each formula has, counting a shared part at each occurrence.
+
+    `known` caches the counts of parts, as in `fold_formula`.
+    """
     return [fold_formula(one, lambda _: 1, lambda _, parts: sum(parts), known) for one in formulas]
 
 

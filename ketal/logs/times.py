@@ -29,7 +29,7 @@ def check_time_format(text: object) -> None:
     """Raise a SettingError if times cannot be read by a format."""
     if not isinstance(text, str):
         raise SettingError(
-            f"the time format must be a string, for example %Y-%m-%d %H:%M:%S, "
+            "the time format must be a string, for example %Y-%m-%d %H:%M:%S, "
             f"not {value_text(text)}"
         )
     what = f"the time format {text!r}"

@@ -121,7 +121,9 @@ class ClockMemory:
         """Set the closure of an event; `final` is whether it cannot grow any more."""
         held = self.find(node, counter)
         arrived = clock if held is None else held.clock  # `clock` may be restored in part already
-        added = 0 if closure == arrived else len(closure)
+        if closure == arrived:
+            closure = arrived
+        added = 0 if closure is arrived else len(closure)
         # First, since the event itself may be the oldest.
         while added and self._restored_count and self._restored_count + added > self.entries_max:
             self._evict(max(1, len(self._events) // 8))
@@ -129,7 +131,7 @@ class ClockMemory:
         known = self.find(node, counter)
         if known is not None:
             self._restored_count -= known.restored_count
-            known.closure, known.final = known.clock if closure == known.clock else closure, final
+            known.closure, known.final = closure, final
             self._restored_count += known.restored_count
             if self.dirty is not None:
                 self.dirty.setdefault((node, counter), False)

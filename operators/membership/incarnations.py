@@ -164,9 +164,9 @@ class Incarnations(Stateful):
     ) -> int | None:
         """Return the incarnation of a node whose first event has a digest; None if none has."""
         for name in sorted(self._names_by_first.get(content_digest, ())):
-            number = 1 if name == node else number_of(name.removeprefix(f"{node}#"))
-            if number is not None and number in numbers and name_of(node, number) == name:
-                return number
+            run = (node, 1) if name == node else later_run(name)
+            if run is not None and run[0] == node and run[1] in numbers:
+                return run[1]
         return None
 
     def _set_first(self, name: str, content_digest: bytes) -> None:
