@@ -149,10 +149,13 @@ class Queues:
             Event(node=node, type="offered", clock=clock)
             for node, _, clock in possibly_low(restorer.memory, seen)
         ]
+        in_order = present_order(events)
+        for event in in_order:
+            restorer.restore_so_far(event)  # so that events after it learn that it may grow
         for queue in restoring:
             queue.push_offered(seen_without(seen, events), events)
         # Count the events that were released with clocks that the departure shows to be too low.
-        for event in present_order(events):
+        for event in in_order:
             released = at_once or any(queue.has_released(event.dot) for queue in ordered)
             if released and restorer.restore(event) is not event:
                 restorer.count_offered_low(event)
