@@ -50,7 +50,8 @@ class Restorer(Stateful):
     has at most `entries_max` entries. `departed` are the nodes that left; the set is shared, and
     only `mark_departed` adds to it. A node counts as departed, too, once another node drops its
     entry: between two events of one node, neighbours by counter, an entry disappears for no other
-    reason, and the `leave` may arrive later than the clocks that lack the entry.
+    reason, and the `leave` may arrive later than the clocks that lack the entry. This is detected
+    as events arrive, so that names of incarnations, which depend on it, depend on no release.
     """
 
     STATE: ClassVar = "in_doubt", "highest", "_released", "_doubted", "_low", "_incomplete"
@@ -102,6 +103,15 @@ class Restorer(Stateful):
             self._departed_with_events += sum(self.highest.get(name, 0) > 0 for name in fresh)
             self.in_doubt += sum(self._low.pop(name, 0) for name in fresh) + self._incomplete
             self._incomplete = 0
+
+    def mark_dropped(self, node: str, counter: int, clock: Clock) -> None:
+        """Mark the nodes departed whose entries an event's node dropped before it or after it."""
+        memory = self.memory
+        below, above = memory.below(node, counter), memory.above(node, counter)
+        if below is not None and not below.clock.keys() <= clock.keys():
+            self.mark_departed(below.clock.keys() - clock.keys())
+        if above is not None and not clock.keys() <= above.clock.keys():
+            self.mark_departed(clock.keys() - above.clock.keys())
 
     def restore(self, event: Event) -> Event:
         """Return a released event with its clock restored; hold its closure for later events."""
@@ -201,6 +211,8 @@ class Restorer(Stateful):
         known = self.memory.find(node, counter)
         if known is not None and known.final:
             return True
+        if known is None:
+            self.mark_dropped(node, counter, clock)  # it was evicted, and is held anew
         fresh = known is None or known.closure is None
         closure, whole, growing = self._closure(node, counter, clock)
         self.in_doubt += fresh and self._truncated
@@ -226,11 +238,6 @@ class Restorer(Stateful):
             before = below.past
             closure = self._join(closure, before, node)
             growing = below.closure is not None and not below.final
-            if not below.clock.keys() <= clock.keys():
-                self.mark_departed(below.clock.keys() - clock.keys())
-        above = memory.above(node, counter)
-        if above is not None and not clock.keys() <= above.clock.keys():
-            self.mark_departed(clock.keys() - above.clock.keys())
         # The predecessor's past is in its closure, so only entries that rose are looked up.
         for other, known in clock.items():
             if known > before.get(other, 0) and other != node:

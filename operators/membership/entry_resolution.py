@@ -106,15 +106,14 @@ class EntryResolver(Stateful):
         before = self.memory.below(own, event.counter)
         low = 0
         if before is not None:
-            # The closure shows which incarnations B's last event knows. Whether the entry changed,
-            # and which way, shows in the clock as it arrived: the closure's can be newer.
-            clock, past = before.clock, before.past
+            # Clocks are compared as they arrived: how far one is restored depends on the releases.
+            clock = before.clock
             same = [n for n in clock.keys() & places.keys() if clock[n] == counter]
             if same:
                 return min(same, key=places.__getitem__)
-            last = next((name for name in reversed(places) if name in past), None)
+            last = next((name for name in reversed(places) if name in clock), None)
             if last is not None:
-                low = places[last] + (counter < clock.get(last, 0))
+                low = places[last] + (counter < clock[last])
             if last is not None and low == len(places):
                 return last  # Backwards, without a restart: not a matter of this stage.
         low = max(low, self._first_by_causes(places, event, counter))

@@ -17,7 +17,7 @@ restarted, an event is returned as the same object.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -70,18 +70,31 @@ class MembershipStage(Stateful):
         self.memory.begin(arrivals)
         self.incarnations.begin(firsts, highest)
         self.restorer.begin(highest)
+        self._mark_dropped()
         for node in highest:
             self._join_by_event(node)
+
+    def load(self, state: Any) -> None:
+        """Load what `save` returned into a fresh object, whose memory is loaded."""
+        super().load(state)
+        self._mark_dropped()  # a state may be from before drops were detected on arrival
+
+    def _mark_dropped(self) -> None:
+        for node, counter, clock in self.memory.items():
+            self.restorer.mark_dropped(node, counter, clock)
 
     def arrived(self, event: Event) -> tuple[str, ...]:
         """Record a new event, with which its node joins; return the incarnations that it ends.
 
+        Nodes whose entries it shows to be dropped have left.
+
         An event of a node that left was in flight: only a `join`, a `view` or a new
         incarnation makes the node live again. A node that left by idle time is live again.
         """
-        node = event.node
+        node, clock = event.node, event.clock
         self.incarnations.arrived(event)
-        self.memory.put(node, event.clock[node], event.clock)
+        self.memory.put(node, clock[node], clock)
+        self.restorer.mark_dropped(node, clock[node], clock)
         return () if node in self.live or node in self._left else self._join_by_event(node)
 
     def _join_by_event(self, node: str) -> tuple[str, ...]:

@@ -357,6 +357,15 @@ def test_clock_of_an_event_can_grow_if_its_predecessor_waits_since_before_the_le
         assert not found or monitor.summary.get("doubtful"), texts(records)
 
 
+def test_a_dropped_entry_counts_in_a_log_as_on_a_stream_when_incarnations_are_named() -> None:
+    """n2@4 shows that n1 left, so the last event may be n2@3 although it does not know n1@1."""
+    made = program("Y = Conc(B, A)", "find any A Y")
+    first = [e("n1@1", "a"), e("n2@2", "x", "n1:1"), e("n2@4", "x"), e("n2@1", "x")]
+    records = [*first, e("n2@1", "y"), e("n2@2", "y"), e("n2@3", "x")]
+    for verdicts in (ketal.run(made, records), Monitor(made).feed_many(records)):
+        assert [v.place for v in verdicts if isinstance(v, Rejected)] == ["n2@3"]
+
+
 def test_an_event_offered_with_a_shrunk_clock_is_also_detected_at_the_end() -> None:
     """n2@1 never arrives; n3@1 shows the entry of n1 that n2@3 lacks; n2@2 is still missing."""
     compiled = conc()
