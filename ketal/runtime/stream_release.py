@@ -222,7 +222,7 @@ class StreamRelease(Release):
             if seen is not None and event is not None:
                 seen = seen_without(seen, (event,))
             self.queues.restore_clocks(
-                membership.restorer, awaiting, seen, at_once=self._offers_at_once
+                membership.restorer, awaiting, seen, arriving=event, at_once=self._offers_at_once
             )
 
     def _awaits_restoring(self, run: PatternRun) -> bool:

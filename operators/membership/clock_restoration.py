@@ -271,23 +271,17 @@ def possibly_low(memory: ClockMemory, seen: SeenDots) -> list[tuple[str, int, Cl
 
     They are the events of whose past a part was not seen, the events whose clock is not at least
     that of an event that they directly know, and the events that have any of these in their
-    pasts. The clocks of all others are whole. Held events that were not seen are left out.
+    pasts. The clocks of all others are whole.
     """
     upto = {node: upto for node, (upto, _) in seen.items()}
-    beyond = {node: set(counters) for node, (_, counters) in seen.items()}
-    seen_events = [
-        (node, counter, clock)
-        for node, counter, clock in memory.items()
-        if node in seen and (counter <= upto[node] or counter in beyond[node])
-    ]
     first: dict[str, int] = {}
-    for node, counter, clock in seen_events:
+    for node, counter, clock in memory.items():
         whole = all(c <= upto.get(n, 0) for n, c in clock.items())
         if not whole or _is_shrunk(memory, node, counter, clock):
             first[node] = min(counter, first.get(node, counter))
     if not first:
         return []
-    return [item for item in seen_events if any(item[2].get(n, 0) >= c for n, c in first.items())]
+    return [item for item in memory.items() if any(item[2].get(n, 0) >= c for n, c in first.items())]
 
 
 def _is_shrunk(memory: ClockMemory, node: str, counter: int, clock: Clock) -> bool:

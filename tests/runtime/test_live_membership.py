@@ -255,7 +255,7 @@ def test_stream_with_losses_restarts_and_duplicates_equals_the_finite_log(
         if case.kind == "total":
             ours, theirs = completed_by_events(lines), completed_by_events(expected)
             assert without_loss_marks(ours) == without_loss_marks(theirs)
-            if case.unknown and summary.get("doubtful"):
+            if case.unknown and (summary.get("doubtful") or summary["gaps"]):
                 # Events may be judged before any clock names a lost one of a node that left.
                 marks = zip(ours, theirs, strict=True)
                 assert all(own == other or "'certain'" not in own for own, other in marks)
@@ -287,7 +287,9 @@ def test_leaves_at_any_place_change_no_verdict_without_a_count(
         case = membership_case(rng, restarts=restarts, losses=losses, anywhere=True)
         if case.kind == "dependent":
             reject()
-        expected, _ = judged_log(case.program, case.records)
+        expected, finite = judged_log(case.program, case.records)
+        if finite.get("impossible"):
+            reject()  # an entry was misread, so that clocks form a cycle: a stream holds it back
         lines, summary = monitored(case.program, case.records, rng)
         if of_kinds(expected, "overflow") or of_kinds(lines, "overflow"):
             reject()
@@ -355,6 +357,14 @@ def test_clock_of_an_event_can_grow_if_its_predecessor_waits_since_before_the_le
         verdicts = [*monitor.feed_many(records), *monitor.close()]
         found = any(isinstance(one, Match) for one in verdicts)
         assert not found or monitor.summary.get("doubtful"), texts(records)
+
+
+def test_clock_can_grow_through_the_event_that_shows_that_it_shrank() -> None:
+    """n3@2 shows that n1 left before n3@3; later n3@1 shows that n2 left, too."""
+    made = program("event No = exists(no)", "Y = Conc(B, A)", "find any A not No Y")
+    records: list[Record] = [e("n3@3", "b"), e("n1@1", "x", "n2:1"), e("n3@2", "x", "n1:1")]
+    records += [e("n2@1", "a"), e("n3@1", "x", "n1:1 n2:1")]
+    assert texts(ketal.run(made, records)) == texts(Monitor(made).feed_many(records)) == []
 
 
 def test_a_dropped_entry_counts_in_a_log_as_on_a_stream_when_incarnations_are_named() -> None:

@@ -126,13 +126,14 @@ class Queues:
         order_free: Sequence[PatternRun],
         seen: SeenDots | None,
         *,
+        arriving: Event | None,
         at_once: bool,
     ) -> None:
         """Restore the clocks of events from now on, since a node has left.
 
         The patterns `order_free` need no order and get a queue. They have been offered all events
-        `seen` so far, which is None if the dots are loaded from a saved state. With `at_once`, so
-        have patterns of a part that get no queue.
+        `seen` so far, which is None if the dots are loaded from a saved state; the event `arriving`
+        is not among them. With `at_once`, so have patterns of a part that get no queue.
         """
         ordered = list(self.queues)
         for queue in ordered:
@@ -145,17 +146,17 @@ class Queues:
         self._update_several()
         if seen is None:
             return
-        events = [
+        events = present_order(
             Event(node=node, type="offered", clock=clock)
             for node, _, clock in possibly_low(restorer.memory, seen)
-        ]
-        in_order = present_order(events)
-        for event in in_order:
+        )
+        for event in events:
             restorer.restore_so_far(event)  # so that events after it learn that it may grow
+        offered = [event for event in events if arriving is None or event.dot != arriving.dot]
         for queue in restoring:
-            queue.push_offered(seen_without(seen, events), events)
+            queue.push_offered(seen_without(seen, offered), offered)
         # Count the events that were released with clocks that the departure shows to be too low.
-        for event in in_order:
+        for event in offered:
             released = at_once or any(queue.has_released(event.dot) for queue in ordered)
             if released and restorer.restore(event) is not event:
                 restorer.count_offered_low(event)
