@@ -1,4 +1,4 @@
-"""Sets of the counters of a node that were seen beyond a hole, one bit each.
+"""The counters of a node that were seen: up to a first hole, and beyond it, one bit each.
 
 A key group receives only a part of an execution, and so only some counters of each node: holes are
 never filled, and many counters are beyond them. As bits in chunks they take little memory, and each
@@ -155,3 +155,22 @@ class Counters:
         self._add_chunk(number)
         self.chunks[number] = int.from_bytes(packed, "little")
         self.count += self._bits_above(number, upto).bit_count()
+
+
+class SeenCounters:
+    """The counters of one node that were seen."""
+
+    __slots__ = ("beyond", "evicted", "upto")
+
+    def __init__(self, *, tracking: bool) -> None:
+        self.upto = 0  # up to which all were seen, or are evicted
+        self.beyond = Counters(tracking=tracking)  # those seen beyond the first hole
+        self.evicted = 0  # up to which holes were closed by eviction, without their events
+
+    def __contains__(self, counter: int) -> bool:
+        return counter <= self.upto or counter in self.beyond
+
+    @property
+    def highest(self) -> int:
+        """The highest seen counter."""
+        return max(self.upto, self.beyond.highest())

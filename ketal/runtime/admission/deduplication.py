@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ketal.model.events.content import content, digest
-from ketal.model.events.counter_sets import SPAN, Counters
+from ketal.model.events.counter_sets import SPAN, Counters, SeenCounters
 from ketal.model.events.event import Event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
@@ -36,34 +36,6 @@ PRESUMED, EVICTED, BEYOND = "presumed", "evicted", "beyond"
 
 Steady = dict[str, tuple[frozenset[str], int]]
 """For each node the entries that its clocks had so far, and the last counter that added one."""
-
-
-class SeenCounters:
-    """The seen counters of one node.
-
-    Attributes
-    ----------
-    upto : int
-        The counter up to which all were seen, or are evicted.
-    beyond : Counters
-        The counters seen beyond the first hole.
-    evicted : int
-        The counter up to which holes were closed by eviction, without their events.
-    """
-
-    __slots__ = ("beyond", "evicted", "upto")
-
-    def __init__(self, *, tracking: bool) -> None:
-        self.upto = self.evicted = 0
-        self.beyond = Counters(tracking=tracking)
-
-    def __contains__(self, counter: int) -> bool:
-        return counter <= self.upto or counter in self.beyond
-
-    @property
-    def highest(self) -> int:
-        """The highest seen counter."""
-        return max(self.upto, self.beyond.highest())
 
 
 class Intake:

@@ -25,13 +25,14 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.engine.verdict_building import flat
 from ketal.model import syntax
 from ketal.model.events.control import Control
+from ketal.model.events.counter_sets import SeenCounters
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.membership.clock_restoration import Restorer, possibly_low, present_order
-from ketal.operators.order.missing import MissingDots, NodeArrivals
+from ketal.operators.order.missing import MissingDots
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes
@@ -53,7 +54,7 @@ class Queues:
     order_free : sequence of PatternRun
         The patterns that need no order. No queue holds back events for them, but the dots that
         their `gap` declares lost are reported here.
-    arrived : mapping of str to NodeArrivals
+    arrived : mapping of str to SeenCounters
         For each node the counters of the events that have arrived.
     by_watermark : bool
         Whether the time of the queues goes by watermarks alone.
@@ -81,7 +82,7 @@ class Queues:
         execution: str,
         *,
         order_free: Sequence[PatternRun],
-        arrived: Mapping[str, NodeArrivals],
+        arrived: Mapping[str, SeenCounters],
         by_watermark: bool,
     ) -> None:
         self._limits = limits
@@ -99,7 +100,7 @@ class Queues:
         return bool(self.queues or self.missing)
 
     def _missing_dots(
-        self, runs: Iterable[PatternRun], arrived: Mapping[str, NodeArrivals]
+        self, runs: Iterable[PatternRun], arrived: Mapping[str, SeenCounters]
     ) -> list[MissingDots]:
         """Return the missing dots of the runs that have a `gap`, which await them from now on.
 
