@@ -25,12 +25,7 @@ Indexed = tuple[bool, int]
 class RoleColumns:
     """The events kept in one role: a column for each node, and for each value of an equality.
 
-    Parameters
-    ----------
-    by_place : bool
-        Whether one column holds the events of all nodes.
-    searched : bool
-        Whether events of a match may be offered in any order.
+    `searched` is whether events of a match may be offered in any order.
     """
 
     __slots__ = ("_by_place", "_indexes", "_new_column", "_roles", "keyed", "nodes", "role")
@@ -40,7 +35,7 @@ class RoleColumns:
     ) -> None:
         self._roles = roles
         self.role = role
-        self._by_place = by_place
+        self._by_place = by_place  # whether one column holds the events of all nodes
         bounded = searched and roles.bounding
         self._new_column = partial(Column, bounded=bounded, counting=counting)
         self.nodes = Columns()
@@ -117,13 +112,7 @@ class RoleColumns:
 class KeptEvents:
     """The roles that have events, by the states that they lead from and to.
 
-    Attributes
-    ----------
-    by_place : bool
-        Whether one column of each role holds the events of all nodes.
-    into, out : dict of int to list of RoleColumns
-        By state: the roles with events whose edges enter it, and those whose edges leave it;
-        sorted.
+    The arguments are those of `RoleColumns`.
     """
 
     __slots__ = (
@@ -140,6 +129,7 @@ class KeptEvents:
             RoleColumns, roles, by_place=by_place, searched=searched, counting=counting
         )
         self._by_role: dict[StepRole, RoleColumns] = {}
+        # By state, sorted: the roles with events whose edges enter it, and whose edges leave it.
         self.into: dict[int, list[RoleColumns]] = {}
         self.out: dict[int, list[RoleColumns]] = {}
         self._reach: tuple[frozenset[int], frozenset[int]] | None = None
