@@ -43,24 +43,17 @@ class Intake:
 
     `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes, and
     `nodes_max` the nodes.
-
-    Attributes
-    ----------
-    nodes : dict of str to SeenCounters
-        The seen counters of each node.
-    contents : SeenContents
-        The contents of the last events.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.counters_max = limits.counters_max
         self._nodes_max = limits.nodes_max
-        self.nodes: dict[str, SeenCounters] = {}
+        self.nodes: dict[str, SeenCounters] = {}  # the seen counters of each node
         self.tracking = False  # whether chunks of counters are marked dirty
         self._beyond_count = 0
         # The later incarnations that have, or had, a hole, by node.
         self._holed: dict[str, set[str]] = {}
-        self.contents = SeenContents(limits.dots_max)
+        self.contents = SeenContents(limits.dots_max)  # of the last events
 
     def admit(
         self, events: Sequence[Any], *, named: bool = False, steady: Steady | None = None
