@@ -58,7 +58,7 @@ def _pattern(pattern: ast.Pattern, shared: DeclaredNames) -> str:
         [body, *_clauses(pattern, _AFTER_BODY, scope)],
     ]
     text = "\n\n".join("\n".join(lines) for lines in groups if lines)
-    return f"pattern {pattern.name} {{\n{indented(text)}\n}}"
+    return "\n".join(in_braces(f"pattern {pattern.name}", text.split("\n")))
 
 
 def _clauses(pattern: ast.Pattern, names: Iterable[str], scope: DeclaredNames) -> list[str]:
@@ -66,9 +66,9 @@ def _clauses(pattern: ast.Pattern, names: Iterable[str], scope: DeclaredNames) -
     return [clause(name, of, scope) for name, of in values if of not in (None, (), ast.Order())]
 
 
-def indented(text: str) -> str:
-    """Indent every line that is not empty by `INDENT`."""
-    return "\n".join(INDENT + line if line else "" for line in text.split("\n"))
+def in_braces(head: str, lines: Iterable[str]) -> list[str]:
+    """Return the lines of a block: a head, and lines in braces, which are indented."""
+    return [f"{head} {{", *(INDENT + line if line else "" for line in lines), "}"]
 
 
 # --- statements ---
@@ -98,7 +98,7 @@ def clause(name: str, value: Any, scope: DeclaredNames) -> str:
             where = "every node" if glob is None else f"host({_string(glob)})"
             return f"at {where}{' all' if everything else ' receiving' if receiving else ''};"
         case ast.Topology(edges=edges):
-            return "\n".join([topology_head(value), *(INDENT + link(e) for e in edges), "}"])
+            return "\n".join(in_braces(topology_head(value), map(link, edges)))
         case ast.Window(length=length):
             return (
                 f"within {f'{length} events' if isinstance(length, int) else render_value(length)};"
@@ -131,8 +131,8 @@ def _order(node: ast.Order) -> str:
 
 
 def topology_head(node: ast.Topology) -> str:
-    """Return the first line of a topology."""
-    return "topology open {" if node.open else "topology {"
+    """Return the keywords before the edges of a topology."""
+    return "topology open" if node.open else "topology"
 
 
 def link(edge: ast.TopologyEdge) -> str:
@@ -146,8 +146,7 @@ def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: Decla
     head = body_head(kind, strategy)
     if not isinstance(body, ast.AutomatonBody):
         return f"{head} {render_body(body, scope)};"
-    lines = [INDENT + line for line in automaton(body)]
-    return "\n".join([f"{head} automaton {{", *lines, "}"])
+    return "\n".join(in_braces(f"{head} automaton", automaton(body)))
 
 
 def body_head(kind: str, strategy: str | None) -> str:
