@@ -8,7 +8,6 @@ The one rule: `parse(render(p)) == p`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 
 from ketal.grammar.bare_names import COUNT, IDENTIFIER, DeclaredNames, is_own_text, stands_bare
 from ketal.model import syntax as ast
+from ketal.model.wording import json_text
 
 INDENT = "    "
 WIDTH = 100
@@ -95,7 +95,7 @@ def clause(name: str, value: Any, scope: DeclaredNames) -> str:
         case ast.Order():
             return _order(value)
         case ast.Deployment(glob=glob, everything=everything, receiving=receiving):
-            where = "every node" if glob is None else f"host({_string(glob)})"
+            where = "every node" if glob is None else f"host({json_text(glob)})"
             return f"at {where}{' all' if everything else ' receiving' if receiving else ''};"
         case ast.Topology(edges=edges):
             return "\n".join(in_braces(topology_head(value), map(link, edges)))
@@ -121,7 +121,7 @@ def _order(node: ast.Order) -> str:
             case True:
                 options.append(name)
             case tuple() as nodes:
-                options.append(f"{name} = [{', '.join(map(_string, nodes))}]")
+                options.append(f"{name} = [{', '.join(map(json_text, nodes))}]")
             case str() as word:
                 options.append(f"{name} = {word}")
             case length:
@@ -318,7 +318,7 @@ def _literal(value: str | int | float | bool) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _string(value)
+        return json_text(value)
     # Infinity has no literal, and `inf` would be an attribute: this is refused as too large.
     return repr(value).replace("inf", "1e999")
 
@@ -329,13 +329,9 @@ def _list(items: tuple[ast.Value, ...], scope: DeclaredNames) -> str:
 
 def _path_text(head: str, path: tuple[str, ...]) -> str:
     return head + "".join(
-        f".{part}" if IDENTIFIER.match(part) else f"[{_string(part)}]" for part in path
+        f".{part}" if IDENTIFIER.match(part) else f"[{json_text(part)}]" for part in path
     )
 
 
-def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _node_name(name: str) -> str:
-    return name if IDENTIFIER.match(name) else _string(name)
+    return name if IDENTIFIER.match(name) else json_text(name)

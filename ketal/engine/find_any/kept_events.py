@@ -10,6 +10,8 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from functools import partial
+from operator import attrgetter
+from typing import Final
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.findings import Taken
@@ -18,6 +20,7 @@ from ketal.engine.find_any.paths import RequiredRelations, last_of
 from ketal.engine.find_any.roles import Equality, Path, Roles, StepRole
 from ketal.model.values import Key
 
+_SORT_KEY: Final = attrgetter("role.sort_key")
 Indexed = tuple[bool, int]
 """An index over an equality: whether by the later event's value, and the number of its atom."""
 
@@ -139,8 +142,8 @@ class KeptEvents:
         made = self._by_role.get(role)
         if made is None:
             made = self._by_role[role] = self._new_columns(role=role)
-            insort(self.into.setdefault(role.edge.target, []), made, key=_sort_key)
-            insort(self.out.setdefault(role.edge.source, []), made, key=_sort_key)
+            insort(self.into.setdefault(role.edge.target, []), made, key=_SORT_KEY)
+            insort(self.out.setdefault(role.edge.source, []), made, key=_SORT_KEY)
             self._reach = None
         return made
 
@@ -280,7 +283,3 @@ class KeptEvents:
             assert columns in self.into[role.edge.target]
             assert columns in self.out[role.edge.source]
             columns.validate_state()
-
-
-def _sort_key(columns: RoleColumns) -> tuple[int, str]:
-    return columns.role.sort_key

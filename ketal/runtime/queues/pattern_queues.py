@@ -91,7 +91,7 @@ class PatternQueue:
         """Push a redelivered event that was refused before."""
         del self.refused[event.dot]
         for run in self.runs:
-            run.unmiss(event.dot)
+            run.losses.unmiss(event.dot)
         step = self.hold_back.push(event)
         self._add_times((event,))
         return step
