@@ -39,13 +39,7 @@ _OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldes
 
 
 def build(reading: Reading, limits: Limits) -> ast.File:
-    """Return the syntax of a file from its tree.
-
-    Raises
-    ------
-    PatternError
-        If the file has faults; it has all of them, in the order of the text.
-    """
+    """Return the syntax of a file from its tree; a PatternError with all faults of the file."""
     builder = Builder(limits)
     try:
         file = builder.file(reading.tree)

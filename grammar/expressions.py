@@ -48,10 +48,7 @@ class Expressions:
     def child_depth(self, depth: int, tree: ParseTree) -> int:
         """Return the depth of the children of `tree`, which is at `depth`.
 
-        Raises
-        ------
-        PatternError
-            If that is more than `nesting_max`.
+        A PatternError if that is more than `nesting_max`.
         """
         if depth + 1 > self.limits.nesting_max:
             span = span_of(tree)

@@ -75,19 +75,14 @@ class _Formatter:
 
     def _pattern(self, tree: ParseTree, shared: DeclaredNames) -> list[str]:
         scope = names_declared(tree, shared)
-        head = f"pattern {tree.children[0]} {{"
+        head = f"pattern {tree.children[0]}"
         return self._block_in_braces(tree, head, lambda child: self._statement(child, scope))
 
     def _block_in_braces(self, tree: ParseTree, head: str, write: _Write) -> list[str]:
         """Write a block in braces, with the comments inside of it."""
-        start, end = self._braces(tree)
-        inner = self._block(subtrees(tree), write, start, end)
-        return [head, *(printer.INDENT + line if line else "" for line in inner), "}"]
-
-    def _braces(self, tree: ParseTree) -> tuple[int, int]:
-        """Return the positions where the inside of a block begins and ends."""
-        opening = self.code.index("{", tree.meta.start_pos)
-        return opening + 1, self.code.rindex("}", 0, tree.meta.end_pos)
+        start = self.code.index("{", tree.meta.start_pos) + 1
+        end = self.code.rindex("}", 0, tree.meta.end_pos)
+        return printer.in_braces(head, self._block(subtrees(tree), write, start, end))
 
     def _block(self, trees: list[ParseTree], write: _Write, start: int, end: int) -> list[str]:
         pieces: list[_Piece] = []
@@ -178,7 +173,7 @@ class _Formatter:
             text = printer.body_statement(parts["kind"], parts["strategy"], parts["body"], scope)
             return [text]
         head = printer.body_head(parts["kind"], parts["strategy"])
-        return self._block_in_braces(body, f"{head} automaton {{", _automaton_statement)
+        return self._block_in_braces(body, f"{head} automaton", _automaton_statement)
 
 
 def _automaton_statement(tree: ParseTree) -> list[str]:

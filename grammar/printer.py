@@ -8,7 +8,6 @@ The one rule: `parse(render(p)) == p`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 
 from ketal.grammar.bare_names import COUNT, IDENTIFIER, DeclaredNames, is_own_text, stands_bare
 from ketal.model import syntax as ast
+from ketal.model.wording import json_text
 
 INDENT = "    "
 WIDTH = 100
@@ -58,7 +58,7 @@ def _pattern(pattern: ast.Pattern, shared: DeclaredNames) -> str:
         [body, *_clauses(pattern, _AFTER_BODY, scope)],
     ]
     text = "\n\n".join("\n".join(lines) for lines in groups if lines)
-    return f"pattern {pattern.name} {{\n{indented(text)}\n}}"
+    return "\n".join(in_braces(f"pattern {pattern.name}", text.split("\n")))
 
 
 def _clauses(pattern: ast.Pattern, names: Iterable[str], scope: DeclaredNames) -> list[str]:
@@ -66,9 +66,9 @@ def _clauses(pattern: ast.Pattern, names: Iterable[str], scope: DeclaredNames) -
     return [clause(name, of, scope) for name, of in values if of not in (None, (), ast.Order())]
 
 
-def indented(text: str) -> str:
-    """Indent every line that is not empty by `INDENT`."""
-    return "\n".join(INDENT + line if line else "" for line in text.split("\n"))
+def in_braces(head: str, lines: Iterable[str]) -> list[str]:
+    """Return the lines of a block: a head, and lines in braces, which are indented."""
+    return [f"{head} {{", *(INDENT + line if line else "" for line in lines), "}"]
 
 
 # --- statements ---
@@ -95,10 +95,10 @@ def clause(name: str, value: Any, scope: DeclaredNames) -> str:
         case ast.Order():
             return _order(value)
         case ast.Deployment(glob=glob, everything=everything, receiving=receiving):
-            where = "every node" if glob is None else f"host({_string(glob)})"
+            where = "every node" if glob is None else f"host({json_text(glob)})"
             return f"at {where}{' all' if everything else ' receiving' if receiving else ''};"
         case ast.Topology(edges=edges):
-            return "\n".join([topology_head(value), *(INDENT + link(e) for e in edges), "}"])
+            return "\n".join(in_braces(topology_head(value), map(link, edges)))
         case ast.Window(length=length):
             return (
                 f"within {f'{length} events' if isinstance(length, int) else render_value(length)};"
@@ -121,7 +121,7 @@ def _order(node: ast.Order) -> str:
             case True:
                 options.append(name)
             case tuple() as nodes:
-                options.append(f"{name} = [{', '.join(map(_string, nodes))}]")
+                options.append(f"{name} = [{', '.join(map(json_text, nodes))}]")
             case str() as word:
                 options.append(f"{name} = {word}")
             case length:
@@ -131,8 +131,8 @@ def _order(node: ast.Order) -> str:
 
 
 def topology_head(node: ast.Topology) -> str:
-    """Return the first line of a topology."""
-    return "topology open {" if node.open else "topology {"
+    """Return the keywords before the edges of a topology."""
+    return "topology open" if node.open else "topology"
 
 
 def link(edge: ast.TopologyEdge) -> str:
@@ -146,8 +146,7 @@ def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: Decla
     head = body_head(kind, strategy)
     if not isinstance(body, ast.AutomatonBody):
         return f"{head} {render_body(body, scope)};"
-    lines = [INDENT + line for line in automaton(body)]
-    return "\n".join([f"{head} automaton {{", *lines, "}"])
+    return "\n".join(in_braces(f"{head} automaton", automaton(body)))
 
 
 def body_head(kind: str, strategy: str | None) -> str:
@@ -319,7 +318,7 @@ def _literal(value: str | int | float | bool) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _string(value)
+        return json_text(value)
     # Infinity has no literal, and `inf` would be an attribute: this is refused as too large.
     return repr(value).replace("inf", "1e999")
 
@@ -330,13 +329,9 @@ def _list(items: tuple[ast.Value, ...], scope: DeclaredNames) -> str:
 
 def _path_text(head: str, path: tuple[str, ...]) -> str:
     return head + "".join(
-        f".{part}" if IDENTIFIER.match(part) else f"[{_string(part)}]" for part in path
+        f".{part}" if IDENTIFIER.match(part) else f"[{json_text(part)}]" for part in path
     )
 
 
-def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _node_name(name: str) -> str:
-    return name if IDENTIFIER.match(name) else _string(name)
+    return name if IDENTIFIER.match(name) else json_text(name)

@@ -105,13 +105,7 @@ def _digest(inputs: bytes, saved: bytes) -> bytes:
 
 
 def read(text: str, *, name: str, limits: Limits) -> Reading:
-    """Read a pattern file into lark's tree.
-
-    Raises
-    ------
-    PatternError
-        For the first syntax error; its `source` is the text.
-    """
+    """Read a pattern file into lark's tree; a PatternError for the first syntax error."""
     source = PatternText(text, name)
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limits.pattern_bytes_max:

@@ -101,13 +101,8 @@ def determinise(
     """Return the minimal deterministic automaton of a body, which is at `span`.
 
     For a `check`, verdicts report the steps that may come next: then states that differ in these
-    steps are not merged.
-
-    Raises
-    ------
-    PatternError
-        If it has more than `states_max` states before equivalent ones are merged, or one of them
-        more than `minterms_max` minterms.
+    steps are not merged. A PatternError if it has more than `states_max` states before equivalent
+    ones are merged, or one of them more than `minterms_max` minterms.
     """
     numbers = {variant: number for number, variant in enumerate(guards.variants)}
     moves: list[dict[int, set[int]]] = [{} for _ in positions.steps]

@@ -45,13 +45,12 @@ NODE_TAGS: dict[type, str] = {
 FIELDS_SINCE = frozenset({"receiving"})
 """Fields added later: one with its default value is left out, so fingerprints stay the same."""
 
-FIELD_TAGS = {
-    "atoms": "atoms", "classes": "classes", "enabled": "enabled", "finals": "finals",
-    "formulas": "formulas", "letters": "letters", "live": "live", "minterms": "minterms",
-    "mirrors": "mirrors", "nots": "nots", "steps": "steps", "table": "table",
-    "variants": "variants",
-}  # fmt: skip
-"""Tag → field for each field of an automaton in the canonical JSON; all but the states' names."""
+FIELD_TAGS = (
+    "atoms", "classes", "enabled", "finals", "formulas", "letters", "live", "minterms", "mirrors",
+    "nots", "steps", "table", "variants",
+)  # fmt: skip
+"""The fields of an automaton in the canonical JSON, by which they are tagged; all but the states'
+names, which do not affect the ids of verdicts."""
 
 
 def canonical_form(value: Any) -> Any:
@@ -73,9 +72,7 @@ def canonical_form(value: Any) -> Any:
 
 def canonical_automaton(automaton: Automaton) -> list[tuple[str, Any]]:
     """Return an automaton as plain JSON: its fields with their tags."""
-    # The names of states do not affect the ids of verdicts.
-    named = FIELD_TAGS.items()
-    return sorted((tag, canonical_form(getattr(automaton, name))) for tag, name in named)
+    return [(tag, canonical_form(getattr(automaton, tag))) for tag in FIELD_TAGS]
 
 
 def hash_of(value: Any) -> str:

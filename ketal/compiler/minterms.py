@@ -427,12 +427,8 @@ class TooManyMintermsError(Exception):
 def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ...], ...]:
     """Return the minterms of guards, each the sorted numbers of the guards that hold.
 
-    The empty set, where no guard holds, is left out: it has no transition.
-
-    Raises
-    ------
-    TooManyMintermsError
-        If there are more than `minterms_max`.
+    The empty set, where no guard holds, is left out: it has no transition. A TooManyMintermsError
+    if there are more than `minterms_max`.
     """
     regions: list[Region] = [((), PartialAssignment())]
     for number, formula in enumerate(formulas):

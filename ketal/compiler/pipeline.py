@@ -363,13 +363,9 @@ def compile_pattern(
     `undecided` is the timestamping scheme of the clocks, if it does not decide happened-before:
     `Causal` and `Conc` are unknown for pairs of events that the scheme leaves open.
 
-    Raises
-    ------
-    PatternError
-        If a reference is unbound on some path, a step can never accept, or a
-        limit (atoms, minterms, states) is exceeded.
-    SettingError
-        If the value of a parameter has another kind than its default.
+    A PatternError if a reference is unbound on some path, a step can never accept, or a limit
+    (atoms, minterms, states) is exceeded; a SettingError if the value of a parameter has another
+    kind than its default.
     """
     # Only the shared events that the pattern names: a file may have many more.
     named = event_dependencies(_events_named(pattern), {d.name: d.guard for d in file.events})

@@ -288,10 +288,7 @@ class Lowering:
     def variable(self, atom: Atom, polarity: bool = True, span: Span | None = None) -> Formula:
         """Return the literal of an atom, numbering it if it is new.
 
-        Raises
-        ------
-        PatternError
-            If there are more than `atoms_max`; the error is at `span`.
+        A PatternError, at `span`, if there are more than `atoms_max`.
         """
         number = self._numbers.get(atom)
         if number is None:

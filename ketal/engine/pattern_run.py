@@ -180,10 +180,6 @@ class PatternRun:
         scope = ANY if self.copies is not None else self.scopes.name_of(event)
         self.counts.marks_forgotten += self.losses.miss_event(event, scope)
 
-    def unmiss(self, dot: Dot) -> None:
-        """Remove the loss mark of an event that arrived after all."""
-        self.losses.unmiss(dot)
-
     def live_runs(self) -> int:
         """Return how many runs are live; for a `find any`, how many events are kept."""
         if self.compiled.kind != "check":

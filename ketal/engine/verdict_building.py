@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ketal.compiler.automaton import ANONYMOUS
 from ketal.engine.check_run import CheckRun, Disallowed
@@ -28,7 +28,7 @@ from ketal.model.verdicts.verdict_kinds import RunVerdict
 
 V = TypeVar("V")
 
-_key = attrgetter("key")
+_KEY: Final = attrgetter("key")
 
 
 class VerdictBuilder:
@@ -183,7 +183,7 @@ class VerdictBuilder:
         for taken in listed:
             if any_may_come_last:
                 # The time must not depend on which of the match's events was offered last.
-                time = _time(max([seen for _, seen in taken], key=_key).event)
+                time = _time(max([seen for _, seen in taken], key=_KEY).event)
             if reads is not None:
                 bound = {names[step]: seen.event for step, seen in taken}
                 returns = {name: value(bound) for name, value in reads}

@@ -27,12 +27,8 @@ def _json_value(value: float) -> Any:
 class FrozenMapping(Mapping[str, Any]):
     """An immutable mapping: equal to the dict of its items, and hashable.
 
-    Values of different kinds are not equal: `{"x": 1}` and `{"x": True}` are two scopes.
-
-    Parameters
-    ----------
-    items : tuple of (str, value)
-        The items, in order; the values are hashable.
+    Values of different kinds are not equal: `{"x": 1}` and `{"x": True}` are two scopes. All values
+    are hashable.
     """
 
     __slots__ = ("_held", "_pairs")

@@ -38,12 +38,7 @@ if TYPE_CHECKING:
 class LogPass:
     """One pass over a finite log of one execution or several; it can be iterated once.
 
-    Parameters
-    ----------
-    program, log, limits, listing, trace
-        As for `run`.
-    make_run, on_named
-        As for `Execution`.
+    The arguments are those of `run`, and `make_run` and `on_named` of `Execution`.
     """
 
     def __init__(

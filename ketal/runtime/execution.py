@@ -71,22 +71,6 @@ class Execution:
         window, and finishes its open runs (`ketal.runtime.retirement`).
     on_named : callable, optional
         Called with execution, dot and place of each new event once a node has restarted or left.
-
-    Attributes
-    ----------
-    admission : Admission
-    runs : list of PatternRun
-    release : Release
-    retiring : RetiringRelease or None
-    progress : Progress
-        The parts of the execution.
-    state : ExecutionState
-        Saves and restores these parts.
-
-    Raises
-    ------
-    NotAvailableError
-        If a pattern uses a feature that is not available on a stream.
     """
 
     def __init__(
@@ -121,7 +105,7 @@ class Execution:
             self.release.retiring = self.retiring = RetiringRelease(retiring, *shared)
         self.progress = Progress.of(patterns)
         parts = self.admission, self.release, self.retiring, self.progress
-        self.state = ExecutionState(program, name, *parts)
+        self.state = ExecutionState(program, name, *parts)  # saves and restores these parts
         self._reach = sys.maxsize  # how many items of a batch are taken together at most
         self._uses_time = any(c.window_us is not None for c in (*patterns, *beside))
 
@@ -147,13 +131,7 @@ class Execution:
             and the held-back events are kept; a pattern that changed starts without runs
             (`ketal.runtime.state.execution_state`), and its old version may be in `retiring`.
 
-        Raises
-        ------
-        StateError
-            If the state is invalid or damaged, or holds back more than `held_back_max` events.
-        OtherProgramError
-            If the state is of another program and `changed` is false; the message says what
-            changed.
+        The errors are those of `SavedState` and `ExecutionState.restore`.
         """
         saved = SavedState(program, state, changed=changed)
         options = {"name": saved.execution, "retiring": saved.retiring, **options}

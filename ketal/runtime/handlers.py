@@ -26,25 +26,12 @@ _LOGGER = logging.getLogger("ketal")
 class Handlers:
     """The handlers of a monitor, by kind of verdict or by `Pattern.state`.
 
-    If `trace` is false, `handle` returns no transitions: they are made for handlers only.
-
-    Attributes
-    ----------
-    traced : frozenset of str
-        The patterns whose transitions are needed.
-    failures : int
-        How many calls have failed.
-
-    Raises
-    ------
-    SettingError
-        If a key is neither a kind nor a state, or a handler is a coroutine function.
-    TypeError
-        If an argument has the wrong type.
+    If `trace` is false, `handle` returns no transitions: they are made for handlers only. A
+    SettingError if a key is neither a kind nor a state, or a handler is a coroutine function.
     """
 
     def __init__(self, on: Mapping[str, Handler], program: Program, *, trace: bool) -> None:
-        self.failures = 0
+        self.failures = 0  # how many calls have failed
         self._trace = trace
         self._by_kind: dict[str, Handler] = {}
         self._by_state: dict[tuple[str, str], Handler] = {}
@@ -71,6 +58,7 @@ class Handlers:
                 raise SettingError(f"unknown kind or state {key!r} in on; choose from {known}")
         named = (pattern for pattern, _ in self._by_state)
         all_traced = trace or Transition.kind in self._by_kind
+        # The patterns whose transitions are needed.
         self.traced = frozenset(program.names if all_traced else named)
 
     def __bool__(self) -> bool:

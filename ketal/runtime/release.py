@@ -23,21 +23,12 @@ from ketal.runtime.admission.identification import Admission
 
 
 class Release(Protocol):
-    """Decides when the runs of an execution are offered new events.
+    """Decides when the runs of an execution are offered new events."""
 
-    Attributes
-    ----------
-    holds_all : bool
-        Whether all events are in memory until the end.
-    has_offered : bool
-        Whether the runs have been offered the events that are counted as accepted.
-    window_us : int
-        The shortest time after an event's own at which the event can make something due.
-    """
-
-    holds_all: ClassVar[bool] = False
-    has_offered: bool = True
+    holds_all: ClassVar[bool] = False  # whether all events are in memory until the end
+    has_offered: bool = True  # whether runs were offered the events that are counted as accepted
     window_us: int
+    """The shortest time after an event's own at which the event can make something due."""
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str

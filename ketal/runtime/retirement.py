@@ -76,13 +76,6 @@ class RetiringRelease(JobRelease):
 
     Its program has the old versions of the patterns that changed or were removed; each has a time
     window. It shares the execution's admission, so an event is identified once.
-
-    Attributes
-    ----------
-    before : dict of str to Before
-        For each pattern, the dots from before the change.
-    reported : dict of str to Counter of str
-        For each pattern, how many verdicts of each kind it has reported since the change.
     """
 
     def __init__(
@@ -101,7 +94,8 @@ class RetiringRelease(JobRelease):
         runs = [PatternRun(compiled, limits, execution=name) for compiled in program.compiled]
         super().__init__(runs, admission, limits, name)
         self.program = program
-        self.before: dict[str, Before] = {}
+        self.before: dict[str, Before] = {}  # for each pattern, the dots from before the change
+        # For each pattern, how many verdicts of each kind it has reported since the change.
         self.reported: dict[str, Counter[str]] = {name: Counter() for name in program.names}
         self._limits, self._name = limits, name
         closed = ((run, closed_nodes(run.compiled.pattern.topology)) for run in runs)

@@ -35,13 +35,7 @@ from ketal.runtime.release import Release
 
 
 def refuse_unavailable(compiled: CompiledPattern) -> None:
-    """Raise an error if a pattern uses a feature of the language that a stream cannot have.
-
-    Raises
-    ------
-    NotAvailableError
-        If the pattern has a `mode`.
-    """
+    """Raise a NotAvailableError if a pattern has a `mode`, which needs the whole execution."""
     mode = compiled.pattern.mode
     if mode is not None:
         raise NotAvailableError(
@@ -51,24 +45,7 @@ def refuse_unavailable(compiled: CompiledPattern) -> None:
 
 
 class StreamRelease(Release):
-    """Offers new events to the runs of a stream.
-
-    Attributes
-    ----------
-    queues : Queues
-    window_us : int
-        The shortest time window of a pattern.
-    retiring : StreamRelease or None
-        The release of the patterns that changed under the stream (`ketal.runtime.retirement`): it
-        is offered the same events, before the runs of this release.
-
-    Raises
-    ------
-    NotAvailableError
-        If a pattern is not available on a stream.
-    PatternError
-        If the domains of a topology exceed a limit.
-    """
+    """Offers new events to the runs of a stream; a NotAvailableError if a pattern has a `mode`."""
 
     by_watermark = False
     """Whether the time of the queues goes by watermarks alone."""
@@ -93,10 +70,13 @@ class StreamRelease(Release):
             arrived=admission.intake.nodes,
             by_watermark=self.by_watermark,
         )
+        # The release of the patterns that changed under the stream (`ketal.runtime.retirement`): it
+        # is offered the same events, before the runs of this release.
         self.retiring: StreamRelease | None = None
         self._restores_clocks = False
         self._offers_at_once = False  # events whose clocks are not restored yet, under CausalOrder
         windows_us = [run.compiled.window_us for run in runs]
+        # The shortest time window of a pattern.
         self.window_us = min([us for us in windows_us if us is not None], default=0)
 
     @property

@@ -1,8 +1,5 @@
 """Names of incarnations: which runs of each node there are, and how far each has counted.
 
-A node whose counter begins at 1 again is a new incarnation: `A`, `A#2`, …. All later stages
-treat incarnations as nodes.
-
 The names of each node are kept, with their places in the order of incarnations, so that a clock is
 searched for them at a cost of the smaller of the two.
 

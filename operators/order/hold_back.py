@@ -127,8 +127,7 @@ class HoldBackQueue:
         if time_us is not None:
             self._time.tick(time_us)
         waits, policy, settled = self._waits, self._policy, self._store.settled
-        if self._domains is not None:
-            step.limit = waits.widen(event)
+        step.limit = waits.widen(event)
         progress = waits.activate(event.node)
         counter = event.clock[event.node]
         if policy.ended or counter <= settled[event.node] or counter <= progress.declared:

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
-from ketal.model.events.counter_sets import Counters
+from ketal.model.events.counter_sets import SeenCounters
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import microseconds
@@ -105,21 +105,6 @@ class MissingSince(Stateful):
         return [(node, upto) for _, node, upto in rows]
 
 
-class NodeArrivals(Protocol):
-    """The events of a node that have arrived."""
-
-    @property
-    def upto(self) -> int:
-        """The counter up to which all arrived."""
-
-    @property
-    def beyond(self) -> Counters:
-        """The counters that arrived beyond."""
-
-    def __contains__(self, counter: int) -> bool:
-        """Return whether a counter arrived."""
-
-
 class MissingDots(Stateful):
     """The dots that clocks name and whose events have not arrived.
 
@@ -132,7 +117,7 @@ class MissingDots(Stateful):
 
     def __init__(
         self,
-        arrived: Mapping[str, NodeArrivals],
+        arrived: Mapping[str, SeenCounters],
         options: ReleaseOptions,
         nodes: frozenset[str] | None = None,
     ) -> None:

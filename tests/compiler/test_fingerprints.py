@@ -94,7 +94,7 @@ def test_every_hashed_class_has_a_unique_tag() -> None:
 
 
 def test_every_field_of_an_automaton_except_state_names_has_a_tag() -> None:
-    assert set(FIELD_TAGS.values()) == {f.name for f in fields(Automaton)} - {"names"}
+    assert set(FIELD_TAGS) == {f.name for f in fields(Automaton)} - {"names"}
 
 
 def test_canonical_form_of_every_class_of_nodes_is_unchanged() -> None:

@@ -17,10 +17,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import Final
 
 from ketal.engine.configurations import Configuration, JointPast, Seen, SeenTable
 from ketal.engine.machine import Machine
 
+_PLACE: Final = attrgetter("place")
+_COUNTER: Final = attrgetter("counter")
 SWEEP_MIN = 1_024
 """How many breakers are held before those that are not needed are swept."""
 
@@ -90,7 +94,7 @@ class Breakers:
 
     def _last_place(self, number: int, seen: Seen) -> int:
         line = self._certain[number].get("", ())
-        i = bisect_left(line, seen.place, key=_place)
+        i = bisect_left(line, seen.place, key=_PLACE)
         return line[i - 1].place if i else 0
 
     def _joint_past(self, number: int, seen: Seen) -> JointPast:
@@ -128,8 +132,8 @@ class Breakers:
         """Yield the events between two that are N's for some values of the registers."""
         for node, line in self._possible[number].items():
             if self._machine.arrival:
-                low = bisect_right(line, prior.place, key=_place)
-                yield from line[low : bisect_left(line, seen.place, low, key=_place)]
+                low = bisect_right(line, prior.place, key=_PLACE)
+                yield from line[low : bisect_left(line, seen.place, low, key=_PLACE)]
             else:
                 low = bisect_left(line, prior.counter, key=lambda x: x.last_before(prior.node))
                 yield from line[low : _count_before(line, node, seen)]
@@ -160,12 +164,4 @@ class Breakers:
 
 def _count_before(line: list[Seen], node: str, seen: Seen) -> int:
     """Return how many events of a node, which are in `line`, happened before `seen`."""
-    return bisect_right(line, seen.last_before(node), key=_counter)
-
-
-def _place(seen: Seen) -> int:
-    return seen.place
-
-
-def _counter(seen: Seen) -> int:
-    return seen.counter
+    return bisect_right(line, seen.last_before(node), key=_COUNTER)

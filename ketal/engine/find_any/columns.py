@@ -38,11 +38,6 @@ class Bounds:
     Blocks of events, and regions of blocks, have a tag, to which all of their numbers are raised,
     and a maximum. So raising a range or finding its maximum takes O(n / BLOCK^2 + BLOCK), listing
     the numbers above a limit O(BLOCK) for each.
-
-    Attributes
-    ----------
-    greatest : float
-        The maximum of all.
     """
 
     __slots__ = ("_maxima", "_region_maxima", "_region_tags", "_tags", "_values", "greatest")
@@ -54,7 +49,7 @@ class Bounds:
         """Set the numbers of all events."""
         blocks, regions = -(-len(values) // BLOCK), -(-len(values) // REGION)
         self._values = values
-        self.greatest = max(values, default=NEVER)
+        self.greatest = max(values, default=NEVER)  # the maximum of all
         self._tags = [NEVER] * blocks
         self._maxima = [max(values[i * BLOCK : (i + 1) * BLOCK]) for i in range(blocks)]
         self._region_tags = [NEVER] * regions
@@ -317,19 +312,13 @@ NamedColumns = list[tuple[str, Column]]
 
 
 class Columns:
-    """The columns of a role by node; the order of the nodes decides that of an event's matches.
-
-    Attributes
-    ----------
-    sorted : NamedColumns
-        All of them.
-    """
+    """The columns of a role by node; the order of the nodes decides that of an event's matches."""
 
     __slots__ = ("_by_node", "sorted")
 
     def __init__(self) -> None:
         self._by_node: dict[str, Column] = {}
-        self.sorted: NamedColumns = []
+        self.sorted: NamedColumns = []  # all of them
 
     def get(self, node: str) -> Column | None:
         """Return the column of a node; None if it has none."""

@@ -81,17 +81,7 @@ class OrderWatch:
 
 
 class EventStore:
-    """The events that one scope keeps, and the search through them.
-
-    Attributes
-    ----------
-    count : int
-        How many events are kept, without those that can break a `not`.
-    counting : bool
-        Whether matches are counted, not listed.
-    unindexed : deque of Offered
-        The deferred events, in the order offered.
-    """
+    """The events that one scope keeps, and the search through them."""
 
     __slots__ = (
         "_breakers", "_by_start", "_garbage", "_kept_events", "_limits", "_live", "_order",
@@ -106,7 +96,7 @@ class EventStore:
         self._live = live
         self._limits = limits
         self._breakers = breakers
-        self.count = 0
+        self.count = 0  # how many events are kept, without those that can break a `not`
         self._window = roles.window
         order = roles.order
         self._order = None
@@ -114,12 +104,12 @@ class EventStore:
             self._order = OrderWatch(canonical=order is ReleaseOrder.CANONICAL)
         # Whether a forward search keeps only the events that some start of a match leads to.
         self._by_start = order is not ReleaseOrder.CAUSAL
-        self.counting = counting
+        self.counting = counting  # whether matches are counted, not listed
         self._begin(forward=order is not None, by_place=roles.by_place)
 
     def _begin(self, *, forward: bool, by_place: bool) -> None:
         """Begin a new search, with no events kept."""
-        self.unindexed: deque[Offered] = deque()
+        self.unindexed: deque[Offered] = deque()  # the deferred events, in the order offered
         self._reached_states = 1  # the sources that kept events lead to: see `Use.sources`
         self._unpassed = Expiring()  # the indexed events
         self._garbage = 0  # events that the window has passed and that are not swept

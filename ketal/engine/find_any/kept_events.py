@@ -10,6 +10,8 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from functools import partial
+from operator import attrgetter
+from typing import Final
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.findings import Taken
@@ -18,6 +20,7 @@ from ketal.engine.find_any.paths import RequiredRelations, last_of
 from ketal.engine.find_any.roles import Equality, Path, Roles, StepRole
 from ketal.model.values import Key
 
+_SORT_KEY: Final = attrgetter("role.sort_key")
 Indexed = tuple[bool, int]
 """An index over an equality: whether by the later event's value, and the number of its atom."""
 
@@ -25,12 +28,7 @@ Indexed = tuple[bool, int]
 class RoleColumns:
     """The events kept in one role: a column for each node, and for each value of an equality.
 
-    Parameters
-    ----------
-    by_place : bool
-        Whether one column holds the events of all nodes.
-    searched : bool
-        Whether events of a match may be offered in any order.
+    `searched` is whether events of a match may be offered in any order.
     """
 
     __slots__ = ("_by_place", "_indexes", "_new_column", "_roles", "keyed", "nodes", "role")
@@ -40,7 +38,7 @@ class RoleColumns:
     ) -> None:
         self._roles = roles
         self.role = role
-        self._by_place = by_place
+        self._by_place = by_place  # whether one column holds the events of all nodes
         bounded = searched and roles.bounding
         self._new_column = partial(Column, bounded=bounded, counting=counting)
         self.nodes = Columns()
@@ -117,13 +115,7 @@ class RoleColumns:
 class KeptEvents:
     """The roles that have events, by the states that they lead from and to.
 
-    Attributes
-    ----------
-    by_place : bool
-        Whether one column of each role holds the events of all nodes.
-    into, out : dict of int to list of RoleColumns
-        By state: the roles with events whose edges enter it, and those whose edges leave it;
-        sorted.
+    The arguments are those of `RoleColumns`.
     """
 
     __slots__ = (
@@ -140,6 +132,7 @@ class KeptEvents:
             RoleColumns, roles, by_place=by_place, searched=searched, counting=counting
         )
         self._by_role: dict[StepRole, RoleColumns] = {}
+        # By state, sorted: the roles with events whose edges enter it, and whose edges leave it.
         self.into: dict[int, list[RoleColumns]] = {}
         self.out: dict[int, list[RoleColumns]] = {}
         self._reach: tuple[frozenset[int], frozenset[int]] | None = None
@@ -149,8 +142,8 @@ class KeptEvents:
         made = self._by_role.get(role)
         if made is None:
             made = self._by_role[role] = self._new_columns(role=role)
-            insort(self.into.setdefault(role.edge.target, []), made, key=_sort_key)
-            insort(self.out.setdefault(role.edge.source, []), made, key=_sort_key)
+            insort(self.into.setdefault(role.edge.target, []), made, key=_SORT_KEY)
+            insort(self.out.setdefault(role.edge.source, []), made, key=_SORT_KEY)
             self._reach = None
         return made
 
@@ -290,7 +283,3 @@ class KeptEvents:
             assert columns in self.into[role.edge.target]
             assert columns in self.out[role.edge.source]
             columns.validate_state()
-
-
-def _sort_key(columns: RoleColumns) -> tuple[int, str]:
-    return columns.role.sort_key

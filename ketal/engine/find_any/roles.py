@@ -135,43 +135,7 @@ Path = tuple[StepRole, ...]
 
 
 class Roles:
-    """The roles of a pattern, and how its matches are searched for.
-
-    Attributes
-    ----------
-    by_mask : dict of int to (Use or None)
-        The use of the events with a mask, made on first access; None for no use.
-    order : ReleaseOrder or None
-        The order in which events must come for a forward search; None where there is none.
-    countable : bool
-        Whether matches can be counted without being listed, as far as the pattern decides it:
-        there is no window, and no two matches are mirror images.
-    returns : bool
-        Whether some edge leads back to the first state.
-    bounding : bool
-        Whether events have bounds where any one of a match may come last: the words have a
-        bounded length, and no equality narrows the search.
-    reads_past : bool
-        Whether some guard asks that an event is after another.
-    plain : bool
-        Whether guards are local and there is no `not`, so that adjacent events whose steps are of
-        one class may be exchanged.
-    mirrors : bool
-        Whether two matches can be mirror images.
-    classes : tuple of int
-        The class of each step's local guard.
-    by_place : bool
-        Whether a forward search uses the places of events only, not their nodes.
-    by_place_alone : bool
-        Whether a forward search needs the places of events only, and no equality or `not`
-        restricts them.
-    not_causal : tuple of StepRole
-        The roles of later steps that need not be after the event before them.
-    longest : int or None
-        The length of the longest word; None if the automaton has a cycle.
-    anchors : dict of int to list of int
-        For each step, the equalities that later steps have with its event.
-    """
+    """The roles of a pattern, and how its matches are searched for."""
 
     def __init__(self, compiled: CompiledPattern) -> None:
         self.machine = machine = derived_once(Machine, compiled)
@@ -182,20 +146,26 @@ class Roles:
         numbers = frozenset().union(*(variables(edge.formula) for edge in self.edges))
         used = [atom for n in numbers if (atom := automaton.atoms[n]).relational]
         related = any(atom.shape in RELATIONS for atom in used)
+        # Whether some guard asks that an event is after another.
         self.reads_past = any(atom.shape == "before" for atom in used)
+        # By mask: the use of such events; None for no use.
         self.by_mask = Memo(self._new_use, MASKS_MAX)
         self.nots = bool(automaton.nots)
+        # Whether adjacent events whose steps are of one class may be exchanged.
         self.plain = not used and not self.nots
-        self.classes = automaton.classes
+        self.classes = automaton.classes  # the class of each step's local guard
         equalities = {
             n: steps
             for n in self.compiled.bound.equalities
             if n in numbers and len(steps := registers(automaton.atoms[n]).steps) == 1
         }
+        # Whether some edge leads back to the first state.
         self.returns = any(not edge.target for edge in self.edges)
         later = [self._new_role(e, e.formula) for e in self.edges if e.source or self.returns]
+        # The roles of later steps that need not be after the event before them.
         self.not_causal = tuple([role for role in later if not role.causal])
         one_class = len({self.classes[edge.step] for edge in self.edges}) == 1
+        # The order in which events must come for a forward search; None where there is none.
         self.order: ReleaseOrder | None = None
         if machine.arrival:
             self.order = ReleaseOrder.ANY
@@ -203,14 +173,20 @@ class Roles:
             self.order = ReleaseOrder.CANONICAL
         elif not self.not_causal:
             self.order = ReleaseOrder.CAUSAL
-        # Where a match's events have one order, mirror images are words of the same classes.
+        # Whether two matches can be mirror images: where a match's events have one order, these are
+        # words of the same classes.
         self.mirrors = automaton.mirrors and not (self.order and self._classes_decide_word())
+        # Whether the pattern allows that matches are counted without being listed.
         self.countable = not (self.window.bounded or self.mirrors)
         in_place = machine.arrival and not related
+        # Whether a forward search uses the places of events only, not their nodes; and whether no
+        # equality or `not` restricts them either.
         self.by_place = in_place or self.order is ReleaseOrder.CANONICAL
         self.by_place_alone = self.by_place and not (equalities or self.nots)
         self.longest = self._longest()
+        # Whether events have bounds where any one of a match may come last.
         self.bounding = not equalities and self.longest is not None
+        # For each step, the equalities that later steps have with its event.
         self.anchors = {
             step: [n for n, steps in equalities.items() if automaton.steps[step] in steps]
             for step in {edge.step for edge in self.edges}

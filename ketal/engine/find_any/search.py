@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Final
 
 from ketal.clocks import vector
 from ketal.engine.configurations import Seen
@@ -33,8 +35,9 @@ from ketal.engine.find_any.paths import (
     replays,
 )
 from ketal.engine.find_any.roles import Path, Roles, StepRole
-from ketal.model.events.happened_before import CanonicalKey
 from ketal.model.limits import Limits
+
+_KEY: Final = attrgetter("key")
 
 
 class Search:
@@ -254,7 +257,7 @@ class Search:
             for node, column in self._kept_events.columns_after_word(after, taken, required):
                 low, high = _range_after(column, node, join, required)
                 if low < high and mirrored:
-                    low = bisect_right(column.seens, prior.key, low, high, key=_key)
+                    low = bisect_right(column.seens, prior.key, low, high, key=_KEY)
                 if low >= high:
                     continue
                 candidates = column.candidates_after(low, high, -least - self._window.length)
@@ -309,7 +312,7 @@ class Search:
                 for _, later in taken:
                     high = column.first_knowing(later, low, high)
                 if low < high and self._roles.are_mirrored(earlier_role, role):
-                    high = bisect_left(column.seens, seen.key, low, high, key=_key)
+                    high = bisect_left(column.seens, seen.key, low, high, key=_KEY)
         for other, concurrent in required:
             if low >= high:
                 break
@@ -335,7 +338,3 @@ def _range_after(
         else:
             low = column.first_knowing(x, low, high)
     return low, high
-
-
-def _key(seen: Seen) -> CanonicalKey:
-    return seen.key

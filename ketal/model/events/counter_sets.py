@@ -1,4 +1,4 @@
-"""Sets of the counters of a node that were seen beyond a hole, one bit each.
+"""The counters of a node that were seen: up to a first hole, and beyond it, one bit each.
 
 A key group receives only a part of an execution, and so only some counters of each node: holes are
 never filled, and many counters are beyond them. As bits in chunks they take little memory, and each
@@ -11,25 +11,13 @@ whether they are set or not.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 SPAN = 2_048
 """Counters in one chunk."""
 BIT: Final = [1 << bit for bit in range(SPAN)]
 """The mask of each counter in its chunk."""
-_BITS: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
-
-
-def _nth_bit(bits: int, number: int) -> int:
-    """Return the position of the n-th bit that is set, where `number` is n, from 1."""
-    first, width = 0, SPAN
-    while width > 1:
-        width //= 2
-        below = (bits >> first & (1 << width) - 1).bit_count()
-        if number > below:
-            number -= below
-            first += width
-    return first
 
 
 class Counters:
@@ -103,15 +91,11 @@ class Counters:
     def after(self, upto: int) -> Iterator[int]:
         """Yield the counters above `upto`, in order."""
         for number in self._ascending():
-            first = number * SPAN
-            if first + SPAN <= upto + 1:
-                continue
-            for at, byte in enumerate(self.chunks[number].to_bytes(SPAN >> 3, "little")):
-                if byte:
-                    for bit in _BITS[byte]:
-                        counter = first + 8 * at + bit
-                        if counter > upto:
-                            yield counter
+            bits = self._bits_above(number, upto)
+            while bits:
+                lowest = bits & -bits
+                yield number * SPAN + lowest.bit_length() - 1
+                bits ^= lowest
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield (first, last) of each range of counters between two that are not in the set."""
@@ -133,12 +117,7 @@ class Counters:
 
     def place(self, number: int, upto: int) -> int:
         """Return the n-th counter above `upto`, where `number` is n, from 1."""
-        for chunk in self._ascending():
-            bits = self._bits_above(chunk, upto)
-            if number <= bits.bit_count():
-                return chunk * SPAN + _nth_bit(bits, number)
-            number -= bits.bit_count()
-        raise IndexError(number)
+        return next(islice(self.after(upto), number - 1, None))
 
     def highest(self) -> int:
         """Return the highest counter; 0 if the set is empty."""
@@ -176,3 +155,22 @@ class Counters:
         self._add_chunk(number)
         self.chunks[number] = int.from_bytes(packed, "little")
         self.count += self._bits_above(number, upto).bit_count()
+
+
+class SeenCounters:
+    """The counters of one node that were seen."""
+
+    __slots__ = ("beyond", "evicted", "upto")
+
+    def __init__(self, *, tracking: bool) -> None:
+        self.upto = 0  # up to which all were seen, or are evicted
+        self.beyond = Counters(tracking=tracking)  # those seen beyond the first hole
+        self.evicted = 0  # up to which holes were closed by eviction, without their events
+
+    def __contains__(self, counter: int) -> bool:
+        return counter <= self.upto or counter in self.beyond
+
+    @property
+    def highest(self) -> int:
+        """The highest seen counter."""
+        return max(self.upto, self.beyond.highest())

@@ -18,22 +18,13 @@ from ketal.runtime.admission.deduplication import Intake, Steady
 
 
 class ClockEntries:
-    """The entries of the clocks of all events so far.
-
-    Attributes
-    ----------
-    first : dict of str to dict
-        For each node, the least counter of an event whose clock has an entry, by entry.
-    steady : Steady
-        The same in the form in which `Intake.admit` checks it.
-    names : set of str
-        The nodes that the clocks name.
-    """
+    """The entries of the clocks of all events so far."""
 
     def __init__(self) -> None:
+        # For each node, the least counter of an event whose clock has an entry, by entry.
         self.first: dict[str, Clock] = {}
-        self.steady: Steady = {}
-        self.names: set[str] = set()
+        self.steady: Steady = {}  # the same in the form in which `Intake.admit` checks it
+        self.names: set[str] = set()  # the nodes that the clocks name
 
     def put(self, node: str, first: Clock) -> None:
         """Set the least counters of a node's entries."""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ketal.model.events.content import content, digest
-from ketal.model.events.counter_sets import SPAN, Counters
+from ketal.model.events.counter_sets import SPAN, Counters, SeenCounters
 from ketal.model.events.event import Event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
@@ -38,57 +38,22 @@ Steady = dict[str, tuple[frozenset[str], int]]
 """For each node the entries that its clocks had so far, and the last counter that added one."""
 
 
-class SeenCounters:
-    """The seen counters of one node.
-
-    Attributes
-    ----------
-    upto : int
-        The counter up to which all were seen, or are evicted.
-    beyond : Counters
-        The counters seen beyond the first hole.
-    evicted : int
-        The counter up to which holes were closed by eviction, without their events.
-    """
-
-    __slots__ = ("beyond", "evicted", "upto")
-
-    def __init__(self, *, tracking: bool) -> None:
-        self.upto = self.evicted = 0
-        self.beyond = Counters(tracking=tracking)
-
-    def __contains__(self, counter: int) -> bool:
-        return counter <= self.upto or counter in self.beyond
-
-    @property
-    def highest(self) -> int:
-        """The highest seen counter."""
-        return max(self.upto, self.beyond.highest())
-
-
 class Intake:
     """Deduplicates events by their dots, and by the contents of the last of them.
 
     `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes, and
     `nodes_max` the nodes.
-
-    Attributes
-    ----------
-    nodes : dict of str to SeenCounters
-        The seen counters of each node.
-    contents : SeenContents
-        The contents of the last events.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.counters_max = limits.counters_max
         self._nodes_max = limits.nodes_max
-        self.nodes: dict[str, SeenCounters] = {}
+        self.nodes: dict[str, SeenCounters] = {}  # the seen counters of each node
         self.tracking = False  # whether chunks of counters are marked dirty
         self._beyond_count = 0
         # The later incarnations that have, or had, a hole, by node.
         self._holed: dict[str, set[str]] = {}
-        self.contents = SeenContents(limits.dots_max)
+        self.contents = SeenContents(limits.dots_max)  # of the last events
 
     def admit(
         self, events: Sequence[Any], *, named: bool = False, steady: Steady | None = None

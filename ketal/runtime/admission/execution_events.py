@@ -35,25 +35,14 @@ T = TypeVar("T")
 class ExecutionEvents:
     """The events of one execution of a log; its name is empty where the log is not divided.
 
-    Parameters
-    ----------
-    limits : Limits
-        `events_max` bounds the events, `counters_max` the counters kept to detect duplicates.
-    bound : str
-        The name of another limit on the number of events; the lower limit applies.
-
-    Attributes
-    ----------
-    duplicates, rejected : int
-        How many records were duplicates, and how many were rejected.
-    first_rejected : str
-        The place of the first rejected record, and the reason; empty if there is none.
+    `events_max` bounds the events, and so does the limit named `bound`; `counters_max` bounds the
+    counters kept to detect duplicates.
     """
 
     def __init__(self, name: str, limits: Limits, bound: str = "events_max") -> None:
         self.name = name
-        self.duplicates = self.rejected = 0
-        self.first_rejected = ""
+        self.duplicates = self.rejected = 0  # how many records were
+        self.first_rejected = ""  # the place of the first rejected record, and the reason
         self._limits = limits
         self._events_max, self._bound = min(
             (getattr(limits, one), one) for one in ("events_max", bound)
@@ -67,10 +56,7 @@ class ExecutionEvents:
     def add(self, item: Event | Control | Rejected, file: str, line: int) -> None:
         """Add a record, as `records_of` yields it.
 
-        Raises
-        ------
-        SettingError
-            If there are too many events, or `counters_max` is reached.
+        A SettingError if there are too many events, or `counters_max` is reached.
         """
         if isinstance(item, Control):
             self._admission.control(item)
@@ -116,10 +102,7 @@ class ExecutionEvents:
     def possible_events(self) -> list[Event]:
         """Return `events`, whose clocks can be those of an execution.
 
-        Raises
-        ------
-        EventError
-            If an event knows of an event that comes later in the canonical order.
+        An EventError if an event knows of an event that comes later in the canonical order.
         """
         events = self.events()
         if impossible := KnownCounters(events).release(canonical(events)):
@@ -148,13 +131,7 @@ def rejected_of(executions: Iterable[ExecutionEvents]) -> tuple[int, str]:
 
 
 def execution_named(executions: Mapping[str, T], name: str) -> T:
-    """Return the value of an execution's name.
-
-    Raises
-    ------
-    SettingError
-        If there is no execution of that name.
-    """
+    """Return the value of an execution's name; a SettingError if no execution has that name."""
     if name not in executions:
         known = execution_names(executions)
         raise SettingError(f"unknown execution {name!r}; the log has {known}")
@@ -162,12 +139,9 @@ def execution_named(executions: Mapping[str, T], name: str) -> T:
 
 
 def only_execution(executions: Mapping[str, T], choice: str) -> T:
-    """Return the value of the only execution; `choice` tells a user how to choose one of several.
+    """Return the value of the only execution; a SettingError if there are several.
 
-    Raises
-    ------
-    SettingError
-        If there are several.
+    `choice` tells a user how to choose one.
     """
     if len(executions) > 1:
         names = execution_names(executions)
@@ -187,14 +161,8 @@ def executions_of(
     """Read a log; return its executions by their names, in the order of the log.
 
     A log without records has one execution, whose name is empty. `bound` names another limit on the
-    number of events.
-
-    Raises
-    ------
-    SettingError
-        If a limit is reached, or the log cannot be read.
-    TypeError
-        If `log` is not a log, or an item of it is not an event.
+    number of events. A SettingError if a limit is reached, or the log cannot be read; a TypeError
+    if `log` is not a log, or an item of it is not an event.
     """
     executions: dict[str, ExecutionEvents] = {}
     for execution, item, file, line in records_of(log):

@@ -59,28 +59,8 @@ def keeping_all(limits: Limits) -> Limits:
 class Admission:
     """Identifies the events of an execution.
 
-    Parameters
-    ----------
-    patterns : sequence of CompiledPattern
-        The program.
-    limits : Limits
-        `dots_max`, `counters_max` and `nodes_max` bound the state.
-    beside : sequence of CompiledPattern
-        The program's other patterns, which another admission serves: an event is
-        rejected if all patterns of the program exclude it.
-
-    Attributes
-    ----------
-    intake : Intake
-        The seen dots and contents.
-    membership : MembershipStage or None
-        The live nodes; None until a node leaves or restarts.
-    reads_clocks : bool
-        Whether some pattern reads clocks, so that a node's departure matters.
-    closed_topologies : tuple of (int, frozenset of str)
-        The patterns with a closed topology, by number (those of `beside` last), and its nodes.
-    entries : ClockEntries
-        The clock entries so far, to detect departures; empty if there is a membership.
+    Another admission serves the patterns `beside` of the program: an event is rejected if all
+    patterns of the program exclude it. `dots_max`, `counters_max` and `nodes_max` bound the state.
     """
 
     def __init__(
@@ -91,17 +71,21 @@ class Admission:
         beside: Sequence[CompiledPattern] = (),
     ) -> None:
         self.limits = limits
-        self.intake = Intake(limits)
+        self.intake = Intake(limits)  # the seen dots and contents
+        # The live nodes; None until a node leaves or restarts.
         self.membership: MembershipStage | None = None
+        # Whether some pattern reads clocks, so that a node's departure matters.
         self.reads_clocks = any(map(reads_clocks, patterns))
         self._has_clocks = all(one.undecided != NO_CLOCKS for one in patterns)
         all_patterns = [*patterns, *beside]
+        # The patterns with a closed topology, by number, and its nodes.
         self.closed_topologies = tuple(
             (number, nodes)
             for number, one in enumerate(all_patterns)
             if (nodes := closed_nodes(one.pattern.topology)) is not None
         )
         self._names = [c.name for c in all_patterns]
+        # The clock entries so far, to detect departures; empty if there is a membership.
         self.entries = ClockEntries()
 
     @property
@@ -151,13 +135,9 @@ class Admission:
     def take(self, event: Event) -> tuple[str, Event]:
         """Return the status of an event (new, duplicate, …), and the event named by incarnation.
 
-        A new event is `BEYOND` if it is of a node beyond `nodes_max`, or its clock names one.
-
-        Raises
-        ------
-        EventError
-            If it is ambiguous to which incarnation of a node the event, or an entry of its
-            clock, belongs; or if its dot was seen with other content.
+        A new event is `BEYOND` if it is of a node beyond `nodes_max`, or its clock names one. An
+        EventError if it is ambiguous to which incarnation of a node the event, or an entry of its
+        clock, belongs; or if its dot was seen with other content.
         """
         if not self.has_room(event.clock):
             return BEYOND, event

@@ -29,19 +29,12 @@ REMOVED_SHARE: Final = 16
 
 
 class SeenContents:
-    """The contents of the last `most` events.
-
-    Attributes
-    ----------
-    evicted : int
-        How many contents were evicted, which is the number of the first that is kept.
-    firsts : dict of str to bytes
-        For each node whose event of counter 1 was evicted, the digest of that event.
-    """
+    """The contents of the last `most` events."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.evicted = 0
+        self.evicted = 0  # how many were evicted: the number of the first that is kept
+        # For each node whose event of counter 1 was evicted, the digest of that event.
         self.firsts: dict[str, bytes] = {}
         self._contents: list[Content] = []
         self._removable = 0  # how many at the start of `_contents` are evicted

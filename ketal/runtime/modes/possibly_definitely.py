@@ -149,12 +149,7 @@ def modal_verdicts(
     after the fewest events of the scope. It is yielded with its last event in canonical order; an
     overflow (`cuts_max`: the scope was not judged) with None.
 
-    Parameters
-    ----------
-    run : PatternRun
-        A run of the pattern that was offered no event yet; its counts are updated.
-    events : iterable of Event
-        The execution, its clocks restored.
+    The run was offered no event yet; its counts are updated. The clocks of the events are restored.
     """
     lattices = ScopeLattices(run, events)
     run.scopes.created, run.copies = len(lattices.by_scope), lattices.collecting.copies
@@ -183,20 +178,12 @@ class ScopeLattices:
     """The lattices of the scopes of a pattern over a finite execution.
 
     `run` is a run of the pattern; it is not offered the events.
-
-    Attributes
-    ----------
-    execution : list of Event
-        The execution in canonical order.
-    collecting : PatternRun
-        The run that collected the events of each scope.
-    by_scope : dict of ScopeName to list of Event
-        The events that each scope is offered.
     """
 
     def __init__(self, run: PatternRun, events: Iterable[Event]) -> None:
         self._run = run
         self.execution = canonical(events)
+        # The run that collects the events that each scope is offered.
         self.collecting = PatternRun(
             run.compiled, run.limits, listing=False, make_steps=OfferedEvents
         )

@@ -25,13 +25,14 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.engine.verdict_building import flat
 from ketal.model import syntax
 from ketal.model.events.control import Control
+from ketal.model.events.counter_sets import SeenCounters
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.operators.membership.clock_memory import SeenDots
 from ketal.operators.membership.clock_restoration import Restorer, possibly_low, present_order
-from ketal.operators.order.missing import MissingDots, NodeArrivals
+from ketal.operators.order.missing import MissingDots
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes
@@ -43,35 +44,11 @@ from ketal.runtime.queues.restoring_queue import RestoringQueue
 class Queues:
     """The hold-back queues of an execution, with the runs they release to.
 
-    Parameters
-    ----------
-    runs : sequence of PatternRun
-        The patterns that need an order.
-    limits : Limits
-        `held_back_max`, `lost_max`, and `dots_max` for the dots that are remembered as reported,
-        and for the refused events that may be redelivered.
-    order_free : sequence of PatternRun
-        The patterns that need no order. No queue holds back events for them, but the dots that
-        their `gap` declares lost are reported here.
-    arrived : mapping of str to NodeArrivals
-        For each node the counters of the events that have arrived.
-    by_watermark : bool
-        Whether the time of the queues goes by watermarks alone.
-
-    Attributes
-    ----------
-    queues : list of PatternQueue
-    reports : Reports
-        The verdicts on the execution, and their counts.
-    missing : list of MissingDots
-        The missing dots of the patterns that need no order and have a `gap`.
-    watermark_us : int or None
-        The last watermark.
-
-    Raises
-    ------
-    PatternError
-        If the domains of a topology exceed a limit.
+    `runs` are those of the patterns that need an order. No queue holds back events for the runs
+    `order_free`, but the dots that their `gap` declares lost are reported here; `arrived` has the
+    counters of the events that have arrived. `dots_max` bounds the dots that are remembered as
+    reported, and the refused events that may be redelivered. `by_watermark` is whether the time of
+    the queues goes by watermarks alone. A PatternError if the domains of a topology exceed a limit.
     """
 
     def __init__(
@@ -81,7 +58,7 @@ class Queues:
         execution: str,
         *,
         order_free: Sequence[PatternRun],
-        arrived: Mapping[str, NodeArrivals],
+        arrived: Mapping[str, SeenCounters],
         by_watermark: bool,
     ) -> None:
         self._limits = limits
@@ -90,16 +67,17 @@ class Queues:
             PatternQueue(group, limits, self._options_of(order)) for order, group in _by_order(runs)
         ]
         self._awaiting: dict[str, list[PatternRun]] = {}  # by the name of their missing dots
+        # The missing dots of the patterns that need no order and have a `gap`.
         self.missing = self._missing_dots(order_free, arrived)
         self.reports = Reports(execution, limits.dots_max)
-        self.watermark_us: int | None = None
+        self.watermark_us: int | None = None  # the last watermark
         self._update_several()
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.missing)
 
     def _missing_dots(
-        self, runs: Iterable[PatternRun], arrived: Mapping[str, NodeArrivals]
+        self, runs: Iterable[PatternRun], arrived: Mapping[str, SeenCounters]
     ) -> list[MissingDots]:
         """Return the missing dots of the runs that have a `gap`, which await them from now on.
 

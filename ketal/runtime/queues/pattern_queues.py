@@ -32,16 +32,7 @@ _TIMES_MIN: Final = 1_024
 
 
 class PatternQueue:
-    """A hold-back queue, and the runs of patterns with one order and topology, which share it.
-
-    Attributes
-    ----------
-    hold_back : HoldBackQueue
-    withheld : set of Dot
-        Held events that fill their places, but are not offered when they are released.
-    refused : dict of Dot to None
-        Events that the full queue refused, oldest first; they may be redelivered.
-    """
+    """A hold-back queue, and the runs of patterns with one order and topology, which share it."""
 
     ordered = True
     """Whether the patterns need an order, and not only whole clocks: part of the saved state."""
@@ -49,7 +40,9 @@ class PatternQueue:
     def __init__(self, runs: list[PatternRun], limits: Limits, options: ReleaseOptions) -> None:
         self.runs = runs
         self._dispatch = TypeDispatch(runs)
+        # Held events that fill their places, but are not offered when they are released.
         self.withheld: set[Dot] = set()
+        # Events that the full queue refused, oldest first; they may be redelivered.
         self.refused: OrderedDict[Dot, None] = OrderedDict()
         self._limits = limits
         self._topology = runs[0].compiled.pattern.topology
@@ -98,7 +91,7 @@ class PatternQueue:
         """Push a redelivered event that was refused before."""
         del self.refused[event.dot]
         for run in self.runs:
-            run.unmiss(event.dot)
+            run.losses.unmiss(event.dot)
         step = self.hold_back.push(event)
         self._add_times((event,))
         return step

@@ -48,23 +48,16 @@ class Reports(Stateful):
     """Makes the verdicts that the queues report on an execution, once for each dot.
 
     The last `dots_max` dots are remembered as reported.
-
-    Attributes
-    ----------
-    late, refused, gaps : int
-        How many events were late or refused, and how many dots declared lost.
-    several : bool
-        Whether several queues may report the same dot.
-    reported : dict of (str, Dot) to None
-        The reported (kind, dot), oldest first, if `several`. It is saved separately.
     """
 
     STATE: ClassVar = "late", "refused", "gaps"
 
     def __init__(self, execution: str, dots_max: int) -> None:
         self.execution = execution
+        # How many events were late or refused, and how many dots declared lost.
         self.late = self.refused = self.gaps = 0
-        self.several = False
+        self.several = False  # whether several queues may report the same dot
+        # The reported (kind, dot), oldest first, if `several`; saved separately.
         self.reported: OrderedDict[tuple[str, Dot], None] = OrderedDict()
         self._dots_max = dots_max
 

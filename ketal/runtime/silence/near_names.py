@@ -31,17 +31,10 @@ def nearest(
 ) -> str | None:
     """Return the name in a log that is nearest to a name that no event has; None if none is near.
 
-    Parameters
-    ----------
-    name : NamedValue
-        The name that no event has. A dotted glob is compared part by part, without the parts that
-        have `*`; no name is near any other glob.
-    known : mapping of str to int
-        The names of the log, and how many events have each.
-    pattern : iterable of NamedValue
-        All names of the pattern; names in the log that one of these fits are not proposed.
-    loose : bool
-        Whether to return a name that is only similar rather than none, since an error is certain.
+    `known` are the names of the log, with how many events have each; those that one of the names of
+    the pattern fits are not proposed. A dotted glob is compared part by part, without the parts
+    that have `*`; no name is near any other glob. If `loose`, since an error is certain, a name
+    that is only similar is returned rather than none.
     """
     if name.glob == "plain" and any(sign in name.name for sign in "*?"):
         return None

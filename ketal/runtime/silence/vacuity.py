@@ -42,29 +42,16 @@ _NOUNS = {"partition": "attribute"}
 
 @dataclass(frozen=True, slots=True)
 class PatternMet:
-    """How many events of an execution, or of a part of it, satisfied the guards of a pattern.
+    """How many events of an execution, or of a part of it, satisfied the guards of a pattern."""
 
-    Attributes
-    ----------
-    events : int
-        How many events were accepted while the pattern ran.
-    judged : bool
-        Whether the pattern's run judged at least one of them.
-    guards : dict of str to int
-        How many events satisfied each guard, by the keys of `CountedParts.guards`.
-        A guard without an entry was not counted.
-    messages : int
-        How many messages nodes with a copy received, under `at every node receiving`.
-    unscoped, untimed : int
-        How many events of the alphabet lacked a partition key, and a time for the window.
-    """
-
-    events: int
-    judged: bool
+    events: int  # how many events were accepted while the pattern ran
+    judged: bool  # whether the pattern's run judged at least one of them
     guards: dict[str, int]
+    """How many events satisfied each counted guard, by the keys of `CountedParts.guards`."""
     messages: int = 0
-    unscoped: int = 0
-    untimed: int = 0
+    """How many messages nodes with a copy received, under `at every node receiving`."""
+    unscoped: int = 0  # how many events of the alphabet lacked a partition key
+    untimed: int = 0  # how many of them lacked a time for the window
 
     @classmethod
     def of(cls, run: PatternRun, events: int) -> PatternMet:
@@ -90,21 +77,11 @@ class PatternMet:
 
 @dataclass(frozen=True, slots=True)
 class MetEvents:
-    """Which guards, names and comparisons of a program the events of an execution used.
+    """Which guards, names and comparisons of a program the events of an execution used."""
 
-    Attributes
-    ----------
-    patterns : dict of str to PatternMet
-        The counts of each pattern, by its name.
-    names : NamesMet
-        The names of the program that no event has.
-    kinds : dict of str to KindCounts
-        The kinds of the values that each pattern's comparisons read, by the pattern's name.
-    """
-
-    patterns: dict[str, PatternMet]
-    names: NamesMet
-    kinds: dict[str, KindCounts]
+    patterns: dict[str, PatternMet]  # by the name of the pattern
+    names: NamesMet  # the names of the program that no event has
+    kinds: dict[str, KindCounts]  # of the values that each pattern's comparisons read, by its name
 
     @classmethod
     def sum(cls, parts: Sequence[MetEvents]) -> MetEvents:

@@ -51,30 +51,15 @@ from ketal.runtime.stream_release import StreamRelease
 
 @dataclass(slots=True)
 class Progress:
-    """The counts and the watermark of an execution.
+    """The counts and the watermark of an execution."""
 
-    Attributes
-    ----------
-    names : LogNames
-        Tracks the names of the program that no event has had.
-    kinds : ProgramKinds
-        Counts the kinds of the values that the program's comparisons read.
-    since : dict of str to int
-        For each pattern that changed under a stream, how many events were accepted before.
-    counted : Tally
-        The outcomes of the records when they were read.
-    watermark_us : int or None
-        The last watermark, in microseconds; None before the first one.
-    ended : bool
-        Whether the execution has ended.
-    """
-
-    names: LogNames
-    kinds: ProgramKinds
+    names: LogNames  # the names of the program that no event has had
+    kinds: ProgramKinds  # the kinds of the values that the program's comparisons read
     since: dict[str, int] = field(default_factory=dict)
-    counted: Tally = field(default_factory=Tally)
-    watermark_us: int | None = None
-    ended: bool = False
+    """For each pattern that changed under a stream, how many events were accepted before."""
+    counted: Tally = field(default_factory=Tally)  # the outcomes of the records when they were read
+    watermark_us: int | None = None  # the last watermark; None before the first one
+    ended: bool = False  # whether the execution has ended
 
     @classmethod
     def of(cls, patterns: Sequence[CompiledPattern]) -> Self:
@@ -92,35 +77,8 @@ class Progress:
 class SavedState:
     """A saved state that was decoded and compared with a program.
 
-    Parameters
-    ----------
-    program, state, changed
-        As for `Execution.restored`.
-
-    Attributes
-    ----------
-    records : mapping of bytes to bytes
-        The records of the state.
-    read : Records
-        The same records, by kind.
-    execution : str
-        The execution's name.
-    unchanged : list of str
-        The patterns that did not change.
-    retiring : Program or None
-        The retiring patterns of the state, compiled again; None if there are none, or if the
-        program changed.
-    tracked : bool
-        Whether later changes can be tracked: only after records of the same program.
-
-    Raises
-    ------
-    StateError
-        If the state is invalid.
-    OtherProgramError
-        If the state is of another program and `changed` is false; the message says what changed.
-    TypeError
-        If an argument has the wrong type.
+    The arguments are those of `Execution.restored`. A StateError if the state is invalid; an
+    OtherProgramError, which says what changed, if it is of another program and `changed` is false.
     """
 
     def __init__(
@@ -130,23 +88,26 @@ class SavedState:
         if not isinstance(state, bytes | Mapping):
             raise wrong_type("state", "bytes from snapshot(), or records", state)
         self.records = decode_snapshot(state) if isinstance(state, bytes) else state
-        self.read = Records(self.records)
+        self.read = Records(self.records)  # the same records, by kind
         with damage_refused():
             saved = self.read.body("program")
             old_marks = saved["marks"]
             difference = changes(old_marks, new_marks)
             old_prints = {name: one["fingerprint"] for name, one in old_marks.items()}
+            # The patterns that did not change.
             self.unchanged = [
                 n for n in new_marks if old_prints.get(n) == new_marks[n]["fingerprint"]
             ]
             self.execution: str = saved["execution"]
         if difference and not changed:
             raise OtherProgramError(difference)
+        # The retiring patterns of the state, compiled again; None if the program changed.
         self.retiring: Program | None = None
         if self.read.retiring is not None and not changed:
             with damage_refused():
                 self.retiring = saved_program(self.read.retiring)
         self.changed = changed
+        # Whether later changes can be tracked: only after records of the same program.
         self.tracked = not (isinstance(state, bytes) or changed)
 
 
@@ -189,10 +150,7 @@ class ExecutionState:
     def restore(self, saved: SavedState) -> None:
         """Load a saved state into the execution, which has processed nothing yet.
 
-        Raises
-        ------
-        StateError
-            If the state is damaged, or holds back more than `held_back_max`.
+        A StateError if the state is damaged, or holds back more than `held_back_max`.
         """
         progress, release = self.progress, self.release
         assert isinstance(release, StreamRelease), "a finite log is not saved"

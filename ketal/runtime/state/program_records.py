@@ -73,10 +73,7 @@ def program_data(program: Program) -> dict[str, Any]:
 def saved_program(read: Records) -> Program:
     """Compile the program of a saved state again, and return it.
 
-    Raises
-    ------
-    StateError
-        If it no longer compiles, or its fingerprints differ from the saved ones.
+    A StateError if it no longer compiles, or its fingerprints differ from the saved ones.
     """
     saved = read.body("program")
     source = saved["source"]

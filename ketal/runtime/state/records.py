@@ -81,24 +81,9 @@ def damage_refused() -> Iterator[None]:
 
 
 class Records:
-    """The records of a saved state, each decoded when it is accessed.
+    """The records of a saved state, with later changes applied, each decoded when it is accessed.
 
-    Parameters
-    ----------
-    records : mapping of bytes to bytes
-        The records that `ketal.runtime.state.recorder` returned, with later changes applied.
-
-    Attributes
-    ----------
-    own : dict of bytes to bytes
-        The records that are neither of retiring patterns nor of a job.
-    retiring : Records or None
-        The records of retiring patterns, if there are any.
-
-    Raises
-    ------
-    StateError
-        If a record is damaged, of another format, or of an unknown kind.
+    A StateError if a record is damaged, of another format, or of an unknown kind.
     """
 
     KINDS = frozenset(
@@ -107,7 +92,7 @@ class Records:
     )  # fmt: skip
 
     def __init__(self, records: Mapping[bytes, bytes]) -> None:
-        self.own: dict[bytes, bytes] = {}
+        self.own: dict[bytes, bytes] = {}  # those neither of retiring patterns nor of a job
         self._numbered: dict[bytes, list[bytes]] = {}  # keys of `own` by their prefixes
         retiring = {
             k.removeprefix(RETIRING): v for k, v in records.items() if k.startswith(RETIRING)
@@ -145,13 +130,7 @@ class Records:
 
 
 def decode_record(name: str, value: bytes) -> Any:
-    """Return the body of a record.
-
-    Raises
-    ------
-    StateError
-        If the record is damaged, or of another format; the message names the record.
-    """
+    """Return the body of a record; a StateError, which names it, if it is damaged."""
     try:
         format_, body = msgspec.msgpack.decode(value)
         if format_ == FORMAT:
@@ -174,13 +153,7 @@ def encode_snapshot(records: dict[bytes, bytes]) -> bytes:
 
 
 def decode_snapshot(blob: bytes) -> dict[bytes, bytes]:
-    """Return the records of a snapshot.
-
-    Raises
-    ------
-    StateError
-        If the bytes are not a snapshot, have another format, or are damaged.
-    """
+    """Return the records of a snapshot; a StateError if the bytes are damaged, or are none."""
     if blob[:5] != b"ketal" or len(blob) < 10:
         raise StateError("these bytes are not a ketal snapshot")
     if blob[5] != FORMAT:
