@@ -25,6 +25,8 @@ from ketal.model.graph_walks import postorder
 from ketal.model.wording import place_at
 
 NONE: frozenset[str] = frozenset()
+OWN_CODES = ("A001", "A002", "A003")
+"""The codes of faults that leave it open which dot an event has."""
 
 
 class Everything(frozenset[str]):
@@ -273,7 +275,7 @@ class AuditedExecution:
 
     def has_certain_dot(self, event: AuditedEvent) -> bool:
         """Return whether an event has a dot that cannot be another one."""
-        findings = (self.finding_of(code, event) for code in ("A001", "A002", "A003"))
+        findings = (self.finding_of(code, event) for code in OWN_CODES)
         return event.counter > 0 and all(f is None or f.certain for f in findings)
 
     def events_with_dot(self) -> Iterator[AuditedEvent]:
