@@ -116,8 +116,9 @@ def _cases_beyond_unknown(
     execution: AuditedExecution, before: AuditedEvent, event: AuditedEvent
 ) -> Iterator[Case]:
     """Yield the cases of entries below their last known value before an unknown one."""
-    names = set(before.unknown) or event.clock.keys()
-    for name in sorted(names - event.unknown - {event.node}):
+    for name in sorted(set(before.unknown) or event.clock):
+        if name == event.node or name in event.unknown:
+            continue
         earlier = execution.predecessor_with_entry(before, name)
         if earlier is not None and earlier.clock.get(name, 0) > event.clock.get(name, 0):
             yield Case(earlier, event, name)
