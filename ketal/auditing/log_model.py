@@ -106,12 +106,6 @@ class AuditedEvent:
         clock[self.node] = self.counter
         return clock
 
-    def correct(self, entries: dict[str, int]) -> None:
-        """Replace entries of the clock, which are known from then on."""
-        if entries:
-            self.clock = self.clock | entries
-            self.unknown = self.unknown - entries.keys()
-
     def as_event(self) -> Event:
         """Return the event with its corrected dot and its restored clock.
 
@@ -318,7 +312,9 @@ class AuditedExecution:
 
     def correct(self, event: AuditedEvent, entries: dict[str, int]) -> None:
         """Replace entries of an event's clock, which are known from then on."""
-        event.correct(entries)
+        if entries:
+            event.clock = event.clock | entries
+            event.unknown = event.unknown - entries.keys()
         for name in entries:
             self._with_entry.pop((event.node, name), None)
 
