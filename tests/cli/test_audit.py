@@ -338,3 +338,17 @@ def test_valid_clock_that_is_refused_is_no_fault(
     assert "error[" not in result.out
     assert " rejected; the first is log.jsonl:" in result.out
     assert reason in result.out
+
+
+def test_repair_that_cannot_be_written_leaves_the_file(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    log = write("log.jsonl", HOLE)
+    corrected = tmp_path / "corrected.jsonl.gz"
+    corrected.write_bytes(gzip.compress(RUN.encode()))
+    result = ketal("audit", "--repair", "--write", corrected, log)
+    assert result.code == 2
+    assert result.err.endswith(
+        "the output is not compressed; pass a binary file that compresses it\n"
+    )
+    assert gzip.decompress(corrected.read_bytes()).decode() == RUN
