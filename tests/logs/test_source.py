@@ -118,7 +118,7 @@ def test_threads_that_open_a_log_at_once_have_files_of_their_own(tmp_path: Path)
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(read, range(40))) == [b"text"] * 40
     finally:
-        threading.settrace(before)  # type: ignore[arg-type]
+        threading.settrace(before)
 
 
 def test_text_options_are_parsed() -> None:
