@@ -82,8 +82,7 @@ def find_contradictions(execution: AuditedExecution) -> None:
 
 def _find_cases(execution: AuditedExecution) -> Iterator[Case]:
     """Yield the contradictions between events and the events that they know, in node order."""
-    lines = execution.lines
-    for node, line in lines.items():
+    for node, line in execution.lines.items():
         before: AuditedEvent | None = None
         for event in line.events():
             old: dict[str, int] = {}
@@ -98,9 +97,7 @@ def _find_cases(execution: AuditedExecution) -> Iterator[Case]:
             for name, value in event.clock.items():
                 if name == node or old.get(name) == value or name in event.unknown:
                     continue
-                other = lines.get(name)
-                known = other.last_upto(value) if other is not None else None
-                if known is not None:
+                if (known := execution.event_named(name, value)) is not None:
                     for lacked in event.lacks(known):
                         yield Case(known, event, lacked)
             for send in execution.sends.get(event.position, ()):
@@ -116,8 +113,9 @@ def _cases_beyond_unknown(
     execution: AuditedExecution, before: AuditedEvent, event: AuditedEvent
 ) -> Iterator[Case]:
     """Yield the cases of entries below their last known value before an unknown one."""
-    names = set(before.unknown) or event.clock.keys()
-    for name in sorted(names - event.unknown - {event.node}):
+    for name in sorted(set(before.unknown) or event.clock):
+        if name == event.node or name in event.unknown:
+            continue
         earlier = execution.predecessor_with_entry(before, name)
         if earlier is not None and earlier.clock.get(name, 0) > event.clock.get(name, 0):
             yield Case(earlier, event, name)

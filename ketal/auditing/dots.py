@@ -97,7 +97,7 @@ def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft)
         state = "is zero" if node in raw else "is missing"
         execution.report("A001", event, f"{node}'s own entry {state}")
     else:
-        name = wrong[0] if wrong else "?"
+        name = wrong[0]
         message = f"the entry for {name} is {repr(raw.get(name))[:40]}, which is not a counter"
         execution.report("A002", event, message, dot=event.dot, blamed=event.unknown)
 

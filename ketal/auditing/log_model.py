@@ -25,6 +25,8 @@ from ketal.model.graph_walks import postorder
 from ketal.model.wording import place_at
 
 NONE: frozenset[str] = frozenset()
+OWN_CODES = ("A001", "A002", "A003")
+"""The codes of faults that leave it open which dot an event has."""
 
 
 class Everything(frozenset[str]):
@@ -103,12 +105,6 @@ class AuditedEvent:
         clock = {name: value for name, value in self.clock.items() if name not in self.unknown}
         clock[self.node] = self.counter
         return clock
-
-    def correct(self, entries: dict[str, int]) -> None:
-        """Replace entries of the clock, which are known from then on."""
-        if entries:
-            self.clock = self.clock | entries
-            self.unknown = self.unknown - entries.keys()
 
     def as_event(self) -> Event:
         """Return the event with its corrected dot and its restored clock.
@@ -273,7 +269,7 @@ class AuditedExecution:
 
     def has_certain_dot(self, event: AuditedEvent) -> bool:
         """Return whether an event has a dot that cannot be another one."""
-        findings = (self.finding_of(code, event) for code in ("A001", "A002", "A003"))
+        findings = (self.finding_of(code, event) for code in OWN_CODES)
         return event.counter > 0 and all(f is None or f.certain for f in findings)
 
     def events_with_dot(self) -> Iterator[AuditedEvent]:
@@ -316,7 +312,9 @@ class AuditedExecution:
 
     def correct(self, event: AuditedEvent, entries: dict[str, int]) -> None:
         """Replace entries of an event's clock, which are known from then on."""
-        event.correct(entries)
+        if entries:
+            event.clock = event.clock | entries
+            event.unknown = event.unknown - entries.keys()
         for name in entries:
             self._with_entry.pop((event.node, name), None)
 

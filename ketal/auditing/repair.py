@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.auditing.dots import is_counter
-from ketal.auditing.log_model import AuditedEvent, Everything, Finding
+from ketal.auditing.log_model import OWN_CODES, AuditedEvent, Everything, Finding
 from ketal.auditing.report import ExaminedExecution
 from ketal.clocks.vector import join
 from ketal.errors import at_place
@@ -271,14 +271,16 @@ class _Corrector:
         ):
             return {}, _UNCERTAIN_REASONS[code]
         else:
-            values = {event.node: event.counter} if code in ("A001", "A002", "A003") else {}
+            values = {event.node: event.counter} if code in OWN_CODES else {}
             for name in sorted(names):
                 values[name], reason = self._only_value(event, name)
                 if reason:
                     hint = "" if self._matched else " (--match-messages may determine it)"
                     return {}, reason + hint
-        if names and all(values[name] == event.clock.get(name, 0) for name in names):
-            return {}, _UNCERTAIN_REASONS["A008"]
+        is_same = all(values[name] == event.clock.get(name, 0) for name in names)
+        # The clock of a draft is without the entries that are no counters.
+        if names and is_same and code not in OWN_CODES:
+            return {}, _OTHER_ENTRY
         return values, ""
 
     def _only_value(self, event: AuditedEvent, name: str) -> tuple[int, str]:

@@ -42,7 +42,7 @@ _READING = {
     "field": (
         "NAME=PATH",
         "path of node, type, clock, time, id, data, receives or incarnation in a record: "
-        "clock=pkt.vc (repeatable)",
+        "clock=pkt.vc (repeatable); message=PATH is the attribute with the id of a message",
     ),
     "nodes": ("A,B,C", "nodes of the entries of positional clocks, in order"),
     "time_unit": ("UNIT", "unit of times that are numbers: s (default), ms, us, ns"),

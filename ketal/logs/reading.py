@@ -332,7 +332,8 @@ def read_log(
     fields : mapping of str to str, optional
         Field of the event → path in the record, as `{"clock": "pkt.vc"}`; keys are joined by `.`,
         and `\.` is a literal dot. The field `incarnation` becomes the attribute `incarnation`, the
-        number of the node's run.
+        number of the node's run. The field `message` is the path of the id of a message in an
+        event: the event that happened before all others with the same id is its send.
     nodes : sequence of str, optional
         The nodes of positional clocks; a clock that names its nodes is rejected.
     time_unit : str

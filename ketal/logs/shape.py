@@ -243,18 +243,21 @@ class Shape:
         try:
             data = self._event_data(own, record) if data is None else data
             event = self._placeholder_event(own, data)
+            receives = _received_dots(own.get("receives"))
         except (EventError, KeyError):
             return None
         clock = own.get("clock")
-        try:
+        with suppress(EventError):
             clock = self._clock(clock, event.node)
-            vector.checked(event.node, clock)
-        except EventError:
-            if clock.__class__ is dict and "" in clock:
+        if clock.__class__ is dict:
+            if "" in clock:
                 return None  # No counter would make its entry valid.
-            receives = own.get("receives") or ()
-            return Draft(event.node, event.type, clock, event.time, event.data, event.id, receives)  # type: ignore[arg-type]
-        return None
+            with suppress(EventError):
+                vector.checked(event.node, clock)
+                return None  # It is refused for another reason, such as a limit.
+        if not isinstance(receives, list | tuple):
+            return None
+        return Draft(event.node, event.type, clock, event.time, event.data, event.id, receives)  # type: ignore[arg-type]
 
     def _missing_reason(self, name: str, value: Any, record: Mapping[str, Any]) -> str:
         path = self._path_texts.get(name, name)

@@ -86,10 +86,11 @@ class LogOrigin:
         if getattr(self._file, "closed", False):
             raise SettingError(f"cannot read {self.name}: the file is closed")
         with refused_as_setting(f"cannot read {self.name}"):
-            file = self._file
-            opening = open(self.name, "rb") if file is None else nullcontext(file)  # noqa: SIM115
-        with opening as self._reading:
-            yield self._reading
+            own = self._file
+            opening = open(self.name, "rb") if own is None else nullcontext(own)  # noqa: SIM115
+        with opening as file:
+            self._reading = file  # Another thread may set it before the next line.
+            yield file
 
     def bytes_read(self) -> tuple[int, int] | None:
         """Return the number of bytes read and the size of the file; None if unknown."""

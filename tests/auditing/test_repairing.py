@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -183,3 +184,40 @@ def test_repeated_dot_whose_message_is_received_is_left(tmp_path: Path) -> None:
     write_jsonl([sent[0], Event("c", "recv", {"b": 1, "c": 1}, data={"msg": 1}), sent[1]], path)
     _, done, _ = repaired_file(path, "id=msg,send=type:send,receive=type:recv")
     assert [(change.line, change.code) for change in done.left] == [(3, "A005")]
+
+
+def test_entry_that_is_no_counter_is_removed_if_it_can_only_be_zero(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(
+        '{"node":"c","type":"x","clock":{"a":-1,"c":1}}\n'
+        '{"node":"a","type":"x","clock":{"a":1,"c":1}}\n'
+    )
+    _, done, corrected = repaired_file(path, None)
+    assert [str(one) for one in done.changed] == [
+        f"{path}:1: [A002] the entry for a was -1 and is now 0"
+    ]
+    assert done.left == ()
+    assert ketal.audit(read_log(corrected)).clean
+
+
+def test_receives_of_an_invalid_clock_may_be_text(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(
+        'node,type,clock,receives\na,x,a:1,\nb,x,"a:1;b:0",a@1\nc,x,"a:1;c:x","[""a@1""]"\n'
+    )
+    _, done, corrected = repaired_file(path, None)
+    assert (len(done.changed), len(done.left)) == (1, 1)
+    lines = [json.loads(line) for line in corrected.read_text().splitlines()]
+    assert [line.get("receives") for line in lines] == [None, ["a@1"], ["a@1"]]
+    assert lines[2]["clock"] == "a:1;c:x"
+
+
+def test_record_with_another_fault_than_its_clock_is_not_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"node":"a","type":"x","clock":{"a":0},"receives":7}\n')
+    _, done, _ = repaired_file(path, None)
+    assert done.items == ()
+    assert [one.message for one in done.left] == [
+        "not an event, so omitted from the corrected log: clock: the node's own entry 'a' is zero; "
+        "counters start at 1"
+    ]

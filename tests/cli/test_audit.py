@@ -322,3 +322,33 @@ def test_hints_name_several_executions_in_one_log(
     second = "".join(event("a", "other", {"a": counter}) for counter in counters)
     result = ketal("audit", str(write("log.jsonl", first + second)))
     assert "if the log holds several executions, audit each in a log of its own" in result.out
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        (("--limit", "clock_entries_max=1"), "the clock has 2 entries, more than 1"),
+        (("--nodes", "a,b"), "the clock names its nodes itself"),
+    ],
+)
+def test_valid_clock_that_is_refused_is_no_fault(
+    ketal: Ketal, write: Write, option: tuple[str, str], reason: str
+) -> None:
+    result = ketal("audit", *option, write("log.jsonl", RUN))
+    assert "error[" not in result.out
+    assert " rejected; the first is log.jsonl:" in result.out
+    assert reason in result.out
+
+
+def test_repair_that_cannot_be_written_leaves_the_file(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    log = write("log.jsonl", HOLE)
+    corrected = tmp_path / "corrected.jsonl.gz"
+    corrected.write_bytes(gzip.compress(RUN.encode()))
+    result = ketal("audit", "--repair", "--write", corrected, log)
+    assert result.code == 2
+    assert result.err.endswith(
+        "the output is not compressed; pass a binary file that compresses it\n"
+    )
+    assert gzip.decompress(corrected.read_bytes()).decode() == RUN

@@ -6,16 +6,20 @@ import io
 import json
 import pickle
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 import ketal
 from ketal.errors import SettingError
-from ketal.logs import load_config, open_source, parse_fields, parse_nodes, read_log
+from ketal.logs import load_config, open_source, parse_fields, parse_nodes, read_log, streams
+from ketal.logs.streams import LogOrigin
 from ketal.model.limits import Limits
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -90,6 +94,31 @@ def test_several_threads_may_read_a_log(tmp_path: Path) -> None:
             assert list(pool.map(read, [1_000] * 4)) == [1_000] * 4
     finally:
         sys.setswitchinterval(interval)
+
+
+def test_threads_that_open_a_log_at_once_have_files_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("text")
+    origin = LogOrigin(path)
+
+    def pause(frame: FrameType, event: str, arg: Any) -> Any:
+        """Let the other threads run before each line of the module."""
+        if frame.f_code.co_filename != streams.__file__:
+            return None
+        time.sleep(1e-3)
+        return pause
+
+    def read(_: int) -> bytes:
+        with origin.opened() as file:
+            return file.read()
+
+    before = threading.gettrace()
+    threading.settrace(pause)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(read, range(40))) == [b"text"] * 40
+    finally:
+        threading.settrace(before)
 
 
 def test_text_options_are_parsed() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import ketal
+from ketal.errors import SettingError
 from ketal.logs import Log, read_log
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.model.events.event import Event
@@ -602,6 +603,20 @@ def z(number: int, service: str | None, begin: int, duration: int | None, **more
     out |= {} if duration is None else {"duration": duration}
     out |= {} if service is None else {"localEndpoint": {"serviceName": service}}
     return out | more
+
+
+def test_the_limit_of_events_counts_the_ends_that_spans_have(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+
+    def read(spans: int, duration: int | None) -> int:
+        path.write_text(json.dumps([z(number + 1, "s", 1, duration) for number in range(spans)]))
+        return len(list(read_log(path, format="zipkin", limits=ketal.Limits(events_max=10))))
+
+    assert (read(10, None), read(5, 1)) == (10, 10)
+    with pytest.raises(SettingError, match=r"more than 10 events \(limit events_max\)"):
+        read(6, 1)
+    with pytest.raises(SettingError, match=r"more than 10 spans \(limit events_max\)"):
+        read(11, None)
 
 
 def test_zipkin_shared_span_has_client_and_server_events(tmp_path: Path) -> None:

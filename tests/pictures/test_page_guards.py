@@ -263,15 +263,15 @@ def test_search_compares_each_event_of_a_verdict_once_with_all_events(
     ketal.view(log, many).write(path)
     browser.get(path.as_uri())
     browser.execute_script("""
-        const { relate } = Execution.prototype;
-        window.relateCalls = 0;
-        Execution.prototype.relate = function (e) {
-          window.relateCalls++;
-          return relate.call(this, e);
+        const { relations } = Execution.prototype;
+        window.relationsCalls = 0;
+        Execution.prototype.relations = function (e) {
+          window.relationsCalls++;
+          return relations.call(this, e);
         };
         ketal.chooseVerdict(0)""")
     assert len(_found(browser, "Causal(T, all)")[0]) == 10
-    assert browser.execute_script("return window.relateCalls") == 50
+    assert browser.execute_script("return window.relationsCalls") == 50
 
 
 OTHER_WRITES = """

@@ -152,6 +152,13 @@ def picture_form(
     return form
 
 
+def refuse_inputs(path: str, inputs: Iterable[str]) -> None:
+    """Raise a SettingError if a file to be written is one of the `inputs`."""
+    for name in inputs:
+        if os.path.exists(path) and os.path.exists(name) and os.path.samefile(path, name):
+            raise SettingError(f"--write {path} would overwrite an input file")
+
+
 @contextmanager
 def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLines]:
     """Open the output of a command: a file, or standard output.
@@ -169,9 +176,7 @@ def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[Out
         yield sink
         sink.flush()
         return
-    for name in inputs:
-        if os.path.exists(path) and os.path.exists(name) and os.path.samefile(path, name):
-            raise SettingError(f"--write {path} would overwrite an input file")
+    refuse_inputs(path, inputs)
     with write_errors(path):
         file = open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
     sink = OutputLines(file, path)

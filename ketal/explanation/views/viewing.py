@@ -6,7 +6,7 @@ The one rule: every form shows the same events, messages and verdicts.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 
 import msgspec
@@ -31,6 +31,7 @@ from ketal.model.wording import counted, undetermined
 from ketal.pictures.page_html import page_html
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import rejected_of
+from ketal.runtime.admission.known_counters import impossible_text
 
 
 def view(
@@ -82,10 +83,8 @@ def view(
     >>> shown.to_svg().count("<circle"), len(shown.to_shiviz().splitlines())
     (2, 4)
     """
-    title, compare_title = (
-        checked_text("title", title),
-        checked_text("compare_title", compare_title),
-    )
+    title = checked_text("title", title)
+    compare_title = checked_text("compare_title", compare_title)
     base = DEFAULT if program is None else checked_program(program).compiled[0].limits
     given = Limits.given(limits, base)
     first = ViewedLog(log, given)
@@ -274,11 +273,9 @@ def view_text(shown: View, form: str) -> str:
     return shown.html if form == PAGE else str(getattr(shown, f"to_{form}")())
 
 
-def limits_reached(shown: View) -> str:
-    """Return that limits were reached, so that verdicts may be missing; empty if none was."""
-    return overflow_text([overflow for one in shown._drawn for overflow in one.overflows])
-
-
-def impossible_events(shown: View) -> int:
-    """Return how many events of a view have an impossible clock, so that arrows may be wrong."""
-    return sum(one.impossible for one in shown._drawn)
+def doubts(shown: View) -> Iterator[str]:
+    """Yield why arrows of a view may be wrong, and why verdicts may be missing."""
+    if impossible := sum(one.impossible for one in shown._drawn):
+        yield impossible_text(impossible)
+    if reached := overflow_text([overflow for one in shown._drawn for overflow in one.overflows]):
+        yield reached

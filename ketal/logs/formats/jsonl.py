@@ -177,10 +177,7 @@ def write_jsonl(
     deciding_log(events, "events")
     if isinstance(file, str | os.PathLike):
         name = os.fsdecode(file)
-        if name.endswith((".gz", ".zst")):
-            raise SettingError(
-                f"{name}: the output is not compressed; pass a binary file that compresses it"
-            )
+        refuse_compressed(name)
         with write_errors(name):
             buffer = tempfile.NamedTemporaryFile()  # noqa: SIM115
         try:
@@ -208,6 +205,14 @@ def write_jsonl(
             raise write_error(str(getattr(file, "name", "")), fault) from None
         event_count += 1
     return event_count
+
+
+def refuse_compressed(name: str) -> None:
+    """Raise a SettingError if the name of a file to be written is that of a compressed one."""
+    if name.endswith((".gz", ".zst")):
+        raise SettingError(
+            f"{name}: the output is not compressed; pass a binary file that compresses it"
+        )
 
 
 def object_of(event: Event | Control | Draft) -> dict[str, Any]:

@@ -35,13 +35,11 @@ def read_traces(
     read_document: Any = otlp_spans if format == "otlp" else zipkin_spans
 
     def read_spans() -> Iterator[Any]:
-        count = 0
-        for origin in origins:
-            for item in _read_spans(origin, read_document, limits):
-                count += 1
-                if 2 * count > limits.events_max:
-                    raise too_many_error("events", limits, "rebuilding clocks")
-                yield item
+        items = (one for origin in origins for one in _read_spans(origin, read_document, limits))
+        for number, item in enumerate(items, 1):
+            if number > limits.events_max:
+                raise too_many_error("spans", limits, "rebuilding clocks")
+            yield item
 
     spans = read_spans() if format == "otlp" else merged(read_spans())
     yield from events_of_spans(spans, limits, rebuilding)

@@ -75,13 +75,11 @@ class Messages:
     receive: _Test
 
     @classmethod
-    def of(cls, option: str | Mapping[str, str] | Messages) -> Messages:
+    def of(cls, option: str | Mapping[str, str]) -> Messages:
         """Parse the text of `--match-messages`, or a mapping with the same keys.
 
         Raises a SettingError if the option is malformed.
         """
-        if isinstance(option, Messages):
-            return option
         if not isinstance(option, str | Mapping):
             raise SettingError(
                 "the keys for matching messages must be a string, for example "

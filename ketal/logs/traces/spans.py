@@ -28,7 +28,7 @@ from typing import Any
 
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
-from ketal.logs.log_records import rejected_record
+from ketal.logs.log_records import rejected_record, too_many_error
 from ketal.logs.shape import checked_size, json_type_of
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.model.events.event import Event
@@ -160,6 +160,8 @@ def events_of_spans(
             )
     yield from _link_parents(by_key)
     span_events = _unordered_events(by_key, rebuilding)
+    if len(span_events) > limits.events_max:
+        raise too_many_error("events", limits, "rebuilding clocks")
     events_by_span: dict[Name, list[Event]] = {}
     for span_event in _stamp_in_order(span_events, rebuilding):
         try:

@@ -38,7 +38,7 @@ _Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
 class Draft(NamedTuple):
     """The fields of a record that would be an event if its clock were valid.
 
-    `clock` and `receives` are the record's values, unchecked.
+    `clock` is the record's value, and `receives` its list, the elements of which may not be dots.
     """
 
     node: str
@@ -333,8 +333,6 @@ def known_receives(event: Event | Draft, clock: Mapping[str, int]) -> tuple[Dot,
 
     An event whose clock is corrected may have named events that it cannot have received.
     """
-    if not isinstance(event.receives, Sequence):
-        return ()
     dots = []
     for one in event.receives:
         with suppress(EventError):

@@ -1,7 +1,5 @@
 "use strict";
 
-const RELATIONS_KEPT_MAX = 16;
-
 /* A new element of the page, with properties and children. */
 function makeElement(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
@@ -37,7 +35,6 @@ class Execution {
     this.indexMessages();
     this.marks = new Uint8Array(this.count); // 1 match, 2 violation, 3 other
     for (const [e, mark] of Object.entries(data.marks)) this.marks[e] = { match: 1, violation: 2, other: 3 }[mark];
-    this.related = new Map();
     this.names = new Map();
     for (let e = 0; e < this.count; e++) this.names.set(this.dot(e), e);
     // Finds names of events; longer names of nodes first, as one may begin like another.
@@ -83,15 +80,6 @@ class Execution {
 
   /* The relation of each event to a chosen one: 1 in its past, 2 in its future, 3 itself, 0 concurrent. */
   relations(chosen) {
-    let out = this.related.get(chosen);
-    if (out === undefined) {
-      if (this.related.size >= RELATIONS_KEPT_MAX) this.related.clear();
-      this.related.set(chosen, out = this.relate(chosen));
-    }
-    return out;
-  }
-
-  relate(chosen) {
     const out = new Uint8Array(this.count), clock = this.clock(chosen);
     const at = this.node[chosen], counter = this.counter[chosen];
     const known = new Float64Array(this.nodes.length); // each node's entry for the chosen event's node

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, FOUND, complain, interruption_named, options
-from ketal.cli.output.output_lines import add_output, as_json, open_output
+from ketal.cli.output.output_lines import add_output, as_json, open_output, refuse_inputs
 from ketal.cli.whole_logs import read_with_progress, require_events
 from ketal.errors import SettingError
 from ketal.model.wording import counted
@@ -61,10 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Audit the logs; return the exit code."""
     from ketal.auditing.report import examine_log, summarise
+    from ketal.logs.formats.jsonl import refuse_compressed
     from ketal.logs.traces.message_pairing import Messages
 
     if args.repair and args.write in (None, "-"):
         raise SettingError("--repair requires --write FILE for the corrected log")
+    if args.repair:
+        refuse_compressed(args.write)
     source, limits = options.source_and_limits(args)
     messages = None if args.match_messages is None else Messages.of(args.match_messages)
 
@@ -116,9 +119,7 @@ def _write_repairs(parts: list[ExaminedExecution], args: argparse.Namespace) -> 
     written = []
     for part, path in zip(parts, paths, strict=False):
         repair = repair_execution(part)
-        # Opened and closed for the checks of `open_output`, such as that no input is overwritten.
-        with open_output(path, inputs=args.logs):
-            pass
+        refuse_inputs(path, args.logs)
         with interruption_named(f"{path} was not written to the end"):
             write_jsonl(repair.items, path)
         written.append((part.name, path, repair))

@@ -52,14 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Write the page; return the exit code."""
     from ketal.explanation.views.space_time import ViewedLog
-    from ketal.explanation.views.viewing import (
-        impossible_events,
-        limits_reached,
-        view_logs,
-        view_text,
-    )
+    from ketal.explanation.views.viewing import doubts, view_logs, view_text
     from ketal.runtime.admission.execution_events import rejected_of
-    from ketal.runtime.admission.known_counters import impossible_text
 
     patterns = [] if args.pattern is None else [args.pattern]
     compared_logs: list[str] = args.compare
@@ -91,10 +85,8 @@ def execute(args: argparse.Namespace) -> int:
         )
         text = view_text(shown, form)
     report_rejected(*shown.rejected)
-    if impossible := impossible_events(shown):
-        complain(impossible_text(impossible))
-    if reached := limits_reached(shown):
-        complain(reached)
+    for doubt in doubts(shown):
+        complain(doubt)
     path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
     with open_output(path, inputs=[*patterns, *args.logs, *compared_logs]) as sink:
         sink.text(text)
