@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -19,7 +20,9 @@ from pyspark.errors import StreamingQueryException
 import ketal
 from ketal.errors import NotAvailableError, SettingError
 from ketal.logs import Source
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.messages import MessageReader
 from ketal.streaming.spark import detect, families
 from ketal.streaming.spark.rows import shaping
 from ketal.streaming.spark.rows.message_columns import MessageColumns
@@ -666,6 +669,34 @@ def test_key_and_headers_of_a_message_can_be_fields_and_partition_keys(
     assert "L < 10000)" in plan, "the watch looks at the value of few messages"
     found = collected_verdicts(verdicts)
     assert sorted(v["verdict"] for v in found) == ["match", "rejected", "rejected"]
+
+
+def test_last_of_several_headers_with_one_name_counts_in_both_engines(spark: SparkSession) -> None:
+    given: list[list[tuple[str, bytes | None]]] = [
+        [("type", b"a"), ("type", b"b")],
+        [("type", b"c"), ("type", None)],
+        [("type", b"\xff"), ("type", b"d")],
+        [("type", b"e"), ("type", b"\xff")],
+    ]
+    source = Source(fields={"type": "kafka.header.type"})
+    value = b'{"node": "n", "clock": {"n": %d}}'
+    rows = [(None, value % n, "t", 0, n, headers) for n, headers in enumerate(given, 1)]
+    names = ("key", "value", "topic", "partition", "offset", "headers")
+    records = [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in rows]
+    values = [record.value for record in records]
+    items = MessageReader(source, ketal.Limits()).items(values, records.__getitem__)
+    assert [getattr(item, "type", None) for item in items] == ["b", None, "d", None]
+    events = data_frame(
+        spark, rows, "key binary, value binary, topic string, partition int, offset long, "
+        "headers array<struct<key string, value binary>>"
+    )  # fmt: skip
+    program = ketal.compile("pattern P { event A = true; find next A; return type = A.type; }")
+    found = collected_verdicts(detect(program, events, key_groups=1, source=source))
+    types = [verdict["return"]["type"] for verdict in found if verdict["verdict"] == "match"]
+    assert types == ["b", "d"]
+    assert [v["reason"] for v in found if v["verdict"] == "rejected"] == [
+        item.reason for item in items if isinstance(item, Rejected)
+    ]
 
 
 @pytest.mark.parametrize("groups", [1, 4])
