@@ -106,7 +106,7 @@ class MessageColumns:
         """
         for family in families:
             keyed = keying_attribute(family.partition, self.source)
-            if keyed is None or family.groups == 1:
+            if keyed is None:
                 continue
             value = canonical_text(
                 F.coalesce(*map(self._text_at, attribute_paths(keyed, self._paths)))
