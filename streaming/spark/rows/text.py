@@ -33,7 +33,13 @@ def timestamp_of(text: Column, divisor: int) -> Column:
     """Return the timestamp of an event time, a number or RFC 3339; null if it is neither."""
     number = text.try_cast("double") / F.lit(float(divisor))
     within = number.between(F.lit(-_TIME_MAX_S / 4), F.lit(_TIME_MAX_S))
-    return F.coalesce(F.when(within, F.timestamp_seconds(number)), F.try_to_timestamp(text))
+    # Spark reads no lower case, and no offset after the minutes.
+    with_seconds = F.regexp_replace(F.upper(text), r"([T ]\d\d:\d\d)([Z+-])", "$1:00$2")
+    return F.coalesce(
+        F.when(within, F.timestamp_seconds(number)),
+        F.try_to_timestamp(text),
+        F.try_to_timestamp(with_seconds),
+    )
 
 
 def timestamp_by_format(text: Column, source: Source) -> Column:

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 import ketal
 from ketal.errors import NotAvailableError, SettingError
 from ketal.logs import Source
+from ketal.logs.times import TimeReading
+from ketal.model.events.event_time import seconds
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.messages import MessageReader
@@ -27,6 +30,7 @@ from ketal.streaming.spark import detect, families
 from ketal.streaming.spark.rows import shaping
 from ketal.streaming.spark.rows.message_columns import MessageColumns
 from ketal.streaming.spark.rows.row_reader import RowReader, RowShape
+from ketal.streaming.spark.rows.text import timestamp_of
 from tests.sampling import sample
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, Topic, produce, spread
 from tests.streaming.jobs import accept as message
@@ -144,8 +148,6 @@ def test_windows_end_by_the_watermark_in_groups_without_new_events(
 
 
 def test_time_column_keeps_its_own_watermark(spark: SparkSession, tmp_path: Path) -> None:
-    from pyspark.sql import functions as F
-
     program = ketal.compile(WINDOWED_FORKS)
     events = stream(spark, tmp_path / "in", [[accept("a", 1, 1)]])
     own = events.withColumn("time", F.timestamp_seconds("time")).withWatermark("time", "7 minutes")
@@ -228,8 +230,6 @@ def test_patterns_with_different_partitions_have_their_own_key_groups(
 
 def test_columns_of_an_event_can_have_many_types(spark: SparkSession, tmp_path: Path) -> None:
     """Clocks as maps or text, data as a struct, a map, text, or columns of their own."""
-    from pyspark.sql import functions as F
-
     rows = [accept(node, height, height) for height in (1, 2) for node in "ab"]
     program = ketal.compile(FORKS)
     lines = [json.dumps({**row, "clock": json.loads(row["clock"])}).encode() for row in rows]
@@ -397,6 +397,24 @@ def test_watermark_uses_the_time_format_of_the_source(spark: SparkSession, tmp_p
     ]
     (ended,) = (v for v in found if v["verdict"] == "timed_out")
     assert ended["bindings"] == {"First": ["a@1"]}
+
+
+def test_text_that_is_a_time_advances_the_watermark(spark: SparkSession) -> None:
+    """Spark itself reads neither lower case nor an offset after the minutes."""
+    texts = [
+        *("17", "-1.5", "1e3", "2026-05-04", "2026-05-04T12:00:00.123456Z"),
+        *("2026-05-04T12:00:00+02:00", "2026-05-04 12:00:00", "2026-05-04T12:00:00-0130"),
+        *("2026-05-04t12:00:00.25z", "2026-05-04t12:00:00+02:00", "2026-05-04t12:00z"),
+        *("2026-05-04T12:00Z", "2026-05-04 12:00-01:00", "2026-05-04T12:00+02:00"),
+    ]
+    at = timestamp_of(F.col("text"), 1)
+    rows = data_frame(spark, [(one,) for one in texts], "text string").select(
+        "text", F.unix_micros(at).alias("us")
+    )
+    read = TimeReading("s", None).read
+    assert {row.text: row.us for row in rows.collect()} == {
+        one: round(seconds(read(one)) * 1e6) for one in texts
+    }
 
 
 def test_time_column_of_an_event_has_no_format() -> None:
