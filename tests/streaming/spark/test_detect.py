@@ -399,16 +399,20 @@ def test_watermark_uses_the_time_format_of_the_source(spark: SparkSession, tmp_p
     assert ended["bindings"] == {"First": ["a@1"]}
 
 
-def test_text_that_is_a_time_advances_the_watermark(spark: SparkSession) -> None:
-    """Spark itself reads neither lower case nor an offset after the minutes."""
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_text_that_is_a_time_advances_the_watermark(zone: str, spark: SparkSession) -> None:
+    """Spark itself reads neither lower case nor an offset after the minutes, nor all as UTC."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
     texts = [
         *("17", "-1.5", "1e3", "2026-05-04", "2026-05-04T12:00:00.123456Z"),
         *("2026-05-04T12:00:00+02:00", "2026-05-04 12:00:00", "2026-05-04T12:00:00-0130"),
+        *("2026-05-04T12:00", "2026-05-04T12:00:00.5", " 2026-05-04T12:00:00 ", "0001-01-01"),
         *("2026-05-04t12:00:00.25z", "2026-05-04t12:00:00+02:00", "2026-05-04t12:00z"),
         *("2026-05-04T12:00Z", "2026-05-04 12:00-01:00", "2026-05-04T12:00+02:00"),
     ]
     at = timestamp_of(F.col("text"), 1)
-    rows = data_frame(spark, [(one,) for one in texts], "text string").select(
+    rows = data_frame(session, [(one,) for one in texts], "text string").select(
         "text", F.unix_micros(at).alias("us")
     )
     read = TimeReading("s", None).read
