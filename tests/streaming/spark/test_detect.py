@@ -352,6 +352,21 @@ def test_kafka_timestamp_of_a_message_can_be_the_time_of_its_event(
         detect(program, events.drop("timestamp"), key_groups=groups, source=source)
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_kafka_timestamp_advances_the_watermark_whatever_unit_times_have(
+    unit: Literal["s", "ms", "us", "ns"], spark: SparkSession
+) -> None:
+    rows = data_frame(spark, [(1_700_000_000_250,), (-1,)], "at long").selectExpr(
+        "CAST(NULL AS BINARY) AS key", "CAST('{}' AS BINARY) AS value", "'t' AS topic",
+        "0 AS partition", "0L AS offset", "timestamp_millis(at) AS timestamp",
+    )  # fmt: skip
+    source = Source(fields={"time": "kafka.timestamp"}, time_unit=unit)
+    columns = MessageColumns(rows, source, families.families(ketal.compile(FORKS), 1))
+    at_us, without = [row[0] for row in rows.select(F.unix_micros(columns.time())).collect()]
+    assert at_us == pytest.approx(1_700_000_000_250_000, abs=1)
+    assert without is None
+
+
 @pytest.mark.parametrize("format", ["%m/%d/%Y %I:%M:%S %p", "%Y%m%d%H%M%S"])
 def test_times_are_read_in_the_format_of_the_source(format: str, spark: SparkSession) -> None:
     """Both the times of events and the column of the watermark."""
