@@ -5,7 +5,7 @@ The one rule: where a verdict depends on the order in which partitions are read,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.model.wording import counted
@@ -20,7 +20,16 @@ from ketal.streaming.spark.families import warnings as key_group_warnings
 def lines(job: Job, program: Program) -> Iterator[str]:
     """Yield the lines of the plan; they show no value of `[kafka.properties]`."""
     spark = job.engine == "spark"
-    yield f"engine: {_engine(job, program)}"
+    divisions = families(program, job.key_groups) if spark else ()
+    groups = {name: one.groups for one in divisions for name in one.program.names}
+    if spark:
+        count = counted(sum(one.groups for one in divisions), "key group")
+        yield (
+            f"engine: spark, {count}, at most one batch every {job.trigger_ms} ms, of at most "
+            f"{job.batch_messages_max:,} messages"
+        )
+    else:
+        yield f"engine: process, {consumers(job, program)} (group {job.group_id})"
     yield f"Kafka: {job.bootstrap_servers}" + (
         f", with {', '.join(sorted(job.properties))}" if job.properties else ""
     )
@@ -41,24 +50,13 @@ def lines(job: Job, program: Program) -> Iterator[str]:
             f"time: {behind} each partition's latest event; a partition is idle after "
             f"{job.idle_ms} ms"
         )
-    divided = _divided_patterns(job, program)
     for compiled in program.compiled:
+        number = groups.get(compiled.name, 1)
         yield f"pattern {compiled.name}: {compiled.kind}, fingerprint {compiled.fingerprint}"
-        yield f"  scopes: {_scopes(compiled)}; {_placement(job, program, compiled)}"
-        yield f"  order: {_order(compiled, divided)}"
+        yield f"  scopes: {_scopes(compiled)}; {_placement(job, number)}"
+        yield f"  order: {_order(compiled, is_divided=job.is_shared or number > 1)}"
     for warning in warnings(program, job):
         yield f"warning: {warning}"
-
-
-def _engine(job: Job, program: Program) -> str:
-    if job.engine == "spark":
-        count = sum(family.groups for family in families(program, job.key_groups))
-        groups = counted(count, "key group")
-        return (
-            f"spark, {groups}, at most one batch every {job.trigger_ms} ms, of at most "
-            f"{job.batch_messages_max:,} messages"
-        )
-    return f"process, {consumers(job, program)} (group {job.group_id})"
 
 
 def consumers(job: Job, program: Program) -> str:
@@ -89,34 +87,24 @@ def _scopes(compiled: CompiledPattern) -> str:
     return f"one for each {', '.join(parts)}" if parts else "one for all events"
 
 
-def _placement(job: Job, program: Program, compiled: CompiledPattern) -> str:
-    if job.engine == "process" and job.is_shared:
+def _placement(job: Job, groups: int) -> str:
+    if job.is_shared:
         return f"in the consumer that reads the partitions of its {job.keyed_by}"
     if job.engine == "process":
         return "all of them in this process, whichever partition an event is in"
-    groups = next(
-        f.groups for f in families(program, job.key_groups) if compiled.name in f.program.names
-    )
     if groups > 1:
         return f"in {groups} key groups, by the hash of its partition"
     return "all of them in one key group"
 
 
-def _divided_patterns(job: Job, program: Program) -> frozenset[str]:
-    """Return the patterns whose scopes are divided among parts, none of which sees all events."""
-    if job.engine == "process":
-        return frozenset(program.names if job.is_shared else ())
-    parts = families(program, job.key_groups)
-    return frozenset(name for one in parts if one.groups > 1 for name in one.program.names)
-
-
-def _order(compiled: CompiledPattern, divided: Collection[str]) -> str:
+def _order(compiled: CompiledPattern, *, is_divided: bool) -> str:
+    """Describe the order of a pattern; a part of a divided one does not see all events."""
     if not compiled.causal:
         return "arrival: the order in which events are consumed"
     if compiled.order_free:
         if compiled.pattern.order.frontier is not None:
             then = "waits for time"
-        elif compiled.name in divided:
+        elif is_divided:
             then = "counts as doubtful if its clock may be incomplete"
         else:
             then = "waits for its past"

@@ -135,10 +135,11 @@ class MessageReader:
             out["timestamp"] = record.timestamp * self._units / 1_000
         if self._needed.partition:
             out["partition"] = f"{record.topic}/{record.partition}"
+        last = {name: value for name, value in record.headers if name in self._needed.headers}
         headers = {
             name: _utf8_text(value, f"header {name}")
-            for name, value in record.headers
-            if name in self._needed.headers and value is not None
+            for name, value in last.items()
+            if value is not None
         }
         if headers:
             out["header"] = headers

@@ -27,7 +27,7 @@ from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.job.engine_files import ENGINE_FILES, check_engine
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.file import STARTS, Job
 from ketal.streaming.spark.families import HASHING, families, placement
 from ketal.streaming.spark.job_folder import HadoopFolder, LocalFolder
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _JOB = ENGINE_FILES["spark"]
 _EARLIEST, _LATEST = -2, -1
 """Spark's offsets for the beginning and the end of a partition."""
+_decode_offsets = msgspec.json.Decoder(dict[str, dict[str, int]]).decode
+"""Decodes Spark's `startingOffsets`: topic → number of a partition → offset."""
 HINT = (
     "  hint: use --on-change fresh to start over at the stored offsets, or another [state] store "
     "to start at the beginning of the topics"
@@ -127,6 +129,8 @@ class Checkpoint:
             held = json.loads(self.folder.read(_JOB))
             self._generation = int(held["generation"])
             self._starting = str(held["starting"])
+            if self._starting not in STARTS:
+                _decode_offsets(self._starting)
             self.written = self._read_written()
             settings = _settings_changes(held, current)
             changed = settings or _program_changes(held["program"], program, job.limits)
@@ -141,7 +145,7 @@ class Checkpoint:
         if offsets:
             self._discard_reason = why
         # A checkpoint without a completed batch has no state, but may have start offsets.
-        if offsets or not self._starting.startswith("{"):
+        if offsets or self._starting in STARTS:
             self._starting = offsets or job.start
         self._generation += 1
         self.written = self._read_written()
@@ -200,7 +204,7 @@ class Checkpoint:
         try:
             # Spark's version, the batch's own, and the offsets of the one source.
             _, _, offsets = self.folder.read(f"{self._name}/{path}").decode().splitlines()
-            json.loads(offsets)
+            _decode_offsets(offsets)
         except (OSError, ValueError, RecursionError) as fault:
             raise StateError(f"{self.path}/{path} is damaged: {fault!r}") from None
         return offsets
@@ -248,9 +252,9 @@ def _fill_partitions(starting: str, job: Job, counts: Mapping[str, int]) -> str:
     A partition that was added to a topic is read from its first message, a new topic from where
     the job's `start` says.
     """
-    if not starting.startswith("{"):
+    if starting in STARTS:
         return starting
-    held: dict[str, dict[str, int]] = json.loads(starting)
+    held = _decode_offsets(starting)
     out = {}
     for topic in sorted(job.topics):
         first = _EARLIEST if topic in held or job.start == "earliest" else _LATEST

@@ -48,8 +48,6 @@ _TRANSIENT = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connec
             "Timeout", "Blocking", "Interrupted")  # fmt: skip
 """Prefixes of the names of those exceptions of a worker after which a retry may succeed."""
 _DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
-_NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
-_TOO_LARGE = re.compile(r"RecordTooLargeException")
 _NOT_ALLOWED = re.compile(r"\w+(?:Authentication|Authorization)Exception")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
 
@@ -243,9 +241,9 @@ class SparkEngine(JobEngine):
                 "the messages from which the checkpoint resumes are no longer in the topic; use "
                 "another [state] store to start over"
             )
-        if _NO_TOPIC.search(text):
+        if "UnknownTopicOrPartitionException" in text:
             return SettingError(f"a topic no longer exists: {_last_cause(text)}")
-        if _TOO_LARGE.search(text):
+        if "RecordTooLargeException" in text:
             topics = ", ".join(self.job.output_topics)
             return too_large_error(self.job, f"{_last_cause(text)} (topic {topics})")
         if _NOT_ALLOWED.search(text):

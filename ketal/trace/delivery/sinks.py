@@ -106,7 +106,6 @@ class JsonLines:
         self._process = os.getpid()
         self._claimants: dict[str, object] = {}  # Of each node, who uses the sink's own descriptor.
         self._is_short = False
-        self._own_end = 0  # Offset of the end of the last line that was written here.
 
     def incarnation(self, node: str) -> int:
         """Return the number, from 1, of this run of a node, and claim it.
@@ -176,13 +175,11 @@ class JsonLines:
             self._append(b"\n" + line if self._is_short else line)
             return
         end = os.lseek(self._file, 0, os.SEEK_END)
-        if end not in (0, self._own_end) and os.pread(self._file, 1, end - 1) != b"\n":
+        if end > 0 and os.pread(self._file, 1, end - 1) != b"\n":
             self._append(b"\n" + line)
             return
         self._append(line)
-        if os.pread(self._file, len(line), end) == line:
-            self._own_end = end + len(line)
-        elif not self._has_line(line, end):
+        if os.pread(self._file, len(line), end) != line and not self._has_line(line, end):
             self._append(b"\n" + line)
 
     def _append(self, data: bytes) -> None:

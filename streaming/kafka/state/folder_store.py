@@ -72,9 +72,6 @@ class _ClaimContent(msgspec.Struct, frozen=True):
     topics: list[str]
 
 
-_decode_claim = msgspec.json.Decoder(_ClaimContent).decode
-
-
 class Claim:
     """The claim of a group to a folder, made when it has committed with state in the folder.
 
@@ -116,7 +113,9 @@ class Claim:
     def _read(self) -> _ClaimContent | None:
         try:
             with refused_as_setting(self._path):
-                return _decode_claim(self._path.read_bytes()) if self._path.exists() else None
+                if not self._path.exists():
+                    return None
+                return msgspec.json.decode(self._path.read_bytes(), type=_ClaimContent)
         except (ValueError, RecursionError):
             raise SettingError(
                 f"{self._path} is damaged: it does not name the group of this state\n  hint: "

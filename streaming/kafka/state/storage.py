@@ -109,7 +109,8 @@ class _FolderStorage(Storage):
     """
 
     restart_hint = "another group_id to start at the beginning of the topics"
-    _claim: Claim | None = None
+    _claim: Claim
+    """Made under the lock, before anything else is asked of the storage."""
 
     @contextmanager
     def exclusive(self, stopping: Callable[[], bool]) -> Iterator[None]:
@@ -129,11 +130,7 @@ class _FolderStorage(Storage):
         name = self.state_name(metadata)
         if name is None:
             return False
-        return self._has_begun or (self._job.state / name.partition("@")[0]).exists()
-
-    @property
-    def _has_begun(self) -> bool:
-        return self._claim is not None and self._claim.has_commits
+        return self._claim.has_commits or (self._job.state / name.partition("@")[0]).exists()
 
     def metadata(self, name: str) -> dict[str, str]:
         return {"snapshot": name}
@@ -141,7 +138,7 @@ class _FolderStorage(Storage):
     def open(
         self, number: int, loaded: Any, names: Sequence[str]
     ) -> tuple[Store, dict[bytes, bytes]]:
-        if self._has_begun and not names:
+        if self._claim.has_commits and not names:
             raise StateError(
                 f"group {self._job.group_id} has no offsets at {self._job.bootstrap_servers}, but "
                 f"{self._job.state} contains the state of its last commit: the offsets have "

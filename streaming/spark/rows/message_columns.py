@@ -76,7 +76,8 @@ class MessageColumns:
         if path[0] != KAFKA:
             return self._texts[path]
         if path[1] == "timestamp":
-            since_ms = F.unix_millis("timestamp")
+            # As a double, for a count of nanoseconds may overflow 64 bits on the way.
+            since_ms = F.unix_millis("timestamp").cast("double")
             return F.when(since_ms >= 0, since_ms * self._divisor / 1_000).cast("string")
         if path[1] == "partition":
             return F.concat_ws("/", "topic", "partition")
@@ -106,7 +107,7 @@ class MessageColumns:
         """
         for family in families:
             keyed = keying_attribute(family.partition, self.source)
-            if keyed is None or family.groups == 1:
+            if keyed is None:
                 continue
             value = canonical_text(
                 F.coalesce(*map(self._text_at, attribute_paths(keyed, self._paths)))

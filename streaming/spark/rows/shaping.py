@@ -168,7 +168,7 @@ def _row_per_group(
 
 
 def _group_column(source_columns: MessageColumns | EventColumns, family: Family) -> Column:
-    if family.groups == 1 and not family.partition:
+    if not family.partition:
         return F.lit(family.first)
     values = source_columns.partition(family.partition)
     return (F.pmod(F.hash(*values), F.lit(family.groups)) + F.lit(family.first)).cast("int")

@@ -31,9 +31,20 @@ def canonical_text(text: Column) -> Column:
 
 def timestamp_of(text: Column, divisor: int) -> Column:
     """Return the timestamp of an event time, a number or RFC 3339; null if it is neither."""
-    number = text.try_cast("double") / F.lit(float(divisor))
+    # A cast that fails is slow.
+    number = F.when(~text.contains(":"), text.try_cast("double")) / F.lit(float(divisor))
     within = number.between(F.lit(-_TIME_MAX_S / 4), F.lit(_TIME_MAX_S))
-    return F.coalesce(F.when(within, F.timestamp_seconds(number)), F.try_to_timestamp(text))
+    # Spark reads no lower case and no offset after the minutes, and reads a time without an offset
+    # in the time zone of the session, which may be another than UTC.
+    given = F.upper(F.trim(text))
+    given = F.regexp_replace(given, r"([T ]\d\d:\d\d)(?=$|[Z+-])", "$1:00")
+    missing = (
+        F.when(F.length(given) == len("2026-01-01"), F.lit("T00:00:00Z"))
+        .when(~given.rlike("[T ].*[Z+-]"), F.lit("Z"))
+        .otherwise(F.lit(""))
+    )
+    at = F.try_to_timestamp(F.concat(given, missing))
+    return F.coalesce(F.when(within, F.timestamp_seconds(number)), at)
 
 
 def timestamp_by_format(text: Column, source: Source) -> Column:

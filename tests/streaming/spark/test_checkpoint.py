@@ -188,7 +188,9 @@ def test_fresh_start_has_offsets_of_exactly_the_current_partitions(tmp_path: Pat
     assert json.loads(starting)["t"] == {"0": 5, "1": 6}
 
 
-@pytest.mark.parametrize("text", ["", '{"a":' * 20_000], ids=["cut", "nested"])
+@pytest.mark.parametrize(
+    "text", ["", '{"a":' * 20_000, '{"t":{"0":"5"}}'], ids=["cut", "nested", "no number"]
+)
 @pytest.mark.parametrize("name", ["checkpoint-0/offsets/0", "checkpoint-0.json", "job.json"])
 def test_damaged_file_is_reported(name: str, text: str, tmp_path: Path) -> None:
     begin_job(job(tmp_path), A, {"t": 1})
@@ -196,6 +198,15 @@ def test_damaged_file_is_reported(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(f"v1\n{{}}\n{text}" if "offsets" in name else text)
     with pytest.raises(StateError, match=f"{name} is damaged"):
         begin_job(job(tmp_path, key_groups=2, on_change="fresh"), A, {"t": 1})
+
+
+@pytest.mark.parametrize("starting", ["{", '{"t": 1}', {"t": {"0": 1}}, "first", None])
+def test_damaged_start_offsets_are_reported(starting: object, tmp_path: Path) -> None:
+    begin_job(job(tmp_path), A, {"t": 1})
+    noted = json.loads((tmp_path / "job.json").read_bytes())
+    (tmp_path / "job.json").write_text(json.dumps({**noted, "starting": starting}))
+    with pytest.raises(StateError, match=r"job\.json is damaged"):
+        begin_job(job(tmp_path), A, {"t": 1})
 
 
 def test_numbers_of_groups_do_not_depend_on_the_order_of_patterns(tmp_path: Path) -> None:

@@ -11,19 +11,26 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 import ketal
 from ketal.errors import NotAvailableError, SettingError
 from ketal.logs import Source
+from ketal.logs.times import TimeReading
+from ketal.model.events.event_time import seconds
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.messages import MessageReader
 from ketal.streaming.spark import detect, families
 from ketal.streaming.spark.rows import shaping
 from ketal.streaming.spark.rows.message_columns import MessageColumns
 from ketal.streaming.spark.rows.row_reader import RowReader, RowShape
+from ketal.streaming.spark.rows.text import timestamp_of
 from tests.sampling import sample
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, Topic, produce, spread
 from tests.streaming.jobs import accept as message
@@ -141,8 +148,6 @@ def test_windows_end_by_the_watermark_in_groups_without_new_events(
 
 
 def test_time_column_keeps_its_own_watermark(spark: SparkSession, tmp_path: Path) -> None:
-    from pyspark.sql import functions as F
-
     program = ketal.compile(WINDOWED_FORKS)
     events = stream(spark, tmp_path / "in", [[accept("a", 1, 1)]])
     own = events.withColumn("time", F.timestamp_seconds("time")).withWatermark("time", "7 minutes")
@@ -225,8 +230,6 @@ def test_patterns_with_different_partitions_have_their_own_key_groups(
 
 def test_columns_of_an_event_can_have_many_types(spark: SparkSession, tmp_path: Path) -> None:
     """Clocks as maps or text, data as a struct, a map, text, or columns of their own."""
-    from pyspark.sql import functions as F
-
     rows = [accept(node, height, height) for height in (1, 2) for node in "ab"]
     program = ketal.compile(FORKS)
     lines = [json.dumps({**row, "clock": json.loads(row["clock"])}).encode() for row in rows]
@@ -349,6 +352,21 @@ def test_kafka_timestamp_of_a_message_can_be_the_time_of_its_event(
         detect(program, events.drop("timestamp"), key_groups=groups, source=source)
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_kafka_timestamp_advances_the_watermark_whatever_unit_times_have(
+    unit: Literal["s", "ms", "us", "ns"], spark: SparkSession
+) -> None:
+    rows = data_frame(spark, [(1_700_000_000_250,), (-1,)], "at long").selectExpr(
+        "CAST(NULL AS BINARY) AS key", "CAST('{}' AS BINARY) AS value", "'t' AS topic",
+        "0 AS partition", "0L AS offset", "timestamp_millis(at) AS timestamp",
+    )  # fmt: skip
+    source = Source(fields={"time": "kafka.timestamp"}, time_unit=unit)
+    columns = MessageColumns(rows, source, families.families(ketal.compile(FORKS), 1))
+    at_us, without = [row[0] for row in rows.select(F.unix_micros(columns.time())).collect()]
+    assert at_us == pytest.approx(1_700_000_000_250_000, abs=1)
+    assert without is None
+
+
 @pytest.mark.parametrize("format", ["%m/%d/%Y %I:%M:%S %p", "%Y%m%d%H%M%S"])
 def test_times_are_read_in_the_format_of_the_source(format: str, spark: SparkSession) -> None:
     """Both the times of events and the column of the watermark."""
@@ -394,6 +412,28 @@ def test_watermark_uses_the_time_format_of_the_source(spark: SparkSession, tmp_p
     ]
     (ended,) = (v for v in found if v["verdict"] == "timed_out")
     assert ended["bindings"] == {"First": ["a@1"]}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_text_that_is_a_time_advances_the_watermark(zone: str, spark: SparkSession) -> None:
+    """Spark itself reads neither lower case nor an offset after the minutes, nor all as UTC."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
+    texts = [
+        *("17", "-1.5", "1e3", "2026-05-04", "2026-05-04T12:00:00.123456Z"),
+        *("2026-05-04T12:00:00+02:00", "2026-05-04 12:00:00", "2026-05-04T12:00:00-0130"),
+        *("2026-05-04T12:00", "2026-05-04T12:00:00.5", " 2026-05-04T12:00:00 ", "0001-01-01"),
+        *("2026-05-04t12:00:00.25z", "2026-05-04t12:00:00+02:00", "2026-05-04t12:00z"),
+        *("2026-05-04T12:00Z", "2026-05-04 12:00-01:00", "2026-05-04T12:00+02:00"),
+    ]
+    at = timestamp_of(F.col("text"), 1)
+    rows = data_frame(session, [(one,) for one in texts], "text string").select(
+        "text", F.unix_micros(at).alias("us")
+    )
+    read = TimeReading("s", None).read
+    assert {row.text: row.us for row in rows.collect()} == {
+        one: round(seconds(read(one)) * 1e6) for one in texts
+    }
 
 
 def test_time_column_of_an_event_has_no_format() -> None:
@@ -666,6 +706,34 @@ def test_key_and_headers_of_a_message_can_be_fields_and_partition_keys(
     assert "L < 10000)" in plan, "the watch looks at the value of few messages"
     found = collected_verdicts(verdicts)
     assert sorted(v["verdict"] for v in found) == ["match", "rejected", "rejected"]
+
+
+def test_last_of_several_headers_with_one_name_counts_in_both_engines(spark: SparkSession) -> None:
+    given: list[list[tuple[str, bytes | None]]] = [
+        [("type", b"a"), ("type", b"b")],
+        [("type", b"c"), ("type", None)],
+        [("type", b"\xff"), ("type", b"d")],
+        [("type", b"e"), ("type", b"\xff")],
+    ]
+    source = Source(fields={"type": "kafka.header.type"})
+    value = b'{"node": "n", "clock": {"n": %d}}'
+    rows = [(None, value % n, "t", 0, n, headers) for n, headers in enumerate(given, 1)]
+    names = ("key", "value", "topic", "partition", "offset", "headers")
+    records = [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in rows]
+    values = [record.value for record in records]
+    items = MessageReader(source, ketal.Limits()).items(values, records.__getitem__)
+    assert [getattr(item, "type", None) for item in items] == ["b", None, "d", None]
+    events = data_frame(
+        spark, rows, "key binary, value binary, topic string, partition int, offset long, "
+        "headers array<struct<key string, value binary>>"
+    )  # fmt: skip
+    program = ketal.compile("pattern P { event A = true; find next A; return type = A.type; }")
+    found = collected_verdicts(detect(program, events, key_groups=1, source=source))
+    types = [verdict["return"]["type"] for verdict in found if verdict["verdict"] == "match"]
+    assert types == ["b", "d"]
+    assert [v["reason"] for v in found if v["verdict"] == "rejected"] == [
+        item.reason for item in items if isinstance(item, Rejected)
+    ]
 
 
 @pytest.mark.parametrize("groups", [1, 4])
