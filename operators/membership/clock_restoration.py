@@ -281,7 +281,11 @@ def possibly_low(memory: ClockMemory, seen: SeenDots) -> list[tuple[str, int, Cl
             first[node] = min(counter, first.get(node, counter))
     if not first:
         return []
-    return [item for item in memory.items() if any(item[2].get(n, 0) >= c for n, c in first.items())]
+    return [
+        (node, counter, clock)
+        for node, counter, clock in memory.items()
+        if any(clock.get(n, 0) >= c for n, c in first.items())
+    ]
 
 
 def _is_shrunk(memory: ClockMemory, node: str, counter: int, clock: Clock) -> bool:
