@@ -351,12 +351,13 @@ def test_clock_of_an_event_can_grow_if_its_predecessor_waits_since_before_the_le
 ) -> None:
     """n1@1 is in the past of n2@3 through n2@1 only, wherever n2@1 and the leave arrive."""
     made = program("event No = exists(no)", "Y = Conc(B, A)", "find any A not No Y", order=order)
-    events = [e("n1@1", "a"), e("n2@1", "x", "n1:1"), e("n2@2", "x"), e("n2@3", "b")]
-    for records in itertools.permutations([*events, Control("leave", node="n1")]):
+    records: list[Record] = [e("n1@1", "a"), e("n2@1", "x", "n1:1"), e("n2@2", "x"), e("n2@3", "b")]
+    records.append(Control("leave", node="n1"))
+    for order_of_arrival in itertools.permutations(records):
         monitor = Monitor(made)
-        verdicts = [*monitor.feed_many(records), *monitor.close()]
+        verdicts = [*monitor.feed_many(order_of_arrival), *monitor.close()]
         found = any(isinstance(one, Match) for one in verdicts)
-        assert not found or monitor.summary.get("doubtful"), texts(records)
+        assert not found or monitor.summary.get("doubtful"), texts(order_of_arrival)
 
 
 def test_clock_can_grow_through_the_event_that_shows_that_it_shrank() -> None:
