@@ -168,6 +168,17 @@ def of_kinds(lines: list[str], *kinds: str) -> list[str]:
     return [text for text in lines if any(f"'verdict': '{kind}'" in text for kind in kinds)]
 
 
+def has_copy_of_rejected(case: Case, lines: list[str]) -> bool:
+    """Return whether an event that was rejected as ambiguous arrives several times."""
+    places = {literal_eval(text)["place"] for text in of_kinds(lines, "rejected")}
+    copies = Counter(map(id, case.records))
+    return any(
+        copies[id(one)] > 1 and str(one.dot) in places
+        for one in case.records
+        if isinstance(one, Event)
+    )
+
+
 def completed_by_events(lines: list[str]) -> list[str]:
     """Return, in order, the verdicts that offered events complete; windows may end later."""
     return of_kinds(lines, "match", "violation")
@@ -252,6 +263,8 @@ def test_stream_with_losses_restarts_and_duplicates_equals_the_finite_log(
         if of_kinds(expected, "overflow") or of_kinds(lines, "overflow"):
             reject()
         assert of_kinds(lines, "rejected") == of_kinds(expected, "rejected")
+        if has_copy_of_rejected(case, lines) and summary["gaps"] != finite["gaps"]:
+            reject()  # the copy is not ambiguous any more, and its dot was declared lost before
         if case.kind == "total":
             ours, theirs = completed_by_events(lines), completed_by_events(expected)
             assert without_loss_marks(ours) == without_loss_marks(theirs)
