@@ -738,6 +738,15 @@ def test_order_free_pattern_has_no_late_or_refused_events() -> None:
     assert adds_up(m.summary)
 
 
+def test_an_event_without_room_is_doubtful_while_the_past_of_its_cause_is_missing() -> None:
+    m = Monitor(conc(), limits=Limits(held_back_max=1))
+    m.feed_many([e("n1@1", "a"), Control("leave", node="n1"), e("n3@2", "c")])
+    # Its direct cause has arrived, and waits for n3@1.
+    assert texts(m.feed(e("n3@3", "b"))) == ["match P: A=n1@1, Second=n3@3"]
+    assert m.summary["doubtful"] == 1
+    assert m.feed(e("n3@1", "c", "n1:1")) == [], "n1@1 happened before all events of n3"
+
+
 def test_clocks_under_arrival_are_restored_as_far_as_known() -> None:
     compiled = ketal.compile(
         'pattern P { event A = type == "a"; event B = type == "b";'
