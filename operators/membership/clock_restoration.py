@@ -122,8 +122,7 @@ class Restorer(Stateful):
             # Another queue may release it once more; it is counted once.
             self._count_low(event, out)
             if not whole and self.may_be_low(out):
-                self._doubted[node] = counter
-                self.in_doubt += 1
+                self.count_doubtful(event)
             elif not whole:
                 self._incomplete += 1
         return out
@@ -138,7 +137,7 @@ class Restorer(Stateful):
         known = self.memory.find(event.node, event.clock[event.node])
         if known is None or not known.final:
             if self.may_be_low(out, event):
-                self.count_offered_low(event)
+                self.count_doubtful(event)
             else:
                 self._incomplete += 1
         return out
@@ -153,8 +152,8 @@ class Restorer(Stateful):
                 if entry > out.clock.get(name, 0):
                     self._low[name] = self._low.get(name, 0) + 1
 
-    def count_offered_low(self, event: Event) -> None:
-        """Count an event as doubtful: it was offered with a lower clock than `restore` returned."""
+    def count_doubtful(self, event: Event) -> None:
+        """Count an event whose clock may be too low, or was when it was offered."""
         node, counter = event.node, event.clock[event.node]
         if counter > self._doubted.get(node, 0):
             # Another queue may report it once more, and it may be doubtful already.
@@ -213,9 +212,9 @@ class Restorer(Stateful):
             return True
         if known is None:
             self.mark_dropped(node, counter, clock)  # it was evicted, and is held anew
-        fresh = known is None or known.closure is None
         closure, whole, growing = self._closure(node, counter, clock)
-        self.in_doubt += fresh and self._truncated
+        if self._truncated:
+            self.count_doubtful(event)
         self.memory.close(node, counter, clock, closure, final=whole and not growing)
         last = self.highest.get(node, 0)
         if counter > last:

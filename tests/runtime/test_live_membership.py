@@ -747,6 +747,15 @@ def test_an_event_without_room_is_doubtful_while_the_past_of_its_cause_is_missin
     assert m.feed(e("n3@1", "c", "n1:1")) == [], "n1@1 happened before all events of n3"
 
 
+def test_an_event_whose_restored_clock_has_no_room_is_doubtful_in_every_order_of_arrival() -> None:
+    departure: list[Record] = [e("n1@1", "a"), Control("leave", node="n1")]
+    for later in itertools.permutations([e("n3@1", "c", "n1:1"), e("n3@2", "b")]):
+        m = Monitor(conc(), limits=Limits(clock_entries_max=1))
+        lines = m.feed_many([*departure, *later])
+        assert texts(lines) == ["match P: A=n1@1, Second=n3@2"], "there is no room for n1:1"
+        assert m.summary["doubtful"] == 1
+
+
 def test_clocks_under_arrival_are_restored_as_far_as_known() -> None:
     compiled = ketal.compile(
         'pattern P { event A = type == "a"; event B = type == "b";'

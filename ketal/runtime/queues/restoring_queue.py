@@ -139,7 +139,7 @@ class RestoringQueue(PatternQueue):
         if not self._pop_withheld(event):
             return True
         if changed and event.dot not in self._losses:  # a lost event was late, and never offered
-            self._restorer.count_offered_low(event)
+            self._restorer.count_doubtful(event)
         return False
 
     def end(self) -> list[Verdict]:
