@@ -243,7 +243,6 @@ class Restorer(Stateful):
                 cause = memory.find(other, known)
                 if cause is None:
                     whole = False
-                    self.highest.setdefault(other, 0)
                     cause = memory.below(other, known)
                 elif cause.closure is not None and not cause.final:
                     growing = True

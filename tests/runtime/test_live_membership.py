@@ -814,6 +814,19 @@ def test_an_event_released_before_a_leave_is_counted_as_doubtful(find: str, over
         assert not certain or monitor.summary.get("doubtful"), texts(order)
 
 
+@pytest.mark.parametrize("first", [[], [Control("leave", node="n4")]])
+def test_a_node_that_only_a_clock_named_leaves_by_a_view(first: list[Record]) -> None:
+    records: list[Record] = [
+        *first,
+        e("n3@1", "c", "n2:1"),
+        Control("view", members=("n1", "n3")),
+        e("n2@1", "a"),
+        e("n1@1", "b", "n3:1"),  # lacks n2:1
+    ]
+    assert texts(ketal.run(conc(), records)) == []
+    assert texts(Monitor(conc()).feed_many(records)) == []
+
+
 @pytest.mark.parametrize("order", ["CausalOrder", "CausalOrder(gap = 3 s)", "CausalOrder(total)"])
 def test_a_view_costs_the_same_however_many_nodes_have_left(order: str) -> None:
     program = ketal.compile(
