@@ -118,13 +118,14 @@ class Restorer(Stateful):
         whole = self._close(event)
         out = self.last_restored(event)
         node, counter = event.node, event.clock[event.node]
-        if counter > self._released.get(node, 0):
-            # Another queue may release it once more; it is counted once.
+        # Another queue may release it once more, when what restored its clock is evicted.
+        first = counter > self._released.get(node, 0)
+        if first:
             self._count_low(event, out)
-            if not whole and self.may_be_low(out):
-                self.count_doubtful(event)
-            elif not whole:
-                self._incomplete += 1
+        if not whole and self.may_be_low(out):
+            self.count_doubtful(event)
+        elif not whole:
+            self._incomplete += first
         return out
 
     def restore_at_once(self, event: Event) -> Event:

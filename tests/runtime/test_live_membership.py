@@ -756,6 +756,22 @@ def test_an_event_whose_restored_clock_has_no_room_is_doubtful_in_every_order_of
         assert m.summary["doubtful"] == 1
 
 
+def test_an_event_that_a_second_queue_releases_with_less_of_its_past_is_doubtful() -> None:
+    compiled = ketal.compile(
+        "".join(
+            f"pattern {name} {{ order {order};"
+            ' event A = type == "a"; event B = type == "b"; Second = Conc(B); find any A Second; }'
+            for name, order in (("P", "CausalOrder"), ("Q", "CausalOrder(frontier = 30 s)"))
+        )
+    )
+    m = Monitor(compiled, limits=Limits(restored_entries_max=1))
+    m.feed_many([e("n3@1", "a"), e("n3@2", "c"), e("n2@1", "c", "n3:1")])
+    m.feed_many([e("n1@1", "c", "n2:1 n3:1"), *(e(f"n2@{c}", "c", "n1:1 n3:1") for c in (2, 3))])
+    m.feed_many([e("n2@4", "c", "n1:1"), *(e(f"n2@{c}", "c") for c in (5, 6)), e("n2@7", "b")])
+    assert texts(m.close()) == ["match Q: A=n3@1, Second=n2@7"], "P's clock of it was whole"
+    assert m.summary["doubtful"] > 0
+
+
 def test_clocks_under_arrival_are_restored_as_far_as_known() -> None:
     compiled = ketal.compile(
         'pattern P { event A = type == "a"; event B = type == "b";'
