@@ -352,7 +352,8 @@ def test_clock_of_an_event_can_grow_if_its_predecessor_waits_since_before_the_le
     """n1@1 is in the past of n2@3 through n2@1 only, wherever n2@1 and the leave arrive."""
     made = program("event No = exists(no)", "Y = Conc(B, A)", "find any A not No Y", order=order)
     events = [e("n1@1", "a"), e("n2@1", "x", "n1:1"), e("n2@2", "x"), e("n2@3", "b")]
-    for records in itertools.permutations([*events, Control("leave", node="n1")]):
+    leave: Record = Control("leave", node="n1")
+    for records in itertools.permutations([*events, leave]):
         monitor = Monitor(made)
         verdicts = [*monitor.feed_many(records), *monitor.close()]
         found = any(isinstance(one, Match) for one in verdicts)
