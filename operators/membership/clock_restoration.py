@@ -118,14 +118,14 @@ class Restorer(Stateful):
         whole = self._close(event)
         out = self.last_restored(event)
         node, counter = event.node, event.clock[event.node]
-        if counter > self._released.get(node, 0):
-            # Another queue may release it once more; it is counted once.
+        # Another queue may release it once more, when what restored its clock is evicted.
+        first = counter > self._released.get(node, 0)
+        if first:
             self._count_low(event, out)
-            if not whole and self.may_be_low(out):
-                self._doubted[node] = counter
-                self.in_doubt += 1
-            elif not whole:
-                self._incomplete += 1
+        if not whole and self.may_be_low(out, event):
+            self.count_doubtful(event)
+        elif not whole:
+            self._incomplete += first
         return out
 
     def restore_at_once(self, event: Event) -> Event:
@@ -138,7 +138,7 @@ class Restorer(Stateful):
         known = self.memory.find(event.node, event.clock[event.node])
         if known is None or not known.final:
             if self.may_be_low(out, event):
-                self.count_offered_low(event)
+                self.count_doubtful(event)
             else:
                 self._incomplete += 1
         return out
@@ -153,8 +153,8 @@ class Restorer(Stateful):
                 if entry > out.clock.get(name, 0):
                     self._low[name] = self._low.get(name, 0) + 1
 
-    def count_offered_low(self, event: Event) -> None:
-        """Count an event as doubtful: it was offered with a lower clock than `restore` returned."""
+    def count_doubtful(self, event: Event) -> None:
+        """Count an event whose clock may be too low, or was when it was offered."""
         node, counter = event.node, event.clock[event.node]
         if counter > self._doubted.get(node, 0):
             # Another queue may report it once more, and it may be doubtful already.
@@ -213,9 +213,9 @@ class Restorer(Stateful):
             return True
         if known is None:
             self.mark_dropped(node, counter, clock)  # it was evicted, and is held anew
-        fresh = known is None or known.closure is None
         closure, whole, growing = self._closure(node, counter, clock)
-        self.in_doubt += fresh and self._truncated
+        if self._truncated:
+            self.count_doubtful(event)
         self.memory.close(node, counter, clock, closure, final=whole and not growing)
         last = self.highest.get(node, 0)
         if counter > last:
@@ -235,16 +235,16 @@ class Restorer(Stateful):
         whole = counter == 1 or (below is not None and below.counter == counter - 1)
         before: Clock = {}
         if below is not None:
-            before = below.past
-            closure = self._join(closure, before, node)
+            closure = self._join(closure, below.past, node)
             growing = below.closure is not None and not below.final
-        # The predecessor's past is in its closure, so only entries that rose are looked up.
+            if not growing:
+                before = below.past
+        # The predecessor's whole past is in its closure, so only entries that rose are looked up.
         for other, known in clock.items():
             if known > before.get(other, 0) and other != node:
                 cause = memory.find(other, known)
                 if cause is None:
                     whole = False
-                    self.highest.setdefault(other, 0)
                     cause = memory.below(other, known)
                 elif cause.closure is not None and not cause.final:
                     growing = True

@@ -16,12 +16,13 @@ restarted, an event is returned as the same object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.values import base_node
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.membership.incarnations import Incarnations
@@ -81,6 +82,7 @@ class MembershipStage(Stateful):
 
     def _mark_dropped(self) -> None:
         for node, counter, clock in self.memory.items():
+            self.restorer.add_named(clock)
             self.restorer.mark_dropped(node, counter, clock)
 
     def arrived(self, event: Event) -> tuple[str, ...]:
@@ -95,6 +97,7 @@ class MembershipStage(Stateful):
         self.incarnations.arrived(event)
         self.memory.put(node, clock[node], clock)
         self.restorer.mark_dropped(node, clock[node], clock)
+        self.restorer.add_named(clock)
         return () if node in self.live or node in self._left else self._join_by_event(node)
 
     def _join_by_event(self, node: str) -> tuple[str, ...]:
@@ -138,16 +141,24 @@ class MembershipStage(Stateful):
 
     def leave(self, node: str) -> None:
         """Remove a node from the live ones, whatever incarnation of it is live."""
-        names = self.incarnations.names(node)
+        self._remove(self.incarnations.names(node))
+
+    def _remove(self, names: Collection[str]) -> None:
         self.restorer.mark_departed(names)
         self._left.update(names)
         self.live.difference_update(names)
 
     def view(self, members: Iterable[str]) -> None:
-        """Replace the live nodes by these members; the view read last is in force."""
+        """Replace the live nodes by these members; the view read last is in force.
+
+        All other nodes have left, also those that only clocks named, but for later incarnations of
+        these members.
+        """
         latest = {self.incarnations.names(member)[-1] for member in members}
-        for node in sorted(self.live - latest):
-            self.leave(node)
+        bases = set(map(base_node, latest))
+        named = self.restorer.highest.keys() - self.departed
+        unlisted = {node for node in named if base_node(node) not in bases}
+        self._remove((self.live - latest) | unlisted)
         for node in latest:
             self.join(node)
 

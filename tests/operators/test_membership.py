@@ -312,10 +312,10 @@ def test_doubtful_clock_is_counted_once() -> None:
     stage.restorer.restore(released)
     assert stage.restorer.in_doubt == 1
     for _ in range(2):
-        stage.restorer.count_offered_low(released)
+        stage.restorer.count_doubtful(released)
     assert stage.restorer.in_doubt == 1
     for _ in range(2):
-        stage.restorer.count_offered_low(later)
+        stage.restorer.count_doubtful(later)
         stage.restorer.load(stage.restorer.save())
     assert stage.restorer.in_doubt == 2
 

@@ -91,11 +91,11 @@ class Counters:
     def after(self, upto: int) -> Iterator[int]:
         """Yield the counters above `upto`, in order."""
         for number in self._ascending():
-            bits = self._bits_above(number, upto)
-            while bits:
-                lowest = bits & -bits
-                yield number * SPAN + lowest.bit_length() - 1
-                bits ^= lowest
+            marks = f"{self._bits_above(number, upto):b}"[::-1]
+            at = marks.find("1")
+            while at >= 0:
+                yield number * SPAN + at
+                at = marks.find("1", at + 1)
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield (first, last) of each range of counters between two that are not in the set."""

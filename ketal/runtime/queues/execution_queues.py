@@ -137,7 +137,7 @@ class Queues:
         for event in offered:
             released = at_once or any(queue.has_released(event.dot) for queue in ordered)
             if released and restorer.restore(event) is not event:
-                restorer.count_offered_low(event)
+                restorer.count_doubtful(event)
 
     # --- events ---
 

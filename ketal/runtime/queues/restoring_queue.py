@@ -113,16 +113,19 @@ class RestoringQueue(PatternQueue):
                         for dot in lost:
                             run.miss(dot)
                 out += self._offer(event)
-        out += self._offer_unrestored([*step.late, *step.refused])
+        restorer = self._restorer
+        out += self._offer_unrestored([*step.late, *step.refused], restorer.restore_at_once)
         for event in step.refused:
             self._losses.miss_event(event, ANY)
         return out
 
-    def _offer_unrestored(self, events: Sequence[Event]) -> list[Verdict]:
-        """Offer events whose clocks cannot be restored any further."""
+    def _offer_unrestored(
+        self, events: Sequence[Event], restore: Callable[[Event], Event]
+    ) -> list[Verdict]:
+        """Offer events that wait no longer, with the clocks that `restore` returns."""
         out: list[Verdict] = []
         for event in events:
-            restored = self._restorer.restore(event)
+            restored = restore(event)
             if self._is_offered(event, changed=restored is not event):
                 out += self._offer(restored)
         return out
@@ -136,12 +139,13 @@ class RestoringQueue(PatternQueue):
         if not self._pop_withheld(event):
             return True
         if changed and event.dot not in self._losses:  # a lost event was late, and never offered
-            self._restorer.count_offered_low(event)
+            self._restorer.count_doubtful(event)
         return False
 
     def end(self) -> list[Verdict]:
         """Offer the events that are still held, as in a finite log: holes hold nothing back."""
-        return self._offer_unrestored(present_order(self.hold_back.drop_held()))
+        held = present_order(self.hold_back.drop_held())
+        return self._offer_unrestored(held, self._restorer.restore)
 
     def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data; refused events are saved separately."""

@@ -34,16 +34,18 @@ def timestamp_of(text: Column, divisor: int) -> Column:
     # A cast that fails is slow.
     number = F.when(~text.contains(":"), text.try_cast("double")) / F.lit(float(divisor))
     within = number.between(F.lit(-_TIME_MAX_S / 4), F.lit(_TIME_MAX_S))
-    # Spark reads no lower case and no offset after the minutes, and reads a time without an offset
-    # in the time zone of the session, which may be another than UTC.
-    given = F.upper(F.trim(text))
-    given = F.regexp_replace(given, r"([T ]\d\d:\d\d)(?=$|[Z+-])", "$1:00")
+    # Spark reads no lower case, and no offset after hours or minutes; it completes a time without a
+    # date by today's, and one without an offset by the time zone of the session, not by UTC.
+    given = F.upper(F.btrim(text, F.lit(" \t\n\r\f\v")))
+    given = F.regexp_replace(given, r"(^.{10}[T ]\d\d)(?=$|[Z+-])", "$1:00")
+    given = F.regexp_replace(given, r"(^.{10}[T ]\d\d:\d\d)(?=$|[Z+-])", "$1:00")
     missing = (
         F.when(F.length(given) == len("2026-01-01"), F.lit("T00:00:00Z"))
         .when(~given.rlike("[T ].*[Z+-]"), F.lit("Z"))
         .otherwise(F.lit(""))
     )
-    at = F.try_to_timestamp(F.concat(given, missing))
+    dated = given.rlike(r"^\d{4}-\d\d-\d\d(?:[T ]|$)")
+    at = F.when(dated, F.try_to_timestamp(F.concat(given, missing)))
     return F.coalesce(F.when(within, F.timestamp_seconds(number)), at)
 
 
