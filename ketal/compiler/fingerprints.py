@@ -49,8 +49,8 @@ FIELD_TAGS = (
     "atoms", "classes", "enabled", "finals", "formulas", "letters", "live", "minterms", "mirrors",
     "nots", "steps", "table", "variants",
 )  # fmt: skip
-"""The fields of an automaton in the canonical JSON, by which they are tagged; all but the states'
-names, which do not affect the ids of verdicts."""
+"""The names of an automaton's fields, which are their tags in the canonical JSON; without the names
+of the states, which do not affect the ids of verdicts."""
 
 
 def canonical_form(value: Any) -> Any:

@@ -254,7 +254,7 @@ class Shape:
                 return None  # No counter would make its entry valid.
             with suppress(EventError):
                 vector.checked(event.node, clock)
-                return None  # It is refused for another reason, such as a limit.
+                return None  # The clock is valid, but refused, for example by a limit.
         if not isinstance(receives, list | tuple):
             return None
         return Draft(event.node, event.type, clock, event.time, event.data, event.id, receives)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ restarted, an event is returned as the same object.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -71,16 +71,12 @@ class MembershipStage(Stateful):
         self.memory.begin(arrivals)
         self.incarnations.begin(firsts, highest)
         self.restorer.begin(highest)
-        self._mark_dropped()
+        self.mark_dropped()
         for node in highest:
             self._join_by_event(node)
 
-    def load(self, state: Any) -> None:
-        """Load what `save` returned into a fresh object, whose memory is loaded."""
-        super().load(state)
-        self._mark_dropped()  # a state may be from before drops were detected on arrival
-
-    def _mark_dropped(self) -> None:
+    def mark_dropped(self) -> None:
+        """Find the departures that the held clocks show, as `arrived` does for each event."""
         for node, counter, clock in self.memory.items():
             self.restorer.add_named(clock)
             self.restorer.mark_dropped(node, counter, clock)

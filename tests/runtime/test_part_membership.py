@@ -156,6 +156,17 @@ def test_event_is_doubtful_in_a_part_if_it_may_know_more_of_a_node_that_left(
 
 
 @pytest.mark.parametrize("release", RELEASES)
+def test_event_is_doubtful_once_though_its_clock_was_low_and_may_be_low_still(
+    release: type[StreamRelease],
+) -> None:
+    """n2@3 was offered without n1: 1 of n2@1, and n2@2, which is missing, may know n3@2."""
+    part = Driven(pairs("Conc(B)"), release=release)
+    items = [e("n3@1", "c"), e("n1@1", "a"), e("n2@3", "b"), e("n2@1", "c", "n1:1")]
+    part.feed_many(with_key([*items, Control("leave", node="n3")]))
+    assert part.summary["doubtful"] == 1
+
+
+@pytest.mark.parametrize("release", RELEASES)
 def test_event_offered_before_a_leave_is_counted_as_doubtful_in_a_part(
     release: type[StreamRelease],
 ) -> None:

@@ -41,7 +41,7 @@ class ExecutionEvents:
 
     def __init__(self, name: str, limits: Limits, bound: str = "events_max") -> None:
         self.name = name
-        self.duplicates = self.rejected = 0  # how many records were
+        self.duplicates = self.rejected = 0  # how many records were one, or the other
         self.first_rejected = ""  # the place of the first rejected record, and the reason
         self._limits = limits
         self._events_max, self._bound = min(

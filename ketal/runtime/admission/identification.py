@@ -245,6 +245,7 @@ class Admission:
         return {
             "intake": self.intake.save(),
             "membership": None if membership is None else membership.save(),
+            "drops": "detected on arrival",
         }
 
     def load(
@@ -265,6 +266,8 @@ class Admission:
             for rows in clocks:
                 self.membership.memory.load(rows)
             self.membership.load(state["membership"])
+            if "drops" not in state:  # earlier versions detected departures on release
+                self.membership.mark_dropped()
         self.intake.load(state["intake"], beyond, contents)
         for node, clock in first.items():
             self.entries.put(node, clock)

@@ -129,7 +129,7 @@ class Queues:
             for node, _, clock in possibly_low(restorer.memory, seen)
         )
         for event in events:
-            restorer.restore_so_far(event)  # so that events after it learn that it may grow
+            restorer.restore_so_far(event)  # no closure of a later event is final before its own is
         offered = [event for event in events if arriving is None or event.dot != arriving.dot]
         for queue in restoring:
             queue.push_offered(seen_without(seen, offered), offered)

@@ -416,7 +416,7 @@ def test_watermark_uses_the_time_format_of_the_source(spark: SparkSession, tmp_p
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_text_that_is_a_time_advances_the_watermark(zone: str, spark: SparkSession) -> None:
-    """Spark itself reads neither lower case nor an offset after the minutes, nor all as UTC."""
+    """Spark itself reads no lower case, no offset after hours or minutes, and not all as UTC."""
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", zone)
     texts = [
@@ -425,6 +425,7 @@ def test_text_that_is_a_time_advances_the_watermark(zone: str, spark: SparkSessi
         *("2026-05-04T12:00", "2026-05-04T12:00:00.5", " 2026-05-04T12:00:00 ", "0001-01-01"),
         *("2026-05-04t12:00:00.25z", "2026-05-04t12:00:00+02:00", "2026-05-04t12:00z"),
         *("2026-05-04T12:00Z", "2026-05-04 12:00-01:00", "2026-05-04T12:00+02:00"),
+        *("2026-05-04T12", "2026-05-04 12Z", "2026-05-04t12+02:00", "\t2026-05-04T12:00:00\n"),
     ]
     at = timestamp_of(F.col("text"), 1)
     rows = data_frame(session, [(one,) for one in texts], "text string").select(
@@ -434,6 +435,12 @@ def test_text_that_is_a_time_advances_the_watermark(zone: str, spark: SparkSessi
     assert {row.text: row.us for row in rows.collect()} == {
         one: round(seconds(read(one)) * 1e6) for one in texts
     }
+
+
+def test_text_without_a_date_is_no_time(spark: SparkSession) -> None:
+    """Spark would read it as a time of today, and the event itself is rejected."""
+    texts = data_frame(spark, [("12:00:00",), ("T12:00:00Z",)], "text string")
+    assert [row[0] for row in texts.select(timestamp_of(F.col("text"), 1)).collect()] == [None] * 2
 
 
 def test_time_column_of_an_event_has_no_format() -> None:
