@@ -8,11 +8,13 @@ from collections.abc import Collection
 import pytest
 from hypothesis import given
 
+import ketal
 from ketal.errors import EventError
 from ketal.model.events.event import Event
-from ketal.model.limits import Limits
+from ketal.model.limits import DEFAULT, Limits
 from ketal.operators.membership.members import MembershipStage
 from ketal.runtime.admission.deduplication import NEW, Intake
+from ketal.runtime.admission.identification import Admission
 from tests.property.memberships import Run, base, runs
 from tests.sampling import examples
 
@@ -86,3 +88,19 @@ def test_a_node_that_is_named_like_an_incarnation_is_none(name: str) -> None:
             named.name_of(Event("A", type, {"A": counter}))
     named.name_of(Event(name, "x", {name: 5}))
     assert named.name_of(Event("A", "c", {"A": 3})) == "A#3@3 new"
+
+
+def test_state_of_a_version_that_detected_departures_on_release_shows_them_when_loaded() -> None:
+    """Both events of n2 had arrived, and neither was released."""
+    program = ketal.compile("pattern P { order CausalOrder; B = Causal(true); find any B B; }")
+    saved = Admission(program.compiled, DEFAULT)
+    memory = saved.ensure_membership().memory
+    memory.put("n2", 1, {"n1": 1, "n2": 1})
+    memory.put("n2", 2, {"n2": 2})
+    state, rows = saved.save(), memory.rows([("n2", 1), ("n2", 2)])
+    for departed in (set(), {"n1"}):
+        loaded = Admission(program.compiled, DEFAULT)
+        loaded.load(state, beyond=(), contents=(), clocks=[rows], first={})
+        assert loaded.membership is not None
+        assert loaded.membership.departed == departed
+        state.pop("drops", None)
