@@ -92,7 +92,7 @@ def test_a_node_that_is_named_like_an_incarnation_is_none(name: str) -> None:
 
 def test_state_of_a_version_that_detected_departures_on_release_shows_them_when_loaded() -> None:
     """Both events of n2 had arrived, and neither was released."""
-    program = ketal.compile("pattern P { order CausalOrder; B = Causal(true); find any B B; }")
+    program = ketal.compile("pattern P { event E = true; B = Causal(E); find any B B; }")
     saved = Admission(program.compiled, DEFAULT)
     memory = saved.ensure_membership().memory
     memory.put("n2", 1, {"n1": 1, "n2": 1})
