@@ -263,6 +263,8 @@ def test_stream_with_losses_restarts_and_duplicates_equals_the_finite_log(
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=restarts, losses=True)
         expected, finite = judged_log(case.program, case.records)
+        if finite.get("impossible"):
+            reject()  # an entry was misread, so that clocks form a cycle: a stream holds it back
         lines, summary = monitored(case.program, case.records, rng)
         if of_kinds(expected, "overflow") or of_kinds(lines, "overflow"):
             reject()
