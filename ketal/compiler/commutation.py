@@ -392,13 +392,12 @@ class _Swaps:
 
 
 def _node_literals(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
-    """Return the literals that determine an event's node, by the name of the node."""
+    """Return the literals that determine an event's node, by the name of the node.
+
+    `host("A")` does not: it covers all incarnations of A, whose events may be concurrent.
+    """
     return {
-        a.payload[0]: ("var", n, True)
-        for n, a in enumerate(atoms)
-        if a.shape == "host" and not set("*?") & set(a.payload[0])
-    } | {
-        a.payload[2].value: ("var", n, True)
+        str(a.payload[2].value): ("var", n, True)
         for n, a in enumerate(atoms)
         if a.shape == "compare"
         and a.payload[:2] == ("==", syntax.Field("node"))

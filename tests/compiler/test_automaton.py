@@ -977,6 +977,14 @@ def test_order_sensitive_patterns_are_warned_of(
     assert ("`mode possibly`" in hint) is statements[-1].startswith("check")
 
 
+def test_events_of_two_incarnations_of_a_host_may_be_concurrent() -> None:
+    """The order in which n1@2 and n1#2@1 are offered decides what follows n1@1."""
+    compiled = ketal.compile(
+        p('X = host("n1")', "find next X X", order="CausalOrder", letters="event E = true;")
+    )
+    assert not compiled.one.order_independent
+
+
 @pytest.mark.parametrize(
     "statements",
     [
@@ -987,15 +995,15 @@ def test_order_sensitive_patterns_are_warned_of(
         ("check A*",),
         ("S = Causal(A)", "check S*"),
         ("find next A",),
-        ('X = A && host("n1")', 'Y = B && host("n1")', "check (X Y)*"),
+        ('X = A && node == "n1"', 'Y = B && node == "n1"', "check (X Y)*"),
         ("check (A B)*", "partition by k, node"),
         ("find next A not N B", "within 3 events", "partition by node"),
     ],
 )
 def test_order_independent_patterns_are_proven(statements: tuple[str, ...]) -> None:
     letters = 'event A = type == "a"; event B = type == "b"; event N = type == "n";'
-    if "host" in statements[0]:
-        letters = 'event A = type == "a" && host("n1"); event B = type == "b" && host("n1"); '
+    if "node ==" in statements[0]:
+        letters = 'event A = type == "a" && node == "n1"; event B = type == "b" && node == "n1"; '
     text = p(*statements, order="CausalOrder", letters=letters)
     assert findings(text, "K220") == []
     assert ketal.compile(text).one.order_independent
