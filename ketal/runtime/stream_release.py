@@ -30,7 +30,7 @@ from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.queues.execution_queues import Queues, seen_without
+from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.release import Release
 
 
@@ -199,8 +199,6 @@ class StreamRelease(Release):
             self._offers_at_once = len(awaiting) < len(order_free)
             self._direct = TypeDispatch([run for run in self._direct.runs if run not in awaiting])
             seen = None if saved else self._admission.intake.seen()
-            if seen is not None and event is not None:
-                seen = seen_without(seen, (event,))
             self.queues.restore_clocks(
                 membership.restorer, awaiting, seen, arriving=event, at_once=self._offers_at_once
             )

@@ -25,7 +25,7 @@ def test_set_contains_exactly_the_added_counters(counters: set[int], upto: int) 
     assert line.dirty == {counter // SPAN for counter in counters}
     assert list(line.after(0)) == sorted(counters)
     for number, counter in enumerate(line.after(upto), 1):
-        assert line.place(number, upto) == counter
+        assert line.nth_after(number, upto) == counter
     absent = [c for first, last in line.holes(upto + 1, 9_005) for c in range(first, last + 1)]
     assert absent == [c for c in range(upto + 1, 9_006) if c not in counters]
     for chunk in line.chunks:
@@ -61,7 +61,7 @@ def test_dropped_chunks_are_removed(counters: set[int], cuts: list[int]) -> None
         assert list(line.after(upto)) == left
         assert {counter // SPAN for counter in left} <= line.chunks.keys()
         assert all(left and (chunk + 1) * SPAN > upto + 1 for chunk in line.chunks)
-        assert all(line.place(n, upto) == counter for n, counter in enumerate(left, 1))
+        assert all(line.nth_after(n, upto) == counter for n, counter in enumerate(left, 1))
         line.add(upto + 1_000_000)
         left = sorted({*left, upto + 1_000_000})
         line.count = len(left)

@@ -115,7 +115,7 @@ class Counters:
         if first <= last:
             yield first, last
 
-    def place(self, number: int, upto: int) -> int:
+    def nth_after(self, number: int, upto: int) -> int:
         """Return the n-th counter above `upto`, where `number` is n, from 1."""
         return next(islice(self.after(upto), number - 1, None))
 

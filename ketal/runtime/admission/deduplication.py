@@ -158,7 +158,7 @@ class Intake:
             # The same share of each node's counters, rounded up.
             share = -(-beyond.count // EVICTED_SHARE)
             count = min(share, self._beyond_count - target)
-            last = beyond.place(count, seen.upto)
+            last = beyond.nth_after(count, seen.upto)
             seen.evicted = last - 1
             beyond.count -= count - 1
             self._beyond_count -= count - 1

@@ -110,8 +110,8 @@ class Queues:
         """Restore the clocks of events from now on, since a node has left.
 
         The patterns `order_free` need no order and get a queue. They have been offered all events
-        `seen` so far, which is None if the dots are loaded from a saved state; the event `arriving`
-        is not among them. With `at_once`, so have patterns of a part that get no queue.
+        `seen` so far, which is None if the dots are loaded from a saved state, except the event
+        `arriving`. With `at_once`, so have patterns of a part that get no queue.
         """
         ordered = list(self.queues)
         for queue in ordered:
@@ -124,6 +124,8 @@ class Queues:
         self._update_several()
         if seen is None:
             return
+        if arriving is not None:
+            seen = _seen_without(seen, (arriving,))
         events = present_order(
             Event(node=node, type="offered", clock=clock)
             for node, _, clock in possibly_low(restorer.memory, seen)
@@ -132,7 +134,7 @@ class Queues:
             restorer.restore_so_far(event)  # no closure of a later event is final before its own is
         offered = [event for event in events if arriving is None or event.dot != arriving.dot]
         for queue in restoring:
-            queue.push_offered(seen_without(seen, offered), offered)
+            queue.push_offered(_seen_without(seen, offered), offered)
         # Count the events that were released with clocks that the departure shows to be too low.
         for event in offered:
             released = at_once or any(queue.has_released(event.dot) for queue in ordered)
@@ -305,7 +307,7 @@ def _by_order(runs: Iterable[PatternRun]) -> list[tuple[syntax.Order, list[Patte
     return [(order, group) for (order, _), group in groups.items()]
 
 
-def seen_without(seen: SeenDots, events: Iterable[Event]) -> SeenDots:
+def _seen_without(seen: SeenDots, events: Iterable[Event]) -> SeenDots:
     """Return the seen dots without those of some events, which were seen."""
     excluded: dict[str, set[int]] = {}
     for event in events:
