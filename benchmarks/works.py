@@ -57,7 +57,7 @@ class MonitorFeed:
         The events in the order of arrival.
     unit : str
         What the rate counts: `events` or `matches`.
-        timed : bool
+    timed : bool
         Whether time is advanced with each batch; under CausalOrder only that ends a window.
     closing : bool
         Whether the stream ends within the run.
@@ -123,10 +123,10 @@ class FiniteLog:
         Returns the log, in memory or in a file.
     events : int
         How many events it holds.
-        unit : str
-            What the rate counts: `events` or `matches`.
-        listing : bool
-            Whether verdicts are listed, or only the summary is made.
+    unit : str
+        What the rate counts: `events` or `matches`.
+    listing : bool
+        Whether verdicts are listed, or only the summary is made.
     """
 
     program: ketal.Program
