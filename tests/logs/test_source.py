@@ -226,6 +226,7 @@ def test_config_file_sets_source_and_limits(tmp_path: Path) -> None:
         ("[source]\ntime_unit = []\n", "[source] unknown time unit []"),
         ("[source]\nformat = []\n", "[source] unknown format []"),
         ("[source]\nnodes = [[1]]\n", "[source] nodes must be non-empty names"),
+        ("[source]\nnodes = [true]\n", "[source] nodes must be non-empty names"),
         ("[limits]\nline_bytes = 3\n", "unknown limit 'line_bytes'"),
         ("[limits]\nline_bytes_max = 0\n", "limit line_bytes_max must be a positive integer"),
     ],
