@@ -9,6 +9,7 @@ The one rule: options are checked before an event is read; a fault in them is a 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ from ketal.errors import KetalError, ParameterError, SettingError
 from ketal.model.attributes import DIGITS_MAX
 from ketal.model.language_words import ARGUMENTS
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.wording import shortened
 
 if TYPE_CHECKING:
     from ketal.analysis.parameters import ParamValue
@@ -135,11 +137,18 @@ def _flag(name: str) -> str:
 # --- values of arguments ---------------------------------------------------------
 
 
+def integer(text: str, kind: str = "an integer", least: float = -math.inf) -> int:
+    """Return the value of an option that is an integer; `kind` is for the error message."""
+    if len(text) > DIGITS_MAX:
+        raise argparse.ArgumentTypeError(f"must be {kind} of at most {DIGITS_MAX} digits")
+    if not re.fullmatch(r"[+-]?\d+", text, re.ASCII) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be {kind}, not {shortened(text)!r}")
+    return int(text)
+
+
 def positive_integer(text: str) -> int:
     """Return the value of an option that is an integer of 1 or more."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive integer, not {text!r}")
-    return int(text)
+    return integer(text, "a positive integer", least=1)
 
 
 def split_pair(option: str, text: str, example: str) -> tuple[str, str]:

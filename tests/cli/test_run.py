@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -230,6 +231,24 @@ def test_first_takes_a_positive_number(ketal: Ketal, number: str) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", f"--first={number}")
     assert result.code == 2
     assert "must be a positive integer" in result.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "p.ketal", "run.jsonl", "--first"),
+        ("stats", "run.jsonl", "--rows"),
+        ("demo", "--seed"),
+        ("demo", "--shuffles"),
+        ("broker", "start", "--port"),
+        ("stream", "p.ketal", "--metrics-port"),
+    ],
+)
+def test_number_of_an_option_is_an_integer(ketal: Ketal, words: tuple[str, ...]) -> None:
+    for number, reason in (("9" * 5_000, " of at most 4300 digits"), ("2_0", ", not '2_0'")):
+        result = ketal(*words, number)
+        assert (result.code, result.out) == (2, "")
+        assert re.search(rf"argument \S+: must be an? (positive )?integer{reason}\n", result.err)
 
 
 def test_stats_prints_the_missing_dot_of_each_held_back_event(ketal: Ketal, write: Write) -> None:

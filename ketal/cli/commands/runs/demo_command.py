@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ketal.cli import COULD_NOT_RUN, FINE, complain
+from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.output_lines import open_output
 from ketal.errors import SettingError
 
@@ -35,10 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"bug of the stack: {', '.join(BUGS)} (default: {DEFAULT_BUG})",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="seed of the workload (default: 1)"
+        "--seed",
+        type=options.integer,
+        default=1,
+        metavar="N",
+        help="seed of the workload (default: 1)",
     )
     parser.add_argument(
-        "--shuffles", type=int, default=1_000, metavar="N",
+        "--shuffles", type=options.integer, default=1_000, metavar="N",
         help="number of orders of arrival to try afterwards (default: 1000)",
     )  # fmt: skip
     parser.add_argument(
