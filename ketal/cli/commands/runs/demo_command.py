@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.output_lines import open_output
+from ketal.cli.process_state import LineSignals
 from ketal.errors import SettingError
 
 EXAMPLE = """\
@@ -64,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.replicated_stack.node import Bug
 
     folder = Path(args.folder) if args.folder else None
-    with open_output(None) as output:
+    with open_output(None) as output, LineSignals().handled():
 
         def line(text: str) -> None:
             output.line(text)
