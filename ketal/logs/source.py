@@ -191,7 +191,7 @@ class Source:
 
     def _check_fields(self) -> None:
         if not isinstance(self.fields, Mapping):
-            raise SettingError(f"fields must map names to paths, not be {self.fields!r}")
+            raise SettingError(f"fields must map names to paths, not be {value_text(self.fields)}")
         for name, path in self.fields.items():
             if name not in FIELDS:
                 raise SettingError(f"unknown field {name!r}{near(name, FIELDS)}")
