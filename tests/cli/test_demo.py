@@ -118,6 +118,14 @@ def test_closed_pipe_ends_the_demo_quietly(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "run1"]
 
 
+def test_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("no folder")
+    result = demo("--folder", str(taken))
+    assert result.returncode == 2
+    assert result.stderr == f"ketal: cannot create {taken}/run1: Not a directory\n"
+
+
 def test_negative_number_of_shuffles_is_refused() -> None:
     result = demo("--shuffles", "-1")
     assert (result.returncode, result.stdout) == (2, "")

@@ -222,7 +222,10 @@ def test_config_file_sets_source_and_limits(tmp_path: Path) -> None:
         ("source = 3\n", "source must be a table, [source]"),
         ("[source]\nfields = 3\n", "[source] fields must map names to paths"),
         ("[source]\nfields = true\n", "[source] fields must map names to paths, not be a boolean"),
-        ("[source]\nclock = 2026-05-04\n", "[source] clock must be the name of a scheme, not 2026-"),
+        (
+            "[source]\nclock = 2026-05-04\n",
+            "[source] clock must be the name of a scheme, not 2026-",
+        ),
         ("[source]\nregex = 3\n", "[source] regex must be a regular expression, not 3"),
         ("[source]\ntime_unit = 3\n", "[source] unknown time unit 3"),
         ("[source]\ntime_unit = []\n", "[source] unknown time unit []"),
