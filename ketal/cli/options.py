@@ -125,6 +125,11 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def input_files(args: argparse.Namespace, *given: str | None) -> list[str]:
+    """Return the files that a command reads: those given, without None, and that of `--config`."""
+    return [name for name in (*given, args.config) if name is not None]
+
+
 def reading_options(args: argparse.Namespace) -> list[str]:
     """Return the given options for reading a log, except `--config`, which may set only limits."""
     return [_flag(name) for name in _READING if getattr(args, name)]

@@ -58,6 +58,6 @@ def execute(args: argparse.Namespace) -> int:
         text = as_json({"cuts": counted.to_dict()}) + "\n"
     else:
         text = f"{counted}\n"
-    with open_output(args.write, inputs=args.logs) as sink:
+    with open_output(args.write, inputs=options.input_files(args, *args.logs)) as sink:
         sink.text(text)
     return FINE

@@ -77,7 +77,8 @@ def execute(args: argparse.Namespace) -> int:
         next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
     )
     require_events(args.logs, events["accepted"], events["rejected"], first)
-    with open_output(args.write, inputs=(args.pattern, *args.logs)) as sink:
+    inputs = options.input_files(args, args.pattern, *args.logs)
+    with open_output(args.write, inputs=inputs) as sink:
         for number, one in enumerate(explained):
             if args.output == "json":
                 sink.line(as_json(one.to_dict()))
