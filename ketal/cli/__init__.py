@@ -248,6 +248,8 @@ def report_error(error: Exception) -> int:
         complain(f"{name}{error.strerror or error}")
     elif isinstance(error, MemoryError):
         complain("out of memory; lower one of the limits that `ketal limits` lists")
+    elif isinstance(error, RecursionError):
+        complain("too deeply nested for Python; lower the limit nesting_max (see `ketal limits`)")
     else:
         import traceback
 

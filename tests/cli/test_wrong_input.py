@@ -553,3 +553,15 @@ def test_stamps_do_not_overwrite_the_pattern_file(ketal: Ketal, write: Write, ac
     result = ketal("clocks", action, "vector", log, "--only", pattern, "--write", pattern)
     assert (result.code, "would overwrite an input file" in result.err) == (2, True)
     assert pattern.read_text() == CONFLICT
+
+
+@pytest.mark.parametrize("command", ["lint", "fmt --diff", "graph"])
+def test_pattern_nested_too_deeply_for_python_is_an_error(
+    ketal: Ketal, write: Write, command: str
+) -> None:
+    guard = "(" * 3_000 + 'type == "a"' + ")" * 3_000
+    deep = write("deep.ketal", f"pattern P {{ event A = {guard}; find any A; }}")
+    result = ketal(*command.split(), "--limit", "nesting_max=1_000_000", deep)
+    assert (result.code, result.out) == (2, "")
+    reason = "too deeply nested for Python; lower the limit nesting_max (see `ketal limits`)"
+    assert result.err == f"ketal: {reason}\n"
