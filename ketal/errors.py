@@ -19,6 +19,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date, time
 from typing import Any
 
 
@@ -414,7 +415,9 @@ def class_name(given: object) -> str:
 
 
 def value_text(given: object) -> str:
-    """Return the repr of a value; for True and False `a boolean`: JSON writes them otherwise."""
+    """Return the repr of a value; of a boolean or a time, a text that JSON and TOML have, too."""
+    if isinstance(given, date | time):
+        return given.isoformat()
     return "a boolean" if isinstance(given, bool) else repr(given)
 
 

@@ -109,8 +109,10 @@ class AuditedEvent:
     def as_event(self) -> Event:
         """Return the event with its corrected dot and its restored clock.
 
-        Unknown entries are left out, except those that may name lost events.
+        Unknown entries are left out, except those that may name lost events. Of an event with all
+        entries unknown, none is known to be wrong, so its entries are those that were read.
         """
+        # `Everything` has no elements to subtract from.
         read, wrong = self.read, self.unknown - self.lost
         same = isinstance(read, Event) and read.clock is self.clock and read.node == self.node
         if isinstance(read, Event) and same and read.counter == self.counter and not wrong:

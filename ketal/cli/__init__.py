@@ -107,6 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, by default that of this process's command line; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
+    depth = sys.getrecursionlimit()
     try:
         code = _dispatch(words)
     except SystemExit as stop:
@@ -119,6 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = FINE
     except Exception as error:
         code = report_error(error)
+    finally:
+        sys.setrecursionlimit(depth)  # A command that judges events raises it.
     return _flush_stdout(code)
 
 
@@ -245,6 +248,8 @@ def report_error(error: Exception) -> int:
         complain(f"{name}{error.strerror or error}")
     elif isinstance(error, MemoryError):
         complain("out of memory; lower one of the limits that `ketal limits` lists")
+    elif isinstance(error, RecursionError):
+        complain("too deeply nested for Python; lower the limit nesting_max (see `ketal limits`)")
     else:
         import traceback
 

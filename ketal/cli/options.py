@@ -9,6 +9,7 @@ The one rule: options are checked before an event is read; a fault in them is a 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ from ketal.errors import KetalError, ParameterError, SettingError
 from ketal.model.attributes import DIGITS_MAX
 from ketal.model.language_words import ARGUMENTS
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.wording import shortened
 
 if TYPE_CHECKING:
     from ketal.analysis.parameters import ParamValue
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
+MATCH_DEPTH_MAX = 1_000_000
+"""The most calls in each other for which the recursion limit leaves room in a search."""
+OTHER_DEPTH_MAX = 1_000
+"""The recursion limit for everything else, as it is by default."""
 PATTERN_AS_LOG = "is a pattern file, but a log is expected here"
 
 _READING = {
@@ -123,6 +129,11 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def input_files(args: argparse.Namespace, *given: str | None) -> list[str]:
+    """Return the files that a command reads: those given, without None, and that of `--config`."""
+    return [name for name in (*given, args.config) if name is not None]
+
+
 def reading_options(args: argparse.Namespace) -> list[str]:
     """Return the given options for reading a log, except `--config`, which may set only limits."""
     return [_flag(name) for name in _READING if getattr(args, name)]
@@ -135,11 +146,18 @@ def _flag(name: str) -> str:
 # --- values of arguments ---------------------------------------------------------
 
 
+def integer(text: str, kind: str = "an integer", least: float = -math.inf) -> int:
+    """Return the value of an option that is an integer; `kind` is for the error message."""
+    if len(text) > DIGITS_MAX:
+        raise argparse.ArgumentTypeError(f"must be {kind} of at most {DIGITS_MAX} digits")
+    if not re.fullmatch(r"[+-]?\d+", text, re.ASCII) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be {kind}, not {shortened(text)!r}")
+    return int(text)
+
+
 def positive_integer(text: str) -> int:
     """Return the value of an option that is an integer of 1 or more."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive integer, not {text!r}")
-    return int(text)
+    return integer(text, "a positive integer", least=1)
 
 
 def split_pair(option: str, text: str, example: str) -> tuple[str, str]:
@@ -219,9 +237,15 @@ def check_stdin(paths: list[str]) -> None:
 def load_program(
     path: str, limits: Limits, *, settings: Sequence[str] = (), chosen: str | None = None
 ) -> Program:
-    """Compile a pattern file with `--set` options; return only the pattern `chosen`, if given."""
+    """Compile a pattern file with `--set` options; return only the pattern `chosen`, if given.
+
+    Python's recursion limit is raised: the search of a `find any` calls itself once for each event
+    of a match.
+    """
     import ketal
 
+    depth = min(limits.match_events_max, MATCH_DEPTH_MAX)
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), OTHER_DEPTH_MAX + depth))
     params = parse_params(settings)
     text, name = pattern_text(path, limits)
     with interruption_named(f"{name} was not compiled"):

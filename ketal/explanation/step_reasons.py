@@ -189,10 +189,10 @@ class StepReasons:
         if not live.taken or not self._window.bounded:
             return
         events = [*(event for _, event in live.taken), event]
-        places = [self._window.position(self._seen_of(one)) for one in events]
-        length = max(places) - min(places)
-        first = events[places.index(min(places))]
-        last = events[places.index(max(places))]
+        # A stable sort: of events at one position, the first and the last in the order of the run.
+        seen = sorted(map(self._seen_of, events), key=self._window.position)
+        first, last = seen[0].event, seen[-1].event
+        length = self._window.position(seen[-1]) - self._window.position(seen[0])
         timed = self._window.us is not None
         seconds = f"{length / 1_000_000:.6f}".rstrip("0").rstrip(".")
         far = f"{seconds} s" if timed else counted(length, "event")

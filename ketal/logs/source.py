@@ -191,7 +191,7 @@ class Source:
 
     def _check_fields(self) -> None:
         if not isinstance(self.fields, Mapping):
-            raise SettingError(f"fields must map names to paths, not be {self.fields!r}")
+            raise SettingError(f"fields must map names to paths, not be {value_text(self.fields)}")
         for name, path in self.fields.items():
             if name not in FIELDS:
                 raise SettingError(f"unknown field {name!r}{near(name, FIELDS)}")
@@ -239,7 +239,9 @@ class Source:
             return
         if isinstance(self.nodes, str) or not isinstance(self.nodes, Sequence):
             raise SettingError(f"nodes must be a list of names, not {value_text(self.nodes)}")
-        names = tuple(str(n) if isinstance(n, int) else n for n in self.nodes)
+        names = tuple(
+            str(n) if isinstance(n, int) and not isinstance(n, bool) else n for n in self.nodes
+        )
         if not names or not all(isinstance(name, str) and name for name in names):
             raise SettingError("nodes must be non-empty names, for example A,B,C")
         if len(set(names)) < len(names):

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ketal.errors import EventError, SettingError, value_text
-from ketal.model.events.event_time import parsed_time, seconds
+from ketal.model.events.event_time import in_seconds, parsed_time, seconds
 
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -93,7 +93,7 @@ class TimeReading:
             if self.numeric:
                 return self._parse(str(value) if isinstance(value, int) else f"{value:.17g}")
             if self._divisor != 1:
-                value = value / self._divisor
+                value = in_seconds(value, self._divisor)
             try:
                 return seconds(value)
             except EventError as fault:

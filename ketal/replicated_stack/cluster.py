@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from ketal.errors import refused_as_setting
 from ketal.replicated_stack.node import FIRST, Bug, StackNode
 from ketal.replicated_stack.transport import Faults, Transport
 from ketal.trace import JsonLines, KafkaSink, LogSender, Tracer
@@ -92,7 +93,8 @@ class _EventSinks:
 
 def run(plan: RunPlan, folder: Path) -> None:
     """Run the processes of a plan; the folder then has their logs and histories, and no others."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with refused_as_setting(f"cannot create {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
     for left in (*folder.glob("*.jsonl"), *folder.glob("*.history")):
         left.unlink()
     context = multiprocessing.get_context("forkserver")

@@ -31,7 +31,7 @@ from xml.sax.saxutils import quoteattr
 
 import msgspec
 
-from ketal.errors import KetalError
+from ketal.errors import KetalError, refused_as_setting
 from ketal.files.file_locks import try_lock, wait_for_lock
 from ketal.files.user_folders import cache_folder
 from ketal.streaming.jvm.java import Java, download_options
@@ -123,7 +123,8 @@ def fetch_jars(
     if is_complete(folder):
         return folder
     ivy = _ivy_jar(artifacts)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    with refused_as_setting(f"cannot write the cache {folder.parent} (KETAL_CACHE sets another)"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
     with _exclusive_lock(folder.with_name(f"{folder.name}.lock"), notify):
         if is_complete(folder):
             return folder

@@ -15,6 +15,7 @@ from ketal.cli.output.summary_text import lines as summed_up
 from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from tests.cases import e, p
+from tests.logged import ketal_records
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -134,14 +135,14 @@ def test_a_failure_beside_a_comparison_is_logged_once(caplog: pytest.LogCaptureF
     verdicts = ketal.run(_program("Odd = guards_odd(x) && x != 1", "find Odd"), _events("raise"))
     with caplog.at_level(logging.DEBUG, "ketal"):
         assert list(verdicts) == []
-    assert len(caplog.records) == verdicts.summary["patterns"]["P"]["guard_failures"] == 1
+    assert len(ketal_records(caplog)) == verdicts.summary["patterns"]["P"]["guard_failures"] == 1
 
 
 def test_failure_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     program = _program(*YES_AND_NO)
     with caplog.at_level(logging.INFO, "ketal"):
         list(ketal.run(program, _events("text", "raise", "list")))
-    (record,) = caplog.records
+    (record,) = ketal_records(caplog)
     assert record.getMessage() == (
         "registered guard guards_odd failed on n@1: it returned 'yes' of class str, not True, "
         "False or None (unknown); its result counts as unknown (further failures are counted in "
@@ -150,7 +151,7 @@ def test_failure_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
     caplog.clear()
     with caplog.at_level(logging.DEBUG, "ketal"):
         list(ketal.run(program, _events("raise", "text")))
-    first, second = caplog.records
+    first, second = ketal_records(caplog)
     assert "failed on n@1: it raised RuntimeError" in first.getMessage()
     assert (first.levelname, second.levelname) == ("ERROR", "DEBUG")
     assert first.exc_info is not None

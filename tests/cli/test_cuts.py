@@ -126,6 +126,12 @@ def test_lattice_that_cannot_be_drawn_is_an_error(
     assert not Path("lattice.png").exists()
 
 
+def test_rejected_records_are_reported_beside_a_picture(ketal: Ketal, write: Write) -> None:
+    result = ketal("cuts", "--to", "dot", write("run.jsonl", RUN + "x\n"))
+    assert result.code == 0
+    assert result.err.startswith("ketal: 1 record was rejected; the first is run.jsonl:")
+
+
 # --- exit codes -----------------------------------------------------------------
 
 

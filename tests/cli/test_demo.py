@@ -60,16 +60,23 @@ def test_demo_finds_draws_and_explains_a_bug(bug: str, carrier: list[str], tmp_p
     assert len(found.matches) + len(found.violations) == shown
 
 
-def test_ctrl_c_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_ends_the_demo_and_its_processes_without_a_traceback(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     command = [sys.executable, "-m", "ketal", "demo", "--folder", str(tmp_path)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
         assert any(line.startswith("  n") for line in process.stdout)  # an event of the first run
-        os.killpg(process.pid, signal.SIGINT)
+        # A terminal sends Ctrl-C to all processes, `kill` sends SIGTERM to one.
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    assert process.returncode == code, err
     assert "Traceback" not in err
 
 
@@ -109,6 +116,14 @@ def test_closed_pipe_ends_the_demo_quietly(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert list(tmp_path.iterdir()) == [tmp_path / "run1"]
+
+
+def test_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("no folder")
+    result = demo("--folder", str(taken))
+    assert result.returncode == 2
+    assert result.stderr == f"ketal: cannot create {taken}/run1: Not a directory\n"
 
 
 def test_negative_number_of_shuffles_is_refused() -> None:

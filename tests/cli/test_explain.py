@@ -132,6 +132,15 @@ def test_log_without_events_is_an_error(ketal: Ketal, write: Write) -> None:
     assert "run.jsonl:1" in result.err
 
 
+def test_log_without_events_is_an_error_and_replaces_no_file(ketal: Ketal, write: Write) -> None:
+    pattern, before = write("p.ketal", CONFLICT), write("before.txt", "explained")
+    for log in (write("empty.jsonl", ""), write("bad.jsonl", "x\n")):
+        result = ketal("explain", "--write", before, pattern, log)
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith("ketal: no event was read: ")
+        assert before.read_text() == "explained"
+
+
 def test_rejected_records_are_counted_beside_explanations(ketal: Ketal, write: Write) -> None:
     """A damaged line may be the reason why a verdict is absent."""
     log = write("run.jsonl", TWO + "nonsense\n" + TWO[:20])

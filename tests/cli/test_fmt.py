@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,18 @@ def test_file_mode_and_symbolic_link_are_kept(ketal: Ketal, tmp_path: Path) -> N
     assert (tmp_path / "link.ketal").is_symlink()
     assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT
     assert (tmp_path / "ugly.ketal").stat().st_mode & 0o777 == 0o640
+
+
+def test_pipe_is_not_replaced_by_a_file(ketal: Ketal, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.ketal"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(pipe.write_text, UGLY)
+        result = ketal("fmt", pipe)
+    reason = "it is not a regular file; `ketal fmt -` formats standard input"
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"ketal: cannot write {pipe}: {reason}\n"
+    assert pipe.is_fifo()
 
 
 def test_check_names_files_without_changing_them(ketal: Ketal, tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import BROKEN, CONFLICT, PHASES, RUN, Ketal, Write, event
+from tests.cli.conftest import BROKEN, CONFLICT, PHASES, RUN, CommandResult, Ketal, Write, event
 
 PARAM = """param kind = "write"; param w = 10 s; param least = 1; param flag = false;
 pattern Two {
@@ -225,11 +227,43 @@ def test_count_with_first_counts_up_to_the_first_verdict(ketal: Ketal) -> None:
     assert result.lines == ["2 read = 2 accepted", "Conflict: 1 match"]
 
 
+def test_long_match_is_found_whatever_python_s_recursion_limit(ketal: Ketal, write: Write) -> None:
+    """The search calls itself once for each event of a match; few calls are left here."""
+    write("long.ketal", 'pattern P { order CausalOrder; event A = type == "a"; find any A{400}; }')
+    write("long.jsonl", "".join(event("n", "a", {"n": n}) for n in range(1, 401)))
+
+    def found(calls: int) -> CommandResult:
+        return found(calls - 1) if calls else ketal("run", "long.ketal", "long.jsonl")
+
+    depth = sys.getrecursionlimit()
+    result = found(depth - len(inspect.stack()) - 300)
+    assert (result.code, result.lines[-1]) == (0, "P: 1 match"), result.err
+    assert sys.getrecursionlimit() == depth
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "x", "1.5", ""])
 def test_first_takes_a_positive_number(ketal: Ketal, number: str) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", f"--first={number}")
     assert result.code == 2
     assert "must be a positive integer" in result.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "p.ketal", "run.jsonl", "--first"),
+        ("stats", "run.jsonl", "--rows"),
+        ("demo", "--seed"),
+        ("demo", "--shuffles"),
+        ("broker", "start", "--port"),
+        ("stream", "p.ketal", "--metrics-port"),
+    ],
+)
+def test_number_of_an_option_is_an_integer(ketal: Ketal, words: tuple[str, ...]) -> None:
+    for number, reason in (("9" * 5_000, " of at most 4300 digits"), ("2_0", ", not '2_0'")):
+        result = ketal(*words, number)
+        assert (result.code, result.out) == (2, "")
+        assert re.search(rf"argument \S+: must be an? (positive )?integer{reason}\n", result.err)
 
 
 def test_stats_prints_the_missing_dot_of_each_held_back_event(ketal: Ketal, write: Write) -> None:

@@ -514,3 +514,54 @@ def test_message_about_a_single_event_is_in_the_singular(
 ) -> None:
     write("p.ketal", f"pattern P {{ {pattern} }}")
     assert f"0 of 1 event {none}" in ketal("run", "p.ketal", "-", stdin=clock('{"a": 1}')).out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run conflict.ketal run.jsonl",
+        "explain conflict.ketal run.jsonl",
+        "lint conflict.ketal --log run.jsonl",
+        "view run.jsonl",
+        "stats run.jsonl",
+        "cuts run.jsonl",
+        "audit run.jsonl",
+        "audit --repair run.jsonl",
+        "clocks compare run.jsonl",
+        "clocks compare run.jsonl a@1 b@1 --to text",
+        "clocks show vector run.jsonl",
+        "clocks restamp vector run.jsonl",
+    ],
+)
+def test_output_does_not_overwrite_the_config_file(
+    ketal: Ketal, write: Write, command: str
+) -> None:
+    write("conflict.ketal", CONFLICT)
+    write("run.jsonl", event("a", "x", {"a": 1}) + event("b", "x", {"b": 1}))
+    config = write("settings.toml", "[limits]\nruns_max = 5\n")
+    result = ketal(*command.split(), "--config", config, "--write", config)
+    assert (result.code, result.err) == (
+        2, "ketal: --write settings.toml would overwrite an input file\n"
+    )  # fmt: skip
+    assert config.read_text() == "[limits]\nruns_max = 5\n"
+
+
+@pytest.mark.parametrize("action", ["show", "restamp"])
+def test_stamps_do_not_overwrite_the_pattern_file(ketal: Ketal, write: Write, action: str) -> None:
+    pattern = write("conflict.ketal", CONFLICT)
+    log = write("run.jsonl", event("a", "write", {"a": 1}))
+    result = ketal("clocks", action, "vector", log, "--only", pattern, "--write", pattern)
+    assert (result.code, "would overwrite an input file" in result.err) == (2, True)
+    assert pattern.read_text() == CONFLICT
+
+
+@pytest.mark.parametrize("command", ["lint", "fmt --diff", "graph"])
+def test_pattern_nested_too_deeply_for_python_is_an_error(
+    ketal: Ketal, write: Write, command: str
+) -> None:
+    guard = "(" * 3_000 + 'type == "a"' + ")" * 3_000
+    deep = write("deep.ketal", f"pattern P {{ event A = {guard}; find any A; }}")
+    result = ketal(*command.split(), "--limit", "nesting_max=1_000_000", deep)
+    assert (result.code, result.out) == (2, "")
+    reason = "too deeply nested for Python; lower the limit nesting_max (see `ketal limits`)"
+    assert result.err == f"ketal: {reason}\n"

@@ -678,6 +678,18 @@ def test_lengths_of_time_are_exact() -> None:
     assert timed_out.statements == ("the window `within 12 d` ended before a match; expected B",)
 
 
+def test_window_of_events_at_one_time_names_the_first_and_the_last() -> None:
+    program = ketal.compile(
+        'pattern P { event A = type == "a"; event B = type == "b"; find next A B; within 1 s; }'
+    )
+    log = [
+        ketal.Event(node="m", type=kind, clock={"m": n}, time=1) for n, kind in enumerate("ab", 1)
+    ]
+    (match,) = ketal.explain(program, log)
+    because = "within 1 s holds: m@2 is 0 s after m@1"
+    assert str(match.steps[1].evidence[-1]) == because
+
+
 @pytest.mark.parametrize("strategy", ["next", "any"])
 def test_a_window_that_timed_out_names_the_steps_that_were_expected(strategy: str) -> None:
     program = ketal.compile(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 from hypothesis import given
 
@@ -10,10 +12,15 @@ from ketal.clocks.causal_history import CausalHistories
 from ketal.clocks.inexact.lamport import LamportClocks
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.errors import SettingError
-from ketal.explanation.comparisons.scheme_comparison import SchemeReport, compare_schemes
+from ketal.explanation.comparisons.scheme_comparison import (
+    SchemeReport,
+    _sample_pairs,
+    compare_schemes,
+)
 from ketal.logs.restamping import restamped
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.sampling import examples
+from tests.work import counted_calls
 
 NAMES = [*SCHEMES, "plausible:1", "plausible:2"]
 
@@ -74,3 +81,12 @@ def test_schemes_that_share_entries_have_false_orders() -> None:
 def test_log_without_two_events_is_an_error() -> None:
     with pytest.raises(SettingError, match="requires at least 2 events; the log has 1"):
         compare_schemes([ketal.Event(node="a", type="e", clock={"a": 1})], [], ketal.Limits())
+
+
+def test_pairs_are_drawn_once_each_without_repeated_attempts() -> None:
+    for events in range(2, 40):
+        every = list(combinations(range(events), 2))
+        assert sorted(_sample_pairs(events, len(every))) == every
+    pairs, calls = counted_calls(lambda: _sample_pairs(100, 4_949))
+    assert len(set(pairs)) == 4_949
+    assert calls < 20 * 4_949

@@ -103,6 +103,15 @@ def test_number_as_text_is_the_time_of_the_number(time_ns: int) -> None:
     assert read(str(time_ns)) == read(time_ns)
 
 
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@given(time_us=st.integers(TIME_MIN_US // 8, TIME_MAX_US // 8), finer=st.integers(-499, 499))
+def test_integer_is_the_nearest_whole_microsecond(unit: str, time_us: int, finer: int) -> None:
+    """As the same time in RFC 3339; a time in seconds has too few digits to round from."""
+    whole = {"ms": time_us // 1_000, "us": time_us, "ns": time_us * 1_000 + finer}[unit]
+    expected_us = time_us // 1_000 * 1_000 if unit == "ms" else time_us
+    assert TimeReading(unit, None).read(whole) == expected_us / 1e6
+
+
 def test_time_that_is_not_rfc_3339_gets_a_hint_about_time_format() -> None:
     fault = "time '5/27/2013 10:53:39 AM' is neither RFC 3339 nor seconds since the epoch"
     hint = " (pass --time-format FORMAT to set the format of times)"

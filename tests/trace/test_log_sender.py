@@ -25,6 +25,7 @@ from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.trace import Collector, LogSender, SocketSink, Tracer
 from ketal.trace.delivery import collecting, log_sender, sending
+from tests.logged import ketal_records
 from tests.trace.scripts import free_port, needs_fork, run_script
 
 
@@ -448,7 +449,7 @@ def test_a_peer_that_is_no_collector_is_logged_once(
         time.sleep(0.1)
         assert not sender.close()
         other.shutdown(socket.SHUT_RDWR)
-    (logged,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
+    (logged,) = [record.getMessage() for record in ketal_records(caplog)]
     assert logged.startswith(f"127.0.0.1:{port} is not a collector")
 
 
@@ -458,7 +459,7 @@ def test_an_unreadable_log_is_logged_once(
     monkeypatch.setattr(sending, "LINGER_S", 0.5)
     with Collector(RecordingMonitor()) as collector:
         assert not LogSender(tmp_path, *collector.address).close()
-    (logged,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
+    (logged,) = [record.getMessage() for record in ketal_records(caplog)]
     assert logged.startswith(f"cannot send {tmp_path}: ")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from ketal.trace import Collector, JsonLines, KafkaSink, SocketSink, Tracer
 from ketal.trace.delivery.run_numbers import Claims, next_run, runs_folder
+from tests.logged import ketal_records
 from tests.trace.scripts import run_script
 from tests.trace.test_log_sender import RecordingMonitor
 
@@ -88,14 +89,14 @@ def test_a_run_that_begins_before_an_earlier_one_ended_is_warned_of(
         assert earlier.stdout is not None
         assert earlier.stdout.readline() == "worker worker\n"
         assert begin() == ["worker#2", "worker#2"]
-        warning, again = (record.getMessage() for record in caplog.records)
+        warning, again = (record.getMessage() for record in ketal_records(caplog))
         assert warning == again
         assert warning.startswith("worker#2 begins while an earlier run of worker is still alive;")
         assert warning.endswith('such as Tracer(f"worker-{os.getpid()}")')
         earlier.kill()
     Tracer("worker", path).record("t")
     assert begin() == ["worker#2", "worker#3"]
-    assert not caplog.records
+    assert not ketal_records(caplog)
 
 
 def test_a_run_is_numbered_by_the_time_if_no_number_can_be_stored(
@@ -105,7 +106,7 @@ def test_a_run_is_numbered_by_the_time_if_no_number_can_be_stored(
     before = time.time_ns() // 1_000_000
     numbers = [next_run("n", "events", Claims()), next_run("n", "events", Claims())]
     assert before <= numbers[0] <= numbers[1] <= time.time_ns() // 1_000_000
-    assert all("numbered by the time" in record.getMessage() for record in caplog.records)
+    assert all("numbered by the time" in record.getMessage() for record in ketal_records(caplog))
     folder.unlink()
     (folder / "events" / "n").mkdir(parents=True)
     assert next_run("n", "events", Claims()) >= before

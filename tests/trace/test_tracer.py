@@ -36,6 +36,7 @@ from ketal.trace import (
 from ketal.trace import message_header as header
 from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, plain
 from ketal.trace.recording import FAILURES_MAX
+from tests.logged import ketal_records
 from tests.trace.test_exactness import ListSink
 
 
@@ -186,7 +187,7 @@ def test_the_program_continues_whatever_fails(caplog: pytest.LogCaptureFixture) 
         "a message's clock cannot be read: 'nonsense' is not of the form version;node;clock": 1,
         "a message without the header ketal-clock was received": 1,
     }
-    assert [record.getMessage() for record in caplog.records] == [
+    assert [record.getMessage() for record in ketal_records(caplog)] == [
         f"node n: {reason} (further occurrences are counted, not logged)"
         for reason in tracer.failures
     ]
@@ -203,7 +204,7 @@ def test_failures_beyond_the_limit_are_counted_together_and_logged_once(
     for _ in range(FAILURES_MAX + 20):
         tracer.record("t")
     assert tracer.failures["other failures"] == 20
-    assert len(tracer.failures) == len(caplog.records) == FAILURES_MAX + 1
+    assert len(tracer.failures) == len(ketal_records(caplog)) == FAILURES_MAX + 1
 
 
 @pytest.mark.parametrize("headers", [[("a", "b", "c")], {1: "x"}, {header.NAME: 5}, 7])

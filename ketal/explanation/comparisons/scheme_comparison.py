@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
+from math import comb, isqrt
 from statistics import median
 from typing import Any
 
@@ -125,7 +125,7 @@ def compare_schemes(
         raise SettingError(
             f"comparing schemes requires at least 2 events; the log has {len(events)}"
         )
-    of_pairs = len(events) * (len(events) - 1) // 2
+    of_pairs = comb(len(events), 2)
     pairs = _sample_pairs(len(events), min(of_pairs, limits.stamp_pairs_max))
     reports: list[SchemeReport] = []
     left_out: dict[str, str] = {}
@@ -140,13 +140,13 @@ def compare_schemes(
 
 
 def _sample_pairs(events: int, count: int) -> list[tuple[int, int]]:
-    if count == events * (events - 1) // 2:
-        return list(combinations(range(events), 2))
-    rng, drawn = random.Random(0), dict[tuple[int, int], None]()
-    while len(drawn) < count:
-        first, second = sorted(rng.sample(range(events), 2))
-        drawn[first, second] = None
-    return list(drawn)
+    """Draw pairs of the numbers below `events`, each at most once; the smaller number is first."""
+    pairs = []
+    for rank in random.Random(0).sample(range(comb(events, 2)), count):
+        # The pairs in the order of their second number; `second` pairs come before those of it.
+        second = (1 + isqrt(1 + 8 * rank)) // 2
+        pairs.append((rank - comb(second, 2), second))
+    return pairs
 
 
 def _report(

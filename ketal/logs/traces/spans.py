@@ -32,6 +32,7 @@ from ketal.logs.log_records import rejected_record, too_many_error
 from ketal.logs.shape import checked_size, json_type_of
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import in_seconds
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record
 
@@ -342,7 +343,8 @@ def _event(span_event: _SpanEvent, limits: Limits) -> Event:
     span = span_event.span
     clock = checked_size(span_event.clock or {}, limits.clock_entries_max)
     time_ns = span.begin_ns if span_event.is_begin else span.end_ns or 0
+    time = in_seconds(time_ns, 10**9)
     data = {"phase": "start" if span_event.is_begin else "end", **span.data}
     if span_event.moved:
         data["moved"] = True
-    return Event(node=span.node, type=span.name, clock=clock, time=time_ns / 1e9, data=data)
+    return Event(node=span.node, type=span.name, clock=clock, time=time, data=data)

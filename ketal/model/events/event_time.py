@@ -89,6 +89,17 @@ def seconds(value: Any) -> float:
     return _whole(value * 1e6) / 1e6
 
 
+def in_seconds(value: Any, per_second: int) -> float:
+    """Return a number of units of time in seconds; `per_second` is a power of ten.
+
+    Digits finer than a microsecond are rounded before the division, since a time in seconds has
+    too few digits for them.
+    """
+    # `value` is not declared as a float, to which mypyc would convert an integer before rounding.
+    time_s: float = round(value, 6 - round(math.log10(per_second))) / per_second
+    return time_s
+
+
 def microseconds(time: Any) -> int | None:
     """Return seconds since the epoch (a float) in whole microseconds; None for None."""
     if time is None:

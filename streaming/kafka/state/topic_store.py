@@ -135,8 +135,8 @@ class Changelog:
             for number, content in loaded.segments.items():
                 self._segments.restore(number, content)
             records = self._segments.records()
-            parts = json.loads(records[PARTS])["parts"] if records else 0
-        except (msgspec.DecodeError, KeyError, ValueError) as fault:
+            parts = int(json.loads(records[PARTS])["parts"]) if records else 0
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as fault:
             raise StateError(f"{where} is damaged: {type(fault).__name__} {fault}") from None
         if not parts:
             raise StateError(f"{where} contains no state, but offsets are committed")
@@ -273,7 +273,7 @@ def _segments(where: str, messages: Compacted) -> tuple[dict[int, bytes], str]:
             segment, piece = _parse_key(key)
             format_, count, first = (int(headers[name]) for name in ("format", "pieces", "first"))
             heads[segment] = count, first, headers["commit"].decode()
-        except (AttributeError, KeyError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             raise StateError(
                 f"{place_of(record)} is not a state of ketal: a changelog belongs to one job alone"
             ) from None

@@ -149,7 +149,9 @@ def _text_at_path(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Co
         if isinstance(kind, T.StringType):
             return texts_at(column, [path[at:]])[path[at:]]
         if isinstance(kind, T.MapType):
-            column, kind = F.try_element_at(column, F.lit(key)), kind.valueType
+            # The keys of the JSON, as text.
+            named = F.transform_keys(column, lambda name, _: name.cast("string"))
+            column, kind = F.try_element_at(named, F.lit(key)), kind.valueType
         elif isinstance(kind, T.StructType) and key in kind.names:
             column, kind = column.getField(key), kind[key].dataType
         else:

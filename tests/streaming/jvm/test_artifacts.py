@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from ketal.errors import SettingError
 from ketal.streaming.jvm.artifacts import (
     PAUSES_S,
     PYSPARK_TESTED,
@@ -137,6 +138,14 @@ def fetch(
 
 Fetch = Callable[..., Path]
 JARS = {"shop-1.jar", "stock-2.jar"}
+
+
+def test_cache_that_cannot_be_written_is_an_error(fetch: Fetch, tmp_path: Path) -> None:
+    (tmp_path / "a cache").write_text("no folder")
+    with pytest.raises(
+        SettingError, match=r"^cannot write the cache .*a cache/jars \(KETAL_CACHE "
+    ):
+        fetch()
 
 
 def test_artifact_is_downloaded_once_with_its_dependencies(

@@ -42,6 +42,7 @@ from ketal.streaming.kafka.group_session import GroupSession
 from ketal.streaming.kafka.partition_state import PROGRESS, Part
 from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
 from ketal.streaming.kafka.state import topic_store as changelog
+from ketal.streaming.kafka.state.segments import Segments
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
@@ -925,6 +926,32 @@ def test_state_of_another_commit_than_the_committed_one_is_refused() -> None:
     assert store().restore(loaded, ["older", name])[b"a"] == b"1"
     with pytest.raises(StateError, match=f"is of commit {name}, but the last commit is later"):
         store().restore(loaded, ["later"])
+
+
+@pytest.mark.parametrize("header", ["format", "pieces", "first", "commit"])
+def test_message_with_an_empty_header_is_no_state(header: str) -> None:
+    changelog_store, compacted_topic = store(), CompactedTopic()
+    changelog_store.write({b"a": b"1"})
+    changelog_store.send(compacted_topic)
+    for piece in compacted_topic.pieces.values():
+        piece.headers = [(name, None if name == header else value) for name, value in piece.headers]
+    with pytest.raises(StateError, match="is not a state of ketal"):
+        store().restore(compacted_topic.load(), [""])
+
+
+@pytest.mark.parametrize(
+    "parts",
+    ["4", "[4]", '{"parts": [4]}', '{"parts": "x"}', '{"parts": null}', "[" * 10_000],
+    ids=["no object", "a list", "a list of one", "text", "null", "nested"],
+)
+def test_damaged_number_of_parts_is_reported(parts: str) -> None:
+    compacted_topic, segments = CompactedTopic(), Segments(100_000)
+    ((number, content),) = segments.append({b"a": b"1", changelog.PARTS: parts.encode()}).items()
+    headers = [("format", b"2"), ("pieces", b"1"), ("first", b"0"), ("commit", b"c")]
+    key = b"%d/0" % number
+    compacted_topic.send("state", key=key, value=content, headers=headers, partition=0)
+    with pytest.raises(StateError, match=r"the changelog \S+/0 is damaged: "):
+        store().restore(compacted_topic.load(), ["c"])
 
 
 def test_missing_segment_or_piece_is_damage() -> None:

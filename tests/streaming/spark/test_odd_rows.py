@@ -269,6 +269,11 @@ def cases() -> dict[str, Case]:
             placed=False,
             nulls=True,
         ),
+        "a map whose keys are numbers": Case(
+            f"{own}, m map<int, string>",
+            [[{**of_own(row), "m": {7: row["k"], -1: "p"}} for row in keyed(few)]],
+            text_of('m["7"]'),
+        ),
         "attributes that no row has": Case(
             f"{own}, k string, id string",
             [[{**row, "k": "1", "id": "i"} for row in short]],

@@ -81,7 +81,8 @@ def execute(args: argparse.Namespace) -> int:
     if args.match_messages != source.rebuild:
         # With the same keys `report_reading` has reported it already.
         _report_unmatched_keys(parts)
-    with open_output(None if args.repair else args.write, inputs=args.logs) as sink:
+    inputs = options.input_files(args, *args.logs)
+    with open_output(None if args.repair else args.write, inputs=inputs) as sink:
         if args.output == "json":
             for line in _json_lines(audit, repairs):
                 sink.line(line)
@@ -119,7 +120,7 @@ def _write_repairs(parts: list[ExaminedExecution], args: argparse.Namespace) -> 
     written = []
     for part, path in zip(parts, paths, strict=False):
         repair = repair_execution(part)
-        refuse_inputs(path, args.logs)
+        refuse_inputs(path, options.input_files(args, *args.logs))
         with interruption_named(f"{path} was not written to the end"):
             write_jsonl(repair.items, path)
         written.append((part.name, path, repair))

@@ -177,10 +177,10 @@ def _compare(args: argparse.Namespace) -> int:
 
         compared = compare_events(executions, *pair, limits, execution=args.execution)
         if form == "svg":
-            with open_output(args.write, inputs=logs) as sink:
+            with open_output(args.write, inputs=options.input_files(args, *logs)) as sink:
                 sink.text(compared.to_svg())
             return FINE
-    with open_output(args.write, inputs=logs) as sink:
+    with open_output(args.write, inputs=options.input_files(args, *logs)) as sink:
         if args.output == "json":
             sink.line(as_json({"comparison": compared.to_dict()}))
         else:
@@ -192,7 +192,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _stamped_execution(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Limits]:
-    """Return the execution with the stamps of the scheme, its files, and the limits."""
+    """Return the execution with the stamps of the scheme, the files read, and the limits."""
     from ketal.clocks.schemes import scheme_named
     from ketal.logs.restamping import restamped
 
@@ -204,7 +204,8 @@ def _stamped_execution(args: argparse.Namespace) -> tuple[StampedExecution, list
     events = _chosen_execution(executions, args.execution).possible_events()
     if args.only is not None:
         events = _alphabet_events(events, args.only, limits)
-    return restamped(events, scheme, limits), logs, limits
+    inputs = options.input_files(args, args.only, *logs)
+    return restamped(events, scheme, limits), inputs, limits
 
 
 def _alphabet_events(events: list[Event], path: str, limits: Limits) -> list[Event]:
@@ -227,8 +228,8 @@ def _alphabet_events(events: list[Event], path: str, limits: Limits) -> list[Eve
 def _restamp(args: argparse.Namespace) -> int:
     from ketal.logs.formats.jsonl import object_of
 
-    execution, logs, _ = _stamped_execution(args)
-    with open_output(args.write, inputs=logs) as sink:
+    execution, inputs, _ = _stamped_execution(args)
+    with open_output(args.write, inputs=inputs) as sink:
         for draft in execution.drafts():
             sink.line(as_json(object_of(draft)))
     return FINE
@@ -238,14 +239,14 @@ def _show(args: argparse.Namespace) -> int:
     from ketal.explanation.views.stamped_diagram import svg, text
 
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
-    execution, logs, limits = _stamped_execution(args)
+    execution, inputs, limits = _stamped_execution(args)
     if len(execution.events) > limits.stamped_events_max:
         raise SettingError(
             f"the log has {len(execution.events):,} events, but a diagram with stamps shows at "
             f"most {limits.stamped_events_max:,} (limit stamped_events_max); select events with "
             "--only PATTERN"
         )
-    with open_output(args.write, inputs=logs) as sink:
+    with open_output(args.write, inputs=inputs) as sink:
         if form == "svg":
             sink.text(svg(execution))
         elif args.output == "json":

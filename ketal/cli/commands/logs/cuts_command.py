@@ -10,7 +10,7 @@ import argparse
 
 from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, open_output, picture_form
-from ketal.cli.whole_logs import read_with_progress, require_events
+from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
 
 EXAMPLE = """\
 examples:
@@ -53,10 +53,11 @@ def execute(args: argparse.Namespace) -> int:
         counted = counted.only(args.execution)
     if form is not None:
         text = str(getattr(counted, f"to_{form}")())
+        report_rejected(counted.rejected, counted.first_rejected)
     elif args.output == "json":
         text = as_json({"cuts": counted.to_dict()}) + "\n"
     else:
         text = f"{counted}\n"
-    with open_output(args.write, inputs=args.logs) as sink:
+    with open_output(args.write, inputs=options.input_files(args, *args.logs)) as sink:
         sink.text(text)
     return FINE

@@ -41,7 +41,7 @@ def execute(args: argparse.Namespace) -> int:
 
     source, limits = options.source_and_limits(args)
     contents = read_with_progress(args.logs, source, limits, lambda log: stats(log, limits=limits))
-    with open_output(args.write, inputs=args.logs) as sink:
+    with open_output(args.write, inputs=options.input_files(args, *args.logs)) as sink:
         if args.output == "json":
             sink.line(as_json({"stats": contents.to_dict()}))
         else:

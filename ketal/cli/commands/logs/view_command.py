@@ -88,7 +88,8 @@ def execute(args: argparse.Namespace) -> int:
     for doubt in doubts(shown):
         complain(doubt)
     path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
-    with open_output(path, inputs=[*patterns, *args.logs, *compared_logs]) as sink:
+    inputs = options.input_files(args, *patterns, *args.logs, *compared_logs)
+    with open_output(path, inputs=inputs) as sink:
         sink.text(text)
     if args.write is None:
         with open_output(None) as sink:

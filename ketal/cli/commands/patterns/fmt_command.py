@@ -95,4 +95,6 @@ def _replace(path: str, text: str) -> None:
 
     with refused_as_setting(f"cannot write {path}"):
         file = Path(path).resolve()
+        if not file.is_file():
+            raise OSError("it is not a regular file; `ketal fmt -` formats standard input")
         replace_file(file, text.encode(), mode=stat.S_IMODE(file.stat().st_mode))

@@ -99,7 +99,7 @@ def execute(args: argparse.Namespace) -> int:
         if program is not None:
             compiled += [(pattern, one) for one in program.compiled]
         findings += [(pattern, d) for d in diagnostics]
-    with open_output(args.write, inputs=[*args.files, *args.log]) as sink:
+    with open_output(args.write, inputs=options.input_files(args, *args.files, *args.log)) as sink:
         for line in _lines(args.output, findings, len(args.files) - unread_files):
             sink.line(line)
         if args.explain_cost:

@@ -16,7 +16,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, INTERRUPTED, LOST, TERMINATED, Terminated, complain
-from ketal.cli.options import add_repeatable, split_pair
+from ketal.cli.options import add_repeatable, integer, split_pair
 from ketal.cli.output.output_lines import open_output
 from ketal.cli.process_state import signals_handled
 from ketal.errors import SettingError
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("start")
     group.add_argument(
         "--port",
-        type=int,
+        type=integer,
         metavar="P",
         help="port for clients (default: the previous one; at the first start, a free one)",
     )

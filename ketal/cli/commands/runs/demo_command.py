@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ketal.cli import COULD_NOT_RUN, FINE, complain
+from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.output_lines import open_output
+from ketal.cli.process_state import LineSignals
 from ketal.errors import SettingError
 
 EXAMPLE = """\
@@ -35,10 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"bug of the stack: {', '.join(BUGS)} (default: {DEFAULT_BUG})",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="seed of the workload (default: 1)"
+        "--seed",
+        type=options.integer,
+        default=1,
+        metavar="N",
+        help="seed of the workload (default: 1)",
     )
     parser.add_argument(
-        "--shuffles", type=int, default=1_000, metavar="N",
+        "--shuffles", type=options.integer, default=1_000, metavar="N",
         help="number of orders of arrival to try afterwards (default: 1000)",
     )  # fmt: skip
     parser.add_argument(
@@ -60,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.replicated_stack.node import Bug
 
     folder = Path(args.folder) if args.folder else None
-    with open_output(None) as output:
+    with open_output(None) as output, LineSignals().handled():
 
         def line(text: str) -> None:
             output.line(text)

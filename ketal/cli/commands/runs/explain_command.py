@@ -72,30 +72,28 @@ def execute(args: argparse.Namespace) -> int:
     judged, explained = read_with_progress(
         args.logs, source, limits, judge, "nothing was explained"
     )
-    with open_output(args.write, inputs=(args.pattern, *args.logs)) as sink:
-        for number, one in enumerate(explained):
-            if args.output == "json":
-                sink.line(as_json(one.to_dict()))
-            else:
-                sink.lines(["", *one.lines()] if number else one.lines())
-    _report(args, judged, explained)
-    return FINE
-
-
-def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> None:
-    """Print on standard error which verdicts were not explained, and the faults of the log.
-
-    A SettingError if the logs have no event.
-    """
-    from ketal.explanation.judged_log import overflow_text
-    from ketal.runtime.log_verdicts import impossible_clocks
-
     events = judged.summary["events"]
     first = rejection_text(
         next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
     )
     require_events(args.logs, events["accepted"], events["rejected"], first)
+    inputs = options.input_files(args, args.pattern, *args.logs)
+    with open_output(args.write, inputs=inputs) as sink:
+        for number, one in enumerate(explained):
+            if args.output == "json":
+                sink.line(as_json(one.to_dict()))
+            else:
+                sink.lines(["", *one.lines()] if number else one.lines())
     report_rejected(events["rejected"], first)
+    _report(args, judged, explained)
+    return FINE
+
+
+def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> None:
+    """Print on standard error which verdicts were not explained, and faults that affect them."""
+    from ketal.explanation.judged_log import overflow_text
+    from ketal.runtime.log_verdicts import impossible_clocks
+
     for sentence in impossible_clocks(judged.summary):
         complain(sentence)
     if reached := overflow_text(judged.overflows):

@@ -134,7 +134,7 @@ def execute(args: argparse.Namespace) -> int:
         verdicts = run
         progress = ProgressLine(log.share_read, run.share_judged)
     # Opened last, so that a command that cannot run does not empty the file.
-    sink_of = open_output(args.write, inputs=(args.pattern, *args.logs))
+    sink_of = open_output(args.write, inputs=options.input_files(args, args.pattern, *args.logs))
     signals = LineSignals()
     with sink_of as sink, signals.handled(), calm_collector():
         try:

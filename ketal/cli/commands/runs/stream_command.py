@@ -81,7 +81,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine", metavar="NAME", help="engine that runs the job: process (default) or spark"
     )
     parser.add_argument(
-        "--metrics-port", type=int, metavar="P", help="serve metrics for Prometheus at /metrics"
+        "--metrics-port",
+        type=options.integer,
+        metavar="P",
+        help="serve metrics for Prometheus at /metrics",
     )
     parser.add_argument(
         "--metrics-host",
