@@ -107,7 +107,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, by default that of this process's command line; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
-    depth = sys.getrecursionlimit()
     try:
         code = _dispatch(words)
     except SystemExit as stop:
@@ -120,8 +119,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = FINE
     except Exception as error:
         code = report_error(error)
-    finally:
-        sys.setrecursionlimit(depth)  # A command that judges events raises it.
     return _flush_stdout(code)
 
 

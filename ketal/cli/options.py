@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
-MATCH_DEPTH_MAX = 1_000_000
-"""The most calls in each other for which the recursion limit leaves room in a search."""
-OTHER_DEPTH_MAX = 1_000
-"""The recursion limit for everything else, as it is by default."""
 PATTERN_AS_LOG = "is a pattern file, but a log is expected here"
 
 _READING = {
@@ -237,15 +233,9 @@ def check_stdin(paths: list[str]) -> None:
 def load_program(
     path: str, limits: Limits, *, settings: Sequence[str] = (), chosen: str | None = None
 ) -> Program:
-    """Compile a pattern file with `--set` options; return only the pattern `chosen`, if given.
-
-    Python's recursion limit is raised: the search of a `find any` calls itself once for each event
-    of a match.
-    """
+    """Compile a pattern file with `--set` options; return only the pattern `chosen`, if given."""
     import ketal
 
-    depth = min(limits.match_events_max, MATCH_DEPTH_MAX)
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), OTHER_DEPTH_MAX + depth))
     params = parse_params(settings)
     text, name = pattern_text(path, limits)
     with interruption_named(f"{name} was not compiled"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import inspect
 import json
 import re
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import BROKEN, CONFLICT, PHASES, RUN, CommandResult, Ketal, Write, event
+from tests.cli.conftest import BROKEN, CONFLICT, PHASES, RUN, Ketal, Write, event
 
 PARAM = """param kind = "write"; param w = 10 s; param least = 1; param flag = false;
 pattern Two {
@@ -225,20 +224,6 @@ def test_restarted_counter_is_reported(ketal: Ketal) -> None:
 def test_count_with_first_counts_up_to_the_first_verdict(ketal: Ketal) -> None:
     result = ketal("run", "conflict.ketal", "run.jsonl", "--first", "1", "--count", "--live")
     assert result.lines == ["2 read = 2 accepted", "Conflict: 1 match"]
-
-
-def test_long_match_is_found_whatever_python_s_recursion_limit(ketal: Ketal, write: Write) -> None:
-    """The search calls itself once for each event of a match; few calls are left here."""
-    write("long.ketal", 'pattern P { order CausalOrder; event A = type == "a"; find any A{400}; }')
-    write("long.jsonl", "".join(event("n", "a", {"n": n}) for n in range(1, 401)))
-
-    def found(calls: int) -> CommandResult:
-        return found(calls - 1) if calls else ketal("run", "long.ketal", "long.jsonl")
-
-    depth = sys.getrecursionlimit()
-    result = found(depth - len(inspect.stack()) - 300)
-    assert (result.code, result.lines[-1]) == (0, "P: 1 match"), result.err
-    assert sys.getrecursionlimit() == depth
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "1.5", ""])
