@@ -246,7 +246,10 @@ def report_error(error: Exception) -> int:
     elif isinstance(error, MemoryError):
         complain("out of memory; lower one of the limits that `ketal limits` lists")
     elif isinstance(error, RecursionError):
-        complain("too deeply nested for Python; lower the limit nesting_max (see `ketal limits`)")
+        complain(
+            "too deeply nested for Python; lower the limit nesting_max (a pattern) or "
+            "match_events_max (the events of a match)"
+        )
     else:
         import traceback
 

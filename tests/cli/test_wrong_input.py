@@ -555,6 +555,12 @@ def test_stamps_do_not_overwrite_the_pattern_file(ketal: Ketal, write: Write, ac
     assert pattern.read_text() == CONFLICT
 
 
+TOO_DEEP = (
+    "ketal: too deeply nested for Python; lower the limit nesting_max (a pattern) or "
+    "match_events_max (the events of a match)\n"
+)
+
+
 @pytest.mark.parametrize("command", ["lint", "fmt --diff", "graph"])
 def test_pattern_nested_too_deeply_for_python_is_an_error(
     ketal: Ketal, write: Write, command: str
@@ -562,6 +568,12 @@ def test_pattern_nested_too_deeply_for_python_is_an_error(
     guard = "(" * 3_000 + 'type == "a"' + ")" * 3_000
     deep = write("deep.ketal", f"pattern P {{ event A = {guard}; find any A; }}")
     result = ketal(*command.split(), "--limit", "nesting_max=1_000_000", deep)
-    assert (result.code, result.out) == (2, "")
-    reason = "too deeply nested for Python; lower the limit nesting_max (see `ketal limits`)"
-    assert result.err == f"ketal: {reason}\n"
+    assert (result.code, result.out, result.err) == (2, "", TOO_DEEP)
+
+
+def test_match_of_too_many_events_for_python_is_an_error(ketal: Ketal, write: Write) -> None:
+    text = 'pattern P { order CausalOrder; event A = type == "a"; find any A{999}; }'
+    lines = "".join(event("n", "a", {"n": n}) for n in range(1, 1_000))
+    raised = "--limit=match_events_max=999"
+    result = ketal("run", raised, write("long.ketal", text), write("long.jsonl", lines))
+    assert (result.code, result.err) == (2, TOO_DEEP)
