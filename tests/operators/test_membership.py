@@ -466,6 +466,17 @@ def test_event_released_with_a_low_entry_is_doubtful_once_the_node_of_the_entry_
         assert restorer.in_doubt == in_doubt
 
 
+def test_no_event_may_lack_a_node_that_left_without_an_event() -> None:
+    stage = MembershipStage()
+    for kind in ("join", "leave"):
+        stage.restorer.add_named(["x"])
+        stage.control(Control(kind, node="x"))
+    event = e("n@1", "a")
+    stage.arrived(event)
+    assert not stage.restorer.may_be_low(stage.restorer.restore(event))
+    assert stage.in_doubt == 0
+
+
 def test_the_entry_of_its_own_node_is_never_too_low() -> None:
     restorer = Restorer(ClockMemory(10), {"x"}, 10)
     restorer.restore(e("x@2", "a"))
