@@ -392,6 +392,25 @@ def test_invalid_node_name_or_activity_is_an_error(node: str) -> None:
         Tracer("n", ListSink(), activity="fiber")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("activity", "nodes"), [("process", ["n", "n"]), ("thread", ["n", "n"]), ("task", ["n", "n/1"])]
+)
+def test_tasks_of_one_thread_have_clocks_of_their_own_only_with_task(
+    activity: Any, nodes: list[str]
+) -> None:
+    events = ListSink()
+    tracer = Tracer("n", events, activity=activity)
+
+    async def work() -> None:
+        tracer.record("work")
+
+    async def program() -> None:
+        await asyncio.gather(work(), work())
+
+    asyncio.run(program())
+    assert [event["node"] for event in events] == nodes
+
+
 def test_bound_work_in_a_pool_has_the_clock_of_its_binding() -> None:
     events = ListSink()
     tracer = Tracer("n", events, activity="thread")
