@@ -420,9 +420,11 @@ def test_bound_work_in_a_pool_has_the_clock_of_its_binding() -> None:
         tracer.record("after")
         pool.submit(work, "within").result()
         pool.submit(tracer.record, "unbound").result()
+        pool.submit(tracer.bind(tracer.record), "again").result()
     clocks = {event["type"]: event["clock"] for event in events}
     assert clocks["within"] == {"n": 1, "n/1": 1}
     assert clocks["unbound"] == {"n": 1, "n/1": 2}
+    assert clocks["again"] == {"n": 2, "n/1": 3}
 
 
 def test_event_of_a_signal_handler_within_another_is_distinct() -> None:
