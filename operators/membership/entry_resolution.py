@@ -114,8 +114,8 @@ class EntryResolver(Stateful):
             last = next((name for name in reversed(places) if name in clock), None)
             if last is not None:
                 low = places[last] + (counter < clock[last])
-            if last is not None and low == len(places):
-                return last  # Backwards, without a restart: not a matter of this stage.
+                if low == len(places):
+                    return last  # Backwards, without a restart: not a matter of this stage.
         low = max(low, self._first_by_causes(places, event, counter))
         names = list(islice(reversed(places), len(places) - low))
         return self._only_possible(base, names[::-1], event, own)

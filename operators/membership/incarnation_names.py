@@ -110,7 +110,8 @@ class IncarnationTable(Stateful):
 
     def _add_named(self, name: str) -> None:
         """Add an incarnation that the program named itself; no clock entry is resolved to it."""
-        run = None if name in self.bases else later_run(name)
+        # A run that was inferred or numbered has another base; a run that restarted has its own.
+        run = later_run(name) if self.bases.get(name, name) == name else None
         if run is not None:
             self._named_runs.setdefault(run[0], set()).add(run[1])
             self._places.pop(run[0], None)

@@ -149,6 +149,13 @@ def test_correction_that_would_cause_another_fault_is_not_made() -> None:
     assert any("contradicts other events" in change.message for change in done.left)
 
 
+def test_why_a_second_event_with_a_dot_is_not_repaired() -> None:
+    clocks = [{"a": 1}, {"a": 1}, {"a": 2}]
+    (part,) = examine_log(log_of(("a", clock, {"x": n}) for n, clock in enumerate(clocks)), None)
+    (left,) = repair_execution(part).left
+    assert left.message == "it cannot be determined which of the events with this dot is right"
+
+
 def test_duplicates_are_removed_and_counted() -> None:
     events = [Event("a", "x", {"a": n}) for n in (1, 2)]
     (part,) = examine_log(Log.of([*events, events[0]]), None)

@@ -664,6 +664,36 @@ def test_explanation_names_barring_events_and_the_window() -> None:
     ]
 
 
+def test_a_not_is_about_the_events_between_and_about_its_own_step() -> None:
+    """k@1 is concurrent with m@2; after m@3, C is not barred, but B is."""
+    events = "".join(f'event {name} = type == "{name.lower()}"; ' for name in "ABCN")
+    program = ketal.compile(f"pattern P {{ order CausalOrder; {events} find any A not N B; }}")
+    log = [_event("m@1", "a"), _event("k@1", "n", "m:1"), _event("m@2", "b")]
+    (match,) = ketal.explain(program, log)
+    because = "not N holds: the pattern has no event between m@1 and m@2"
+    assert str(match.steps[1].evidence[-1]) == because
+    program = ketal.compile(f"pattern P {{ {events} find next (A C | A not N B); }}")
+    log = [_event("m@1", "a"), _event("m@2", "n"), _event("m@3", "b")]
+    (one,) = ketal.explain(program, log, event="m@3")
+    (run,) = [run for run in one.runs if run.taken]
+    assert [(step.step, str(*step.failed)) for step in run.steps or ()] == [
+        ("B", "not N fails: m@2 n, between m@1 and m@3, satisfies the guard"),
+        ("C", 'type == "c" fails: type is "b"'),
+    ]
+
+
+def test_a_relation_to_all_events_fails_for_those_that_lack_it() -> None:
+    program = ketal.compile(
+        """pattern P { event A = type == "a"; event B = type == "b"; event C = type == "c";
+             After = Causal(C, all); find next A B After; }"""
+    )
+    log = [_event("m@1", "a"), _event("k@1", "b"), _event("m@2", "c")]
+    (one,) = ketal.explain(program, log, event="m@2")
+    (run,) = [run for run in one.runs if run.taken]
+    (failed,) = (run.steps or ())[0].failed
+    assert str(failed).startswith("Causal(C, all) fails: k@1 and m@2 are concurrent")
+
+
 def test_lengths_of_time_are_exact() -> None:
     program = ketal.compile(
         'pattern P { event A = type == "a"; event B = type == "b"; find next A B; within 12 d; }'

@@ -17,6 +17,7 @@ from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
 from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
+from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.release_options import Policy
 from ketal.operators.topology.domain_order import DomainPast, domains_of, nodes_sharing_domain
 from ketal.operators.topology.domains import (
@@ -521,6 +522,21 @@ def test_lost_dots_are_kept_as_ranges_which_merge_beyond_the_limit() -> None:
     past.add_lost("q", 10**12 + 9, 10**12 + 9)
     assert len(past.lost["q"]) == 2
     assert len(past.clock(e("r@1", "t", f"p:1 q:{10**12 + 1}"))) == 3, "more is waited for"
+
+
+@examples(50, 1_000)
+@given(chances())
+def test_events_that_name_a_dot_of_a_hole_are_found_however_long_it_is(rng: random.Random) -> None:
+    store = HeldEvents(DomainPast(topology("p>q q>r")))
+    events = [e(f"r@{n}", "t", f"p:{rng.randint(1, 6)} q:{rng.randint(1, 6)}") for n in range(1, 7)]
+    held = [store.hold(store.new_arrival(event)) for event in events]
+    for one in rng.sample(held, 3):
+        store.remove(one.event)
+        held.remove(one)
+    node, first = rng.choice("pq"), rng.randint(1, 6)
+    for last in (first, first + 2, first + 10**12):
+        naming = [one for one in held if first <= one.clock[node] <= last]
+        assert sorted(store.events_naming(node, first, last)) == naming
 
 
 @given(chances())

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 import msgspec
+import pytest
 from hypothesis import given
 
 from ketal.errors import EventError
@@ -199,3 +200,19 @@ def test_events_beyond_the_limit_that_entries_may_refer_to_are_counted_at_once()
     assert resolver.doubtful == 2
     resolver.arrived(e("a#3@1", "t"))
     assert resolver.doubtful == 2
+    # Events that arrived need no room.
+    for node in ("b", "c"):
+        for counter in (1, 2):
+            resolver.incarnations_of(e(f"{node}9@1", "t", f"a:{counter}"), f"{node}9")
+            resolver.arrived(e(f"a#3@{counter}", "t"))
+    assert resolver.doubtful == 6
+
+
+def test_an_entry_may_refer_to_an_event_whose_clock_was_evicted() -> None:
+    memory = ClockMemory(1)
+    resolver = EntryResolver(table_of_runs(), memory, set())
+    for dot, counter in (("d", 3), ("b", 1)):
+        memory.put(dot, counter, {dot: counter})
+        resolver.table.count(dot, counter)
+    with pytest.raises(EventError, match="may refer to d@3 or d#2@3"):
+        resolver.incarnations_of(e("c@1", "t", "d:3"), "c")

@@ -22,7 +22,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.limits import Limits
 from ketal.operators.order.missing import MissingSince, holes
 from ketal.operators.order.release_options import ReleaseOptions
-from ketal.operators.order.step import StreamTime
+from ketal.operators.order.step import StreamTime, named_counters
 from ketal.programs.program import Program
 from tests.cases import e
 from tests.driven import Driven
@@ -93,6 +93,13 @@ def kind_of(made: Program) -> str:
     if one.pattern.order.total:
         return "total"
     return "independent" if one.order_independent else "dependent"
+
+
+@pytest.mark.parametrize(("last", "named"), [(3, [3]), (6, [3, 4, 5, 6]), (7, [3, 7])])
+def test_only_the_ends_of_a_hole_of_more_than_lost_max_dots_are_named(
+    last: int, named: list[int]
+) -> None:
+    assert list(named_counters(3, last, 4)) == named
 
 
 def test_log_with_holes_gives_the_verdicts_of_its_stream() -> None:

@@ -24,10 +24,11 @@ from ketal.model.limits import Limits
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.clock_restoration import (
     Restorer,
+    possibly_low,
     present_order,
     restored_with_doubts,
 )
-from ketal.operators.membership.incarnation_names import IncarnationTable
+from ketal.operators.membership.incarnation_names import IncarnationTable, later_run
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.order.step import ReleaseStep
 from tests.cases import e, p
@@ -232,6 +233,32 @@ def test_restored_clocks_equal_their_definition_in_logs_with_holes(
     assert restored_with_doubts(kept, left)[0] == obvious_restored(kept, left)
 
 
+def events_possibly_low(events: list[Event]) -> list[Event]:
+    """Return the events of `possibly_low`, of events that arrived in this order."""
+    memory = ClockMemory(len(events) + 1)
+    memory.begin((x.node, x.counter, x.clock) for x in events)
+    seen = {}
+    for node in {x.node for x in events}:
+        counters = {x.counter for x in events if x.node == node}
+        upto = next(n for n in range(len(events) + 1) if n + 1 not in counters)
+        seen[node] = upto, sorted(c for c in counters if c > upto)
+    low = {(node, counter) for node, counter, _ in possibly_low(memory, seen)}
+    return [x for x in events if x.dot in low]
+
+
+@examples(100, 5_000)
+@given(runs(restarts=False, events_max=25), st.sampled_from((0.0, 0.1, 0.3)))
+def test_clocks_that_are_not_possibly_low_are_whole(
+    drawn: tuple[Run, random.Random], lost: float
+) -> None:
+    run, rng = drawn
+    kept = [x for x in run.stamped if rng.random() >= lost]
+    rng.shuffle(kept)
+    low, true = events_possibly_low(kept), {x.type: x for x in run.true}
+    assert all(x in low or x == true[x.type] for x in kept)
+    assert not events_possibly_low(rng.sample(run.true, len(run.true)))
+
+
 @examples(40, 1_500)
 @given(executions(events_max=12))
 def test_whole_clocks_are_not_changed(events: list[Event]) -> None:
@@ -262,6 +289,12 @@ def test_present_order_of_whole_clocks_is_a_linear_extension(events: list[Event]
     order = present_order(events)
     assert sorted(order, key=canonical_key) == sorted(events, key=canonical_key)
     assert not any(happened_before(b, a) for i, a in enumerate(order) for b in order[i + 1 :])
+
+
+def test_present_order_of_a_clock_that_shrank_below_its_cause() -> None:
+    """The cause is itself waiting, and its clock has the larger sum."""
+    log = [e("n1@1", "c", "n2:1"), e("n2@1", "b", "n3:5 n4:5"), e("n3@5", "a")]
+    assert [x.type for x in present_order(log)] == ["a", "b", "c"]
 
 
 def test_present_order_of_clocks_in_a_cycle_terminates() -> None:
@@ -370,6 +403,18 @@ def test_a_restored_clock_has_at_most_clock_entries_max_entries() -> None:
     restorer.restore(e("n3@1", "a", "n1:1 n2:1"))
     assert restorer.restore(e("n3@2", "b")).clock == {"n1": 1, "n3": 2}
     assert restorer.in_doubt == 1
+    # A clock that arrived with more is only raised in its own entries.
+    larger = Restorer(ClockMemory(10), {"n0", "n1", "n2"}, 2)
+    larger.restore(e("n3@1", "a", "n0:1 n1:2 n2:1"))
+    assert larger.restore(e("n4@1", "b", "n1:1 n3:1")).clock == {"n1": 2, "n3": 1, "n4": 1}
+
+
+def test_an_entry_is_raised_in_a_clock_that_has_no_room_for_others() -> None:
+    restorer = Restorer(ClockMemory(10), {"n1"}, 3)
+    for event in (e("n1@1", "a"), e("n1@2", "a"), e("n2@1", "a", "n1:2")):
+        restorer.restore(event)
+    assert restorer.restore(e("n3@1", "b", "n1:1 n2:1")).clock == {"n1": 2, "n2": 1, "n3": 1}
+    assert restorer.in_doubt == 0
 
 
 class Uncounted(set[str]):
@@ -403,6 +448,35 @@ def test_event_released_before_a_part_of_its_past_is_doubtful_once_a_node_leaves
         assert restorer.in_doubt == 1
 
 
+def test_event_judged_before_a_part_of_its_past_is_doubtful_once_a_node_leaves() -> None:
+    restorer = Restorer(ClockMemory(10), set(), 10)
+    restorer.restore_at_once(e("n@1", "a", "m:1"))
+    for name in ("x", "y"):
+        restorer.mark_departed([name])
+        assert restorer.in_doubt == 1
+
+
+def test_event_released_with_a_low_entry_is_doubtful_once_the_node_of_the_entry_leaves() -> None:
+    restorer = Restorer(ClockMemory(10), set(), 10)
+    low = e("m@1", "a", "n:1")
+    for event in (e("x@1", "a"), e("n@1", "a", "x:1"), low):
+        assert restorer.restore(event) == event
+    for name, in_doubt in (("n", 0), ("x", 1), ("y", 1)):
+        restorer.mark_departed([name])
+        assert restorer.in_doubt == in_doubt
+
+
+def test_no_event_may_lack_a_node_that_left_without_an_event() -> None:
+    stage = MembershipStage()
+    for kind in ("join", "leave"):
+        stage.restorer.add_named(["x"])
+        stage.control(Control(kind, node="x"))
+    event = e("n@1", "a")
+    stage.arrived(event)
+    assert not stage.restorer.may_be_low(stage.restorer.restore(event))
+    assert stage.in_doubt == 0
+
+
 def test_the_entry_of_its_own_node_is_never_too_low() -> None:
     restorer = Restorer(ClockMemory(10), {"x"}, 10)
     restorer.restore(e("x@2", "a"))
@@ -422,6 +496,16 @@ def test_clock_of_an_event_judged_at_once_is_restored_as_far_as_known(
         stage.arrived(event)
         assert stage.restorer.restore_so_far(event) == true
         assert stage.restorer.last_restored(event) == true
+
+
+def test_clock_is_restored_from_an_event_that_arrived_after_others_that_know_it() -> None:
+    stage = MembershipStage()
+    stage.leave("x")
+    restored = {}
+    for event in (e("n@1", "a", "m:1"), e("m@1", "a", "x:1"), e("n@2", "a", "m:1")):
+        stage.arrived(event)
+        restored[str(event.dot)] = stage.restorer.restore_so_far(event).clock.get("x")
+    assert restored == {"n@1": None, "m@1": 1, "n@2": 1}
 
 
 def timed(rng: random.Random, run: Run) -> None:
@@ -907,6 +991,15 @@ def test_duplicate_of_a_named_incarnation_is_no_restart() -> None:
     assert monitor.summary["events"]["duplicates"] == 1
 
 
+def test_events_of_a_numbered_incarnation_take_its_place_only_once() -> None:
+    """A node that numbers only its first run has no incarnation beside itself."""
+    stage = Stage(Limits(incarnations_max=2))
+    runs_of_events = [("A", 1), ("B", 1), ("A", 2), ("A", 2), ("A", 1)]
+    for counter, (node, run) in enumerate(runs_of_events, 1):
+        status, _ = stage.taken(e(f"{node}@{counter}", "a", incarnation=run))
+        assert status == "new"
+
+
 def test_incarnation_beyond_the_limit_leaves_the_node_unchanged() -> None:
     stage = Stage(Limits(incarnations_max=2))
     stage.through([e("A@1", "a"), e("A@1", "b")])
@@ -996,3 +1089,22 @@ def test_clocks_of_real_logs_are_not_changed(shared_data: Path, name: str) -> No
         assert all(
             a is b for a, b in zip(restored_with_doubts(events, left)[0], events, strict=True)
         )
+
+
+def test_runs_that_the_program_named_are_the_same_after_a_restore() -> None:
+    """Also if the counter of such a run restarts, which is then a node with incarnations."""
+    stage = Stage()
+    for event in (e("A@1", "a"), e("A#2@1", "a"), e("A#2@1", "b")):
+        stage.take(event)
+    table = stage.stage.incarnations.table
+    names = {"A": ["A", "A#2"], "A#2": ["A#2", "A#2#2"]}
+    assert {node: table.names(node) for node in names} == names
+    stage.snapshot()
+    table = stage.stage.incarnations.table
+    assert {node: table.names(node) for node in names} == names
+
+
+@pytest.mark.parametrize("name", ["A", "A#1", "A#02", "A#", "A#x"])
+def test_other_names_are_no_later_runs(name: str) -> None:
+    assert later_run(name) is None
+    assert later_run("A#2") == ("A", 2)

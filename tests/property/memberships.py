@@ -79,9 +79,12 @@ def simulate(
         process = live[rng.choice(sorted(live))]
         gone = sorted(run.left & process.shown.keys())
         if gone and rng.random() < churn * 2:
-            name = rng.choice(gone)
-            process.dropped.add(name)
-            del process.shown[name]
+            _drop(process, rng.choice(gone))
+        elif not restarts and rng.random() < churn:
+            # With restarts, too many entries would fit several incarnations.
+            unknown = sorted(run.left - process.shown.keys())
+            if unknown:
+                _drop(process, rng.choice(unknown))
         if messages and rng.random() < chatter:
             _receive(process, rng.choice(messages), returning)
         own = process.name
@@ -90,6 +93,12 @@ def simulate(
         if rng.random() < chatter:
             messages.append((own, dict(process.true), dict(process.shown)))
     return run
+
+
+def _drop(process: Process, name: str) -> None:
+    """Make a process drop the entry of a node that left, which it may learn of only later."""
+    process.dropped.add(name)
+    process.shown.pop(name, None)
 
 
 def _leave(rng: random.Random, run: Run, live: dict[str, Process], restarts: bool) -> None:

@@ -393,6 +393,25 @@ def test_invalid_node_name_or_activity_is_an_error(node: str) -> None:
         Tracer("n", ListSink(), activity="fiber")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("activity", "nodes"), [("process", ["n", "n"]), ("thread", ["n", "n"]), ("task", ["n", "n/1"])]
+)
+def test_tasks_of_one_thread_have_clocks_of_their_own_only_with_task(
+    activity: Any, nodes: list[str]
+) -> None:
+    events = ListSink()
+    tracer = Tracer("n", events, activity=activity)
+
+    async def work() -> None:
+        tracer.record("work")
+
+    async def program() -> None:
+        await asyncio.gather(work(), work())
+
+    asyncio.run(program())
+    assert [event["node"] for event in events] == nodes
+
+
 def test_bound_work_in_a_pool_has_the_clock_of_its_binding() -> None:
     events = ListSink()
     tracer = Tracer("n", events, activity="thread")
@@ -402,9 +421,11 @@ def test_bound_work_in_a_pool_has_the_clock_of_its_binding() -> None:
         tracer.record("after")
         pool.submit(work, "within").result()
         pool.submit(tracer.record, "unbound").result()
+        pool.submit(tracer.bind(tracer.record), "again").result()
     clocks = {event["type"]: event["clock"] for event in events}
     assert clocks["within"] == {"n": 1, "n/1": 1}
     assert clocks["unbound"] == {"n": 1, "n/1": 2}
+    assert clocks["again"] == {"n": 2, "n/1": 3}
 
 
 def test_event_of_a_signal_handler_within_another_is_distinct() -> None:

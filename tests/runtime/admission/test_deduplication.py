@@ -7,8 +7,9 @@ import random
 import pytest
 from hypothesis import given
 
+from ketal.model.events.counter_sets import SPAN
 from ketal.model.events.event import Event
-from ketal.model.limits import Limits
+from ketal.model.limits import DEFAULT, Limits
 from ketal.runtime.admission.deduplication import DUPLICATE, EVICTED, NEW, PRESUMED, Intake
 from tests.sampling import chances, examples
 
@@ -47,6 +48,23 @@ def test_holes_that_are_never_filled_are_evicted_a_share_at_once() -> None:
         assert intake.admit((event(node, gone),)) == 0
         assert intake.status(event(node, gone)) == EVICTED
     assert intake.holes() == 0
+
+
+def test_no_counter_is_evicted_within_the_limit() -> None:
+    intake = Intake(Limits(counters_max=3, dots_max=1))
+    for counter, evicted in ((2, {}), (4, {}), (6, {}), (8, {"a": 1})):
+        intake.admit((event("a", counter),))
+        assert evicted_upto(intake) == evicted
+
+
+def test_counters_before_the_first_hole_take_no_room() -> None:
+    """There is always a hole: each event arrives before the one that fills the hole before it."""
+    intake = Intake(DEFAULT)
+    intake.admit((event("a", 2),))
+    for counter in range(4, 4 * SPAN, 2):
+        assert intake.admit((event("a", counter), event("a", counter - 3))) == 2
+        assert intake.holes() == 1
+        assert len(intake.nodes["a"].beyond.chunks) <= 2
 
 
 def test_each_of_many_nodes_evicts_a_share() -> None:

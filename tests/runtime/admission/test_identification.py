@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 import ketal
+from ketal import Match, Monitor
 from ketal.errors import EventError
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
@@ -78,6 +79,20 @@ def test_the_comparisons_of_an_event_do_not_grow_with_the_number_of_incarnations
         assert named.name_of(Event("A", "a", {"A": 3}, data={"run": 5})) == "A#6@3 duplicate"
         counts.append(named.compared)
     assert counts[0] == counts[1] < 10
+
+
+def test_late_event_is_of_the_only_incarnation_that_lacks_its_counter() -> None:
+    """Also if it is not the first one or the latest, and after a restore."""
+    program = ketal.compile('pattern P { event E = node == "A#2"; find any E; }')
+    monitor = Monitor(program)
+    for run, counters in enumerate(((1, 2, 3), (1, 3), (1, 2, 3)), 1):
+        for counter in counters:
+            found = monitor.feed(Event("A", "a", {"A": counter, "B": run}))
+            assert len(found) == (run == 2)
+    for same in (Monitor.restore(program, monitor.snapshot()), monitor):
+        (match,) = same.feed(Event("A", "a", {"A": 2, "B": 2}))
+        assert isinstance(match, Match)
+        assert [*match.events] == [("A#2", 2)]
 
 
 @pytest.mark.parametrize("name", ["A#02", "A#" + "9" * 5_000])

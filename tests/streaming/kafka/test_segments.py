@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import msgspec
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from ketal.runtime.state.records import Changes
 from ketal.streaming.kafka.state import segments as module
-from ketal.streaming.kafka.state.segments import Segments, first_hole
+from ketal.streaming.kafka.state.segments import RECORD_BYTES, Segments, chunks, first_hole
 
 NAMES = st.sampled_from([b"a", b"b", b"c", b"job/offsets"])
 VALUES = st.none() | st.binary(max_size=40)
@@ -68,6 +69,20 @@ def test_segments_restore_the_written_state(
                 assert log.reopen().records() == log.state
     finally:
         module.LOG_BYTES_LEAST = least
+
+
+@given(st.dictionaries(st.binary(min_size=1, max_size=3), VALUES), st.integers(1, 200))
+def test_chunks_hold_as_many_records_as_fit_and_at_least_one(
+    rows: dict[bytes, bytes | None], bytes_max: int
+) -> None:
+    def size(chunk: Changes) -> int:
+        return sum(len(name) + len(value or b"") + RECORD_BYTES for name, value in chunk.items())
+
+    parts = list(chunks(rows, bytes_max))
+    assert [row for chunk in parts for row in chunk.items()] == list(rows.items())
+    assert all(len(chunk) == 1 or (chunk and size(chunk) <= bytes_max) for chunk in parts)
+    for chunk, following in itertools.pairwise(parts):
+        assert size(chunk | dict([next(iter(following.items()))])) > bytes_max
 
 
 def test_log_size_is_bounded_by_the_state_and_a_commit_by_its_changes() -> None:

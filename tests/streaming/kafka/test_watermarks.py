@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, PropertyMock
 
+import msgspec
 import pytest
 from hypothesis import given
 from kafka import TopicPartition
@@ -240,6 +242,47 @@ def test_watermark_advances_only_where_a_raised_mark_asks_for_it(chance: random.
                 out.restore(saved)
                 continue
         out.advance()
+
+
+@examples(100, 2_000)
+@given(chances())
+def test_watermark_is_the_least_mark_of_the_active_partitions(chance: random.Random) -> None:
+    """If none is active, it is the largest mark; it never goes back, also after a restore."""
+    marks_s = {("t", number): -math.inf for number in range(chance.randint(1, 4))}
+    ended, watermark_s, now_ms = set[tuple[str, int]](), -math.inf, 0
+    out = Watermarks(marks_s, lateness_ms=500, idle_ms=2 * CHECK_MS, now_ms=now_ms)
+    for _ in range(chance.randint(1, 30)):
+        one, now_ms = chance.choice(sorted(marks_s)), now_ms + CHECK_MS
+        match chance.choice(["observe", "observe", "raise", "idle", "end", "restore"]):
+            case "observe":
+                out.mark_active([one], now_ms)
+                time_s = chance.randint(0, 9)
+                out.observe(one, time_s)
+                marks_s[one] = max(marks_s[one], time_s - 0.5)
+            case "raise":
+                out.mark_active([one], now_ms)
+                time_s = chance.randint(0, 9)
+                out.raise_mark(one, time_s)
+                marks_s[one] = max(marks_s[one], time_s)
+            case "idle":
+                out.mark_idle([other for other in marks_s if chance.random() < 0.5], now_ms)
+            case "end":
+                out.ended.add(one)
+                ended.add(one)
+            case _:
+                saved = msgspec.json.decode(msgspec.json.encode(out.state()))
+                kept = chance.sample(sorted(marks_s), chance.randint(1, len(marks_s)))
+                marks_s = {("t", now_ms): -math.inf} | {other: marks_s[other] for other in kept}
+                ended &= marks_s.keys()
+                out = Watermarks(marks_s, lateness_ms=500, idle_ms=2 * CHECK_MS, now_ms=now_ms)
+                out.restore(saved)
+        assert out.ended == ended
+        assert out.all_ended == (len(ended) == len(marks_s))
+        active = marks_s.keys() - ended - out.idle
+        mark_s = min(map(marks_s.__getitem__, active)) if active else max(marks_s.values())
+        assert out.advance() == (mark_s if mark_s > watermark_s else None)
+        watermark_s = max(watermark_s, mark_s)
+        assert (-math.inf if out.watermark_s is None else out.watermark_s) == watermark_s
 
 
 def test_work_for_an_event_does_not_grow_with_the_number_of_partitions() -> None:
