@@ -126,10 +126,8 @@ def execution(
             message = run.stamped[number := rng.choice(sent)]
             if message.node not in dropped[node]:
                 sender, receives = message.node, [message.dot] if message.node != node else []
-                learned = message.clock.keys() - (dropped[node] - clock.keys())
-                _merge(
-                    clock, {name: message.clock[name] for name in message.clock if name in learned}
-                )
+                unlearned = dropped[node] - clock.keys()
+                _merge(clock, {n: c for n, c in message.clock.items() if n not in unlearned})
                 _merge(true[node], run.true[number].clock)
         kept = {node} if drops_sender else {node, sender}
         gone = (name for name in sorted(run.left) if rng.random() < 0.5)

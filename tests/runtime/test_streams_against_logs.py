@@ -108,15 +108,22 @@ def timed(rng: random.Random) -> Case:
 
 
 def member_events(rng: random.Random) -> Case:
-    """Return a case of views, joins and leaves at any place."""
+    """Return a case of views, joins and leaves at any place.
+
+    A view stands for the leaves of the nodes that were named before it and that it does not list.
+    """
     run = execution(rng, leaving=0.3)
     records = arriving(rng, run)
-    for _ in range(rng.choice((1, 2))):
-        members = [node for node in NODES if node not in run.left or rng.random() < 0.4]
-        control = Control("view", members=tuple(members))
-        if rng.random() < 0.4:
-            control = Control(rng.choice(("join", "leave")), node=rng.choice(NODES))
-        records.insert(rng.randint(0, len(records)), control)
+    place = rng.randint(0, len(records))
+    named = {name for one in records[:place] if isinstance(one, Event) for name in one.clock}
+    after = [one for one in records[place:] if isinstance(one, Event) or one.node not in named]
+    view = Control("view", members=tuple(node for node in NODES if node not in run.left))
+    records = [*records[:place], view, *after]
+    if rng.random() < 0.5:
+        members = tuple(node for node in NODES if rng.random() < 0.5)
+        other = Control(rng.choice(("join", "leave")), node=rng.choice(NODES))
+        other = rng.choice((other, Control("view", members=members)))
+        records.insert(rng.randint(0, len(records)), other)
     options = "(total)", f"(total, {DECLARED})", "(frontier = 1 s)"
     program = drawn_program(rng, causal(*EVERYWHERE, *options), PAIRS)
     limits = small_limits(
@@ -184,7 +191,8 @@ def test_family_of_streams_has_the_verdicts_of_the_log_and_of_the_oracle(
         if not is_counted(summary):
             compared[equal_to_log(case, verdicts, ENDINGS)] += 1
         unclear = summary.get("doubtful") or summary["events"]["rejected"]
-        if case.true is not None and not unclear:
+        given_up = any(one.get("overflows") for one in summary["patterns"].values())
+        if case.true is not None and not (unclear or given_up):
             assert_certain(case, verdicts)
 
     assert min(compared[False], compared[True]) > 3
