@@ -4,8 +4,9 @@ A pattern under `order arrival`, or one whose answer needs no order (`find any` 
 CausalOrder without `not`), is offered each event at once; the others are offered events when a
 hold-back queue releases them (`ketal.runtime.queues.execution_queues`). Once a node has left or
 restarted, clocks are restored before any pattern reads them (`docs/membership.md`). A pattern that
-needs no order then waits for the past of an event, unless the past may be in another part of a job:
-such an event is offered at once, and counted as doubtful if its clock may be too low.
+needs no order then waits for the past of an event, unless the past may be in another part of a job.
+Such an event, and one that is offered under `order arrival`, is offered at once, and counted as
+doubtful if its clock may be too low.
 
 The one rule: an event of a run's topology is offered to it once, or recorded as missed by it.
 """
@@ -29,7 +30,7 @@ from ketal.model.limits import Limits
 from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
-from ketal.runtime.admission.identification import Admission
+from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.release import Release
 
@@ -74,7 +75,7 @@ class StreamRelease(Release):
         # is offered the same events, before the runs of this release.
         self.retiring: StreamRelease | None = None
         self._restores_clocks = False
-        self._offers_at_once = False  # events whose clocks are not restored yet, under CausalOrder
+        self._offers_at_once = False  # events whose clocks are not restored yet
         windows_us = [run.compiled.window_us for run in runs]
         # The shortest time window of a pattern.
         self.window_us = min([us for us in windows_us if us is not None], default=0)
@@ -97,7 +98,7 @@ class StreamRelease(Release):
 
     @property
     def offers_at_once(self) -> bool:
-        """Whether a pattern under CausalOrder is offered events before their clocks are restored.
+        """Whether a pattern that reads clocks is offered events before these are restored.
 
         Not before a node has left: until then, no clock is restored.
         """
@@ -194,10 +195,9 @@ class StreamRelease(Release):
         if self.retiring is not None:
             self.retiring.restore_clocks(event, saved=saved)
         if self._admission.reads_clocks:
-            order_free = self._order_free_runs()
-            awaiting = [run for run in order_free if self._awaits_restoring(run)]
-            self._offers_at_once = len(awaiting) < len(order_free)
+            awaiting = [run for run in self._order_free_runs() if self._awaits_restoring(run)]
             self._direct = TypeDispatch([run for run in self._direct.runs if run not in awaiting])
+            self._offers_at_once = any(reads_clocks(run.compiled) for run in self._direct.runs)
             seen = None if saved else self._admission.intake.seen()
             self.queues.restore_clocks(
                 membership.restorer, awaiting, seen, arriving=event, at_once=self._offers_at_once

@@ -111,7 +111,7 @@ class Queues:
 
         The patterns `order_free` need no order and get a queue. They have been offered all events
         `seen` so far, which is None if the dots are loaded from a saved state, except the event
-        `arriving`. With `at_once`, so have patterns of a part that get no queue.
+        `arriving`. With `at_once`, so have patterns that read clocks and get no queue.
         """
         ordered = list(self.queues)
         for queue in ordered:
