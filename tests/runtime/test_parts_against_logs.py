@@ -84,7 +84,9 @@ def test_parts_have_the_verdicts_of_the_log_unless_they_count_something(
                 saved = parts[number].snapshot()
                 parts[number] = Driven.restored(program, saved, limits=limits, release=release)
         verdicts += [verdict for part in parts for verdict in part.close()]
-        if not any(is_counted(part.summary) for part in parts):
+        # A part may have seen too few incarnations to reject an entry that fits several of them.
+        ambiguous = ketal.run(program, case.records, limits=limits).summary["events"]["rejected"]
+        if not (ambiguous or any(is_counted(part.summary) for part in parts)):
             compared[equal_to_log(case, verdicts, ENDINGS)] += 1
 
     assert min(compared[False], compared[True]) > 3
