@@ -133,11 +133,13 @@ def _receive(process: Process, message: tuple[str, Clock, Clock], returning: boo
     for b, name in latest.items():
         if b in before and before[b] != name and process.stamp.get(b) == known[name]:
             return  # The clock could not tell that it was another incarnation's.
+    earlier = dict(process.true)
     process.true.update(known)
     for name, counter in shown.items():
         if name == process.name or name != latest[base(name)]:
             continue
-        if name not in process.dropped or returning:
+        # An entry lower than what the process knows returns too, if others dropped it.
+        if returning or (name not in process.dropped and counter >= earlier.get(name, 0)):
             process.shown[name] = max(process.shown.get(name, 0), counter)
     for name in [n for n in process.shown if n != latest[base(n)]]:
         del process.shown[name]
