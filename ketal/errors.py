@@ -415,7 +415,10 @@ def class_name(given: object) -> str:
 
 
 def value_text(given: object) -> str:
-    """Return the repr of a value; of a boolean or a time, a text that JSON and TOML have, too."""
+    """Return a value for a message: its repr; `a boolean`; a date or a time as TOML has it.
+
+    The repr of these three is Python's alone.
+    """
     if isinstance(given, date | time):
         return given.isoformat()
     return "a boolean" if isinstance(given, bool) else repr(given)

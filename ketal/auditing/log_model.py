@@ -112,8 +112,8 @@ class AuditedEvent:
         Unknown entries are left out, except those that may name lost events. Of an event with all
         entries unknown, none is known to be wrong, so its entries are those that were read.
         """
-        # `Everything` has no elements to subtract from.
-        read, wrong = self.read, self.unknown - self.lost
+        read = self.read
+        wrong = self.unknown - self.lost  # empty if `unknown` is `Everything`
         same = isinstance(read, Event) and read.clock is self.clock and read.node == self.node
         if isinstance(read, Event) and same and read.counter == self.counter and not wrong:
             return read

@@ -153,7 +153,9 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
-            raise SettingError(f"unknown format {self.format!r}{near(self.format, FORMATS)}")
+            raise SettingError(
+                f"unknown format {value_text(self.format)}{near(self.format, FORMATS)}"
+            )
         for name in ("regex", "delimiter"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
@@ -171,7 +173,7 @@ class Source:
             )
         if self.time_unit not in tuple(TIME_UNITS):
             raise SettingError(
-                f"unknown time unit {self.time_unit!r}{near(self.time_unit, TIME_UNITS)}"
+                f"unknown time unit {value_text(self.time_unit)}{near(self.time_unit, TIME_UNITS)}"
             )
         if self.time_format is not None:
             check_time_format(self.time_format)

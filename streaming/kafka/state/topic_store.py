@@ -135,8 +135,9 @@ class Changelog:
             for number, content in loaded.segments.items():
                 self._segments.restore(number, content)
             records = self._segments.records()
-            parts = int(json.loads(records[PARTS])["parts"]) if records else 0
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as fault:
+            body = records[PARTS] if records else b'{"parts": 0}'
+            parts = msgspec.json.decode(body, type=dict[str, int])["parts"]
+        except (msgspec.DecodeError, KeyError, ValueError) as fault:
             raise StateError(f"{where} is damaged: {type(fault).__name__} {fault}") from None
         if not parts:
             raise StateError(f"{where} contains no state, but offsets are committed")

@@ -146,12 +146,13 @@ def _field_column(name: str, kind: T.DataType) -> Column:
 def _text_at_path(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column | None:
     """Return the value at a path in a column, as text; None if its type has no such path."""
     for at, key in enumerate(path):
+        if isinstance(kind, T.MapType) and kind.keyType != T.StringType():
+            # The path has keys as the event's JSON has them: a date as its number of days.
+            column, kind = F.to_json(column), T.StringType()
         if isinstance(kind, T.StringType):
             return texts_at(column, [path[at:]])[path[at:]]
         if isinstance(kind, T.MapType):
-            # The keys of the JSON, as text.
-            named = F.transform_keys(column, lambda name, _: name.cast("string"))
-            column, kind = F.try_element_at(named, F.lit(key)), kind.valueType
+            column, kind = F.try_element_at(column, F.lit(key)), kind.valueType
         elif isinstance(kind, T.StructType) and key in kind.names:
             column, kind = column.getField(key), kind[key].dataType
         else:

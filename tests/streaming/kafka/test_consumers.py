@@ -941,8 +941,11 @@ def test_message_with_an_empty_header_is_no_state(header: str) -> None:
 
 @pytest.mark.parametrize(
     "parts",
-    ["4", "[4]", '{"parts": [4]}', '{"parts": "x"}', '{"parts": null}', "[" * 10_000],
-    ids=["no object", "a list", "a list of one", "text", "null", "nested"],
+    [
+        *("4", "[4]", '{"parts": [4]}', '{"parts": "x"}', '{"parts": null}', "[" * 10_000),
+        *('{"parts": Infinity}', '{"parts": 4.5}'),
+    ],
+    ids=["no object", "a list", "a list of one", "text", "null", "nested", "infinite", "a half"],
 )
 def test_damaged_number_of_parts_is_reported(parts: str) -> None:
     compacted_topic, segments = CompactedTopic(), Segments(100_000)

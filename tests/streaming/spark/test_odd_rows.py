@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ketal
+from ketal.model import syntax
 from ketal.streaming.spark import detect
 from tests.streaming.spark.frames import data_frame
 from tests.streaming.spark.test_detect import run
@@ -477,6 +478,22 @@ def test_table_gives_the_verdicts_of_a_log(name: str, spark: SparkSession, tmp_p
     with settings_of(spark, case):
         collected = judged(case, frame_of(spark, case).drop("batch")).collect()
     check(spark, case, [row.asDict() for row in collected], tmp_path)
+
+
+def test_rows_are_placed_by_the_keys_that_their_json_has(spark: SparkSession) -> None:
+    from ketal.streaming.spark.rows.events import EventColumns
+
+    keys = {"string": "q", "int": 7, "date": date(1970, 1, 8), "timestamp": datetime(1970, 1, 8),
+            "double": 1e10, "decimal(4, 2)": Decimal("1.5"), "boolean": True}  # fmt: skip
+    maps = "".join(f", `by {kind}` map<{kind}, string>" for kind in keys)
+    row = ["n", *({key: "v"} for key in keys.values())]
+    frame = data_frame(spark, [row], f"node string{maps}")
+    columns = EventColumns(frame, ())
+    ((value,),) = frame.select(columns.columns()["value"]).collect()
+    paths = [(name, *of) for name, of in json.loads(value)["data"].items()]
+    assert len(paths) == len(keys)
+    placed = frame.select(*columns.partition(tuple(syntax.Attribute(path) for path in paths)))
+    assert [*placed.collect()] == [("v",) * len(keys)]
 
 
 def streamed(spark: SparkSession, frame: DataFrame, folder: Path) -> DataFrame:
