@@ -75,6 +75,15 @@ def small_limits(rng: random.Random, **values: tuple[int, ...]) -> Limits:
     return Limits(**small) if rng.random() < 0.5 else Limits()
 
 
+def small_dots(run: Run) -> dict[str, tuple[int, ...]]:
+    """Return small numbers of kept events, for `small_limits`; none if incarnations are numbered.
+
+    An entry that fits several of these is compared with the kept events alone.
+    """
+    numbered = any("incarnation" in event.data for event in run.stamped)
+    return {} if numbered else {"dots_max": (2, 4)}
+
+
 def causal(*options: str) -> tuple[str, ...]:
     return tuple(f"CausalOrder{one};" for one in options)
 

@@ -42,6 +42,7 @@ from tests.runtime.small_streams import (
     is_counted,
     keyed,
     restarting,
+    small_dots,
     small_limits,
     with_watermarks,
 )
@@ -72,7 +73,7 @@ def test_parts_have_the_verdicts_of_the_log_unless_they_count_something(
         if any(map(unsplittable_reason, program.compiled)):
             reject()
         run = keyed(rng, dated(rng, small_run(rng)))
-        limits = small_limits(rng, held_back_max=(1, 2), dots_max=(2, 4), clock_entries_max=(2,))
+        limits = small_limits(rng, held_back_max=(1, 2), clock_entries_max=(2,), **small_dots(run))
         case = Case(program, with_watermarks(rng, arriving(rng, run)), limits)
         parts = [Driven(program, limits=limits, release=release) for _ in KEYS]
         verdicts: list[Verdict] = []
