@@ -4,9 +4,9 @@ A pattern under `order arrival`, or one whose answer needs no order (`find any` 
 CausalOrder without `not`), is offered each event at once; the others are offered events when a
 hold-back queue releases them (`ketal.runtime.queues.execution_queues`). Once a node has left or
 restarted, clocks are restored before any pattern reads them (`docs/membership.md`). A pattern that
-needs no order then waits for the past of an event, unless the past may be in another part of a job.
-Such an event, and one that is offered under `order arrival`, is offered at once, and counted as
-doubtful if its clock may be too low.
+needs no order then waits for the past of an event, unless the past may be in another part of a job:
+such an event is offered at once, like all events under `order arrival`. An event offered so counts
+as doubtful if its clock may be too low.
 
 The one rule: an event of a run's topology is offered to it once, or recorded as missed by it.
 """
