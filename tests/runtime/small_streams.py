@@ -76,12 +76,11 @@ def small_limits(rng: random.Random, **values: tuple[int, ...]) -> Limits:
 
 
 def small_dots(run: Run) -> dict[str, tuple[int, ...]]:
-    """Return small numbers of kept events, for `small_limits`; none if incarnations are numbered.
+    """Return small numbers of kept events, for `small_limits`; none if nodes leave.
 
-    An entry that fits several of these is compared with the kept events alone.
+    What an event offered before a leave knew is computed from the kept clocks alone.
     """
-    numbered = any("incarnation" in event.data for event in run.stamped)
-    return {} if numbered else {"dots_max": (2, 4)}
+    return {} if run.left else {"dots_max": (2, 4)}
 
 
 def causal(*options: str) -> tuple[str, ...]:

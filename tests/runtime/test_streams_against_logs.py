@@ -104,7 +104,7 @@ def timed(rng: random.Random) -> Case:
     program = drawn_program(
         rng, causal(*EVERYWHERE, *options, *more), bodies, ("", "within 2 s;", "within 4 events;")
     )
-    limits = small_limits(rng, held_back_max=(1, 2), dots_max=(2, 4), lost_max=(1,))
+    limits = small_limits(rng, held_back_max=(1, 2), lost_max=(1,), **small_dots(run))
     return Case(program, with_watermarks(rng, arriving(rng, run)), limits, run.true)
 
 
@@ -138,9 +138,10 @@ def restarts(rng: random.Random) -> Case:
     run = restarting(rng, numbered=(numbered := rng.random() < 0.5))
     here = ("", "", "at every node;", "partition by node;")
     program = drawn_program(rng, causal(*EVERYWHERE, "(total)"), PAIRS, here)
-    limits = small_limits(rng, incarnations_max=(1, 2), nodes_max=(3,), **small_dots(run))
-    # An entry of an incarnation that is lost would be read as one of another.
-    records = arriving(rng, run, lost=0 if numbered else 0.05)
+    # Numbers do not tell to which of several incarnations an entry belongs, if one is lost.
+    dots, lost = ((65_536,), 0.0) if numbered else ((2, 4), 0.05)
+    limits = small_limits(rng, incarnations_max=(1, 2), dots_max=dots, nodes_max=(3,))
+    records = arriving(rng, run, lost=lost)
     return Case(program, records, limits, run.true)
 
 
@@ -172,7 +173,7 @@ def deployed(rng: random.Random) -> Case:
     )
     options = "(total, gap = 1 s)", f"(total, {DECLARED})", "(frontier = 1 s)"
     program = drawn_program(rng, causal(*EVERYWHERE, *options), where, bodies)
-    limits = small_limits(rng, held_back_max=(1, 2), lost_max=(1,), dots_max=(2, 4))
+    limits = small_limits(rng, held_back_max=(1, 2), lost_max=(1,), **small_dots(run))
     return Case(program, arriving(rng, run), limits, run.true)
 
 
