@@ -274,14 +274,10 @@ def by_pattern(verdicts: Iterable[Verdict], kinds: Any) -> dict[str, list[str]]:
     return {name: sorted(lines) for name, lines in out.items()}
 
 
-def judged_log(case: Case, kinds: Any) -> dict[str, list[str]]:
-    """Return the verdicts of the finite log of a case, by pattern."""
-    return by_pattern(ketal.run(case.program, case.records, limits=case.limits), kinds)
-
-
 def equal_to_log(case: Case, verdicts: Sequence[Verdict], kinds: Any) -> bool:
     """Assert that a stream has the verdicts of the finite log; return whether there are any."""
-    expected, found = judged_log(case, kinds), by_pattern(verdicts, kinds)
+    log = ketal.run(case.program, case.records, limits=case.limits)
+    expected, found = by_pattern(log, kinds), by_pattern(verdicts, kinds)
     for compiled in case.program.compiled:
         if compiled.order_independent or compiled.pattern.order.total:
             assert found.get(compiled.name) == expected.get(compiled.name), compiled.name

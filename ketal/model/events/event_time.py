@@ -26,6 +26,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _LEAP_SECOND = re.compile(r"(?<=:\d\d):60(?!\d)", re.ASCII)
 _FINER = re.compile(r"(?<=[.,]\d{6})\d+", re.ASCII)
 _FINER_AT = len("2026-01-01T00:00:00.000000")
+_DIGITS: Final = {1_000: 3, 1_000_000: 0, 1_000_000_000: -3}
+"""To how many digits ms, us and ns are rounded to a microsecond, by how many are a second."""
 
 
 def parsed_time(text: str) -> datetime:
@@ -90,13 +92,13 @@ def seconds(value: Any) -> float:
 
 
 def in_seconds(value: Any, per_second: int) -> float:
-    """Return a number of units of time in seconds; `per_second` is a power of ten.
+    """Return a number of ms, us or ns in seconds, by how many of them are a second.
 
     Digits finer than a microsecond are rounded before the division, since a time in seconds has
     too few digits for them.
     """
     # `value` is not declared as a float, to which mypyc would convert an integer before rounding.
-    time_s: float = round(value, 6 - round(math.log10(per_second))) / per_second
+    time_s: float = round(value, _DIGITS[per_second]) / per_second
     return time_s
 
 

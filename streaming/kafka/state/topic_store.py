@@ -135,8 +135,8 @@ class Changelog:
             for number, content in loaded.segments.items():
                 self._segments.restore(number, content)
             records = self._segments.records()
-            body = records[PARTS] if records else b'{"parts": 0}'
-            parts = msgspec.json.decode(body, type=dict[str, int])["parts"]
+            decode = msgspec.json.Decoder(dict[str, int]).decode
+            parts = decode(records[PARTS])["parts"] if records else 0
         except (msgspec.DecodeError, KeyError, ValueError) as fault:
             raise StateError(f"{where} is damaged: {type(fault).__name__} {fault}") from None
         if not parts:

@@ -117,10 +117,10 @@ def _write_repairs(parts: list[ExaminedExecution], args: argparse.Namespace) -> 
     if len(parts) > 1:
         base, suffix = os.path.splitext(args.write)
         paths = [f"{base}.{number}{suffix}" for number in range(1, len(parts) + 1)]
-    written = []
+    written, inputs = [], options.input_files(args, *args.logs)
     for part, path in zip(parts, paths, strict=False):
         repair = repair_execution(part)
-        refuse_inputs(path, options.input_files(args, *args.logs))
+        refuse_inputs(path, inputs)
         with interruption_named(f"{path} was not written to the end"):
             write_jsonl(repair.items, path)
         written.append((part.name, path, repair))

@@ -162,6 +162,7 @@ def _compare(args: argparse.Namespace) -> int:
             "--scheme cannot be combined with two events, which are compared by their clocks"
         )
     executions, limits = _executions(args, logs)
+    inputs = options.input_files(args, *logs)
     compared: EventComparison | SchemeComparison
     if pair is None:
         from ketal.clocks.schemes import SCHEMES, scheme_named
@@ -177,10 +178,10 @@ def _compare(args: argparse.Namespace) -> int:
 
         compared = compare_events(executions, *pair, limits, execution=args.execution)
         if form == "svg":
-            with open_output(args.write, inputs=options.input_files(args, *logs)) as sink:
+            with open_output(args.write, inputs=inputs) as sink:
                 sink.text(compared.to_svg())
             return FINE
-    with open_output(args.write, inputs=options.input_files(args, *logs)) as sink:
+    with open_output(args.write, inputs=inputs) as sink:
         if args.output == "json":
             sink.line(as_json({"comparison": compared.to_dict()}))
         else:
