@@ -38,8 +38,13 @@ class CopySteps:
         )
 
     def are_alike(self, events: Sequence[Event]) -> bool:
-        """Return whether every copy is offered all the events, and none of them starts a copy."""
-        return self._alike and self.copies.by_node.keys() >= {event.node for event in events}
+        """Return whether every copy is offered all the events, and none of them starts a copy.
+
+        Nor may a scope be given up, as that makes verdicts of the other copies uncertain.
+        """
+        by_node = self.copies.by_node
+        has_room = len(by_node) <= self._steps.limits.scopes_max
+        return self._alike and has_room and by_node.keys() >= {event.node for event in events}
 
     def step_alike(
         self, events: Sequence[Event], masks: Sequence[int], outside: Collection[int]

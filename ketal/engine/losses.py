@@ -1,15 +1,16 @@
 """The events that a pattern's runs missed, and the verdicts that these make uncertain.
 
-An event is *missed* if it was declared lost, was late or was refused. Of a lost event only the
-dot is known, so it may belong to any scope; a late or refused event has a known scope, or none.
-So the verdicts of a scope depend on the same missed events whether one process runs all scopes,
-or a part of a job runs this one.
+An event is *missed* if it was declared lost, was late or was refused, or if something was given up
+at it for a limit. Of a lost event only the dot is known, so it may belong to any scope; another
+missed event has a known scope, or none. So the verdicts of a scope depend on the same missed events
+whether one process runs all scopes, or a part of a job runs this one.
 
 When is a verdict uncertain? A match is, if a missed event that may belong to its scope is in the
 past of one of its events or, where there is one order, may have come between them. So is a
 violation, with all the events that its scope was offered. A time-out and an incomplete check
 are, if any missed event may belong to their scope and, where there is one order, may have come
-before their end.
+before their end. Under arrival order events are missed only for limits, and each makes all later
+verdicts of its scope uncertain, except matches of a `find any` without `not`.
 
 At most `most` missed events are held by their dots. Of those evicted, the lowest counter of each
 node is kept, which stands for all of them in every scope.
@@ -198,6 +199,10 @@ class Losses:
         if upto is not None and self._places:
             dots = (d for d in dots if d not in self._places or self._places[d][0] < upto)
         return first_named(dots) or self._evicted_dots()
+
+    def missed_so_far(self, scope: ScopeName) -> tuple[Dot, ...]:
+        """Return all missed dots that may belong to a scope."""
+        return self._missed_until(scope, None) if self.past_matters else NO_DOTS
 
     def missed_before(
         self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]

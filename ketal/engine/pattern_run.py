@@ -17,7 +17,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.engine.check_run import CheckRun
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.copy_steps import CopySteps
-from ketal.engine.losses import ANY, Losses
+from ketal.engine.losses import Losses
 from ketal.engine.machine import Machine
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.scopes import Counts, Scopes
@@ -67,8 +67,11 @@ class PatternRun:
         counting = not traced and (not listing or compiled.pattern.only_counts)
         self.scopes = Scopes(compiled, machine, limits, traced=traced, counting=counting)
         placed = compiled.pattern.order.total and not compiled.order_independent
-        # A match of an order-free pattern depends on its own events, if their clocks are whole.
-        self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
+        # Such a match depends on its own events only, if their clocks are whole.
+        own_only = compiled.order_free or (
+            compiled.strategy == "any" and not (compiled.causal or compiled.automaton.nots)
+        )
+        self.losses = Losses(limits.lost_max, placed=placed, past_matters=not own_only)
         self._window_us = compiled.window_us
         deployment = compiled.pattern.deployment
         self.copies = None  # the nodes' copies, under `at every node`
@@ -172,13 +175,8 @@ class PatternRun:
         self.counts.marks_forgotten += self.losses.miss(dot, low)
 
     def miss_event(self, event: Event) -> None:
-        """Mark a late or refused event, which is not offered, as missed.
-
-        Only its own scope misses it. With copies it may concern any scope, as they also miss
-        which events its node had learned of by then.
-        """
-        scope = ANY if self.copies is not None else self.scopes.name_of(event)
-        self.counts.marks_forgotten += self.losses.miss_event(event, scope)
+        """Mark a late or refused event, which is not offered, as missed."""
+        self.verdicts.miss(event, self.scopes.name_of(event))
 
     def live_runs(self) -> int:
         """Return how many runs are live; for a `find any`, how many events are kept."""

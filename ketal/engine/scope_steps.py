@@ -53,6 +53,7 @@ class ScopeSteps:
         scope = self._scope(name)
         if scope is None:
             key, given_up = mapping_of(scopes.key_of(name)), "the events of a new scope"
+            self.verdicts.miss(event, name)
             return [self.verdicts.overflow("scopes_max", given_up, key, event)]
         run, traced_check = scope.run, False
         if isinstance(run, CheckRun):

@@ -84,7 +84,7 @@ class Limits:
     events_max: int = _limit(10_000_000, "events", "events of one execution held in memory at once")
     held_back_max: int = _limit(100_000, "events", "events held back until they are ready")
     lost_max: int = _limit(
-        10_000, "dots", "lost dots kept to determine which verdicts are uncertain"
+        10_000, "dots", "missed events kept to determine which verdicts are uncertain"
     )
     unlearned_max: int = _limit(
         1_000_000, "events", "events kept for nodes that have not learned of them yet"

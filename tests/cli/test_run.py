@@ -325,7 +325,7 @@ def test_counted_verdicts_that_are_uncertain_are_reported(ketal: Ketal, write: W
             "gap a@1 declared lost",
             "2 read = 2 accepted",
             "P: 2 matches",
-            "P: uncertain: 1 verdict that a lost event could change",
+            "P: uncertain: 1 verdict that a missed event could change",
         ]
 
 

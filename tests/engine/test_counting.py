@@ -103,7 +103,7 @@ def test_out_of_order_event_switches_counting_to_listing() -> None:
 
 
 def test_uncertain_matches_are_counted_one_by_one() -> None:
-    """A match that a lost event could change is counted as uncertain, listed or not."""
+    """A match that a missed event could change is counted as uncertain, listed or not."""
     text = f"pattern P {{ order CausalOrder; {STEPS} find any A B1; }}"
     compiled = ketal.compile(text).compiled[0]
     events = [

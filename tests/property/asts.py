@@ -306,13 +306,16 @@ def _orders(draw: st.DrawFn, known: Known) -> ast.Order:
         return ast.Order()
     total = draw(st.booleans())
     nodes = st.lists(texts(), min_size=1, max_size=3, unique=True).map(tuple)
+    frontier = None if total else draw(st.none() | _lengths(known))
+    # `frontier` waits for a time alone, so it cannot be combined with these.
+    waits = st.none() if frontier else st.none() | _lengths(known)
     return ast.Order(
         "causal",
         total=total,
         nodes=draw(st.none() | nodes) if total else None,
-        frontier=None if total else draw(st.none() | _lengths(known)),
-        gap=draw(st.none() | _lengths(known)),
-        idle=draw(st.none() | _lengths(known)),
+        frontier=frontier,
+        gap=draw(waits),
+        idle=draw(waits),
         overflow=draw(st.sampled_from((None, "reject", "lost"))),
     )
 

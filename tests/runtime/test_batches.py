@@ -11,7 +11,9 @@ from hypothesis import given
 import ketal
 from ketal.model.events.control import Control
 from ketal.model.limits import DEFAULT
+from ketal.model.verdicts.check_verdicts import Violation
 from ketal.runtime.execution import Execution
+from tests.cases import e
 from tests.property.executions import execution, with_watermarks
 from tests.sampling import chances, examples
 from tests.validation import validate
@@ -64,7 +66,7 @@ def test_batches_of_any_size_equal_one_event_at_a_time(
     program = ketal.compile(text_of(PATTERNS[name], ORDERS[order]))
     events = execution(rng, nodes_max=4, events_max=40, types=("a", "b", "c", "d"))
     items = list(with_watermarks(events, rng)) if rng.random() < 0.5 else events
-    tight = ketal.Limits(unlearned_max=2, runs_max=3, dots_max=5)
+    tight = ketal.Limits(unlearned_max=2, scopes_max=2, runs_max=3, dots_max=5)
     limits = rng.choice((DEFAULT, tight, ketal.Limits(nodes_max=2)))
     singly, batched = (Execution(program, limits=limits) for _ in range(2))
     at = 0
@@ -78,6 +80,16 @@ def test_batches_of_any_size_equal_one_event_at_a_time(
         assert _state(batched) == _state(singly)
     assert list(batched.conclude()) == list(singly.conclude())
     assert batched.counts.summary == singly.counts.summary
+
+
+def test_copy_without_room_makes_the_others_uncertain_from_its_event_on() -> None:
+    program = ketal.compile(text_of("at every node all; check A B; on violation skip;", ""))
+    stream = Execution(program, limits=ketal.Limits(scopes_max=1))
+    outside = [e(f"n{node}@{counter}", "d") for counter in range(1, 9) for node in (1, 2)]
+    assert stream.process(outside) == []  # both copies start, and events are taken together
+    batch = [e("n1@9", "b"), e("n2@9", "b")]
+    verdicts = [v for _, found in stream.process(batch) for v in found]
+    assert [v.certain for v in verdicts if isinstance(v, Violation)] == [True, False]
 
 
 def test_work_for_a_redelivered_batch_is_linear_in_its_events() -> None:

@@ -45,7 +45,7 @@ _PATTERN_SENTENCES = {
         "unknown: {} without the result_type or arg_types that a `call(...)` needs; `*` and "
         "`(..)` need neither",
     ),
-    "uncertain": ("verdict", "uncertain: {} that a lost event could change"),
+    "uncertain": ("verdict", "uncertain: {} that a missed event could change"),
     "marks_forgotten": (
         "time",
         "records of lost events were evicted {} (limits lost_max, candidates_max): every verdict "

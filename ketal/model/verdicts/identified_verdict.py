@@ -96,7 +96,7 @@ class IdentifiedVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
     time : float or None
         The time of the completing event, in seconds since the epoch.
     certain : bool
-        False if a lost event could change the verdict.
+        False if a missed event could change the verdict.
     depends_on : tuple of Dot
         The lost events that could change the verdict.
     """
