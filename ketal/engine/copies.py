@@ -2,10 +2,13 @@
 
 A copy is offered another node's event when its own node learns of that event: with the node's
 first event that has it in its past or, with `receiving`, that received its message. An event is
-held here as long as some copy may yet learn of it.
+held here until `unlearned_max` others are: a node may always start that learns of it.
+
+Of the evicted events only the highest counter of each node is kept. A node that learns of events
+up to this counter may have learned of an evicted one.
 
 Cost: an event takes O(P) for the P entries of its clock and one look-up for each copy, and the
-events that its node learns of are sorted.
+events that its node learns of are sorted. An eviction looks at each node.
 
 The one rule: an event is held once, by its node and counter, and no more than `unlearned_max`
 are held.
@@ -84,37 +87,42 @@ class Copies:
         self._timed = timed
         self._unlearned: dict[str, OrderedDict[int, Unlearned]] = {}  # by counter, oldest first
         self._count = 0
+        self._evicted: dict[str, int] = {}  # of each node, the highest counter evicted
         self._earliest: dict[str, EarliestAfter] = {}
 
     def unlearned(self) -> list[Unlearned]:
         """Return the events that are held, in the order offered."""
         return sorted((u for held in self._unlearned.values() for u in held.values()), key=_NUMBER)
 
-    def learn(self, event: Event) -> list[Unlearned]:
+    def learn(self, event: Event) -> tuple[list[Unlearned], list[Dot]]:
         """Return the events to offer the copy of `event.node` before `event`, in the order offered.
 
         They are the events that the node learns of with `event`. Where every copy is offered
-        every event, they are all held events, with the node's first event.
+        every event, they are all held events, with the node's first event. Returned are also the
+        evicted events among them, of each node the highest that is possible.
         """
         node = event.node
         self.offered += 1
         if node not in self.by_node:
             if self._glob is not None and self._glob.fullmatch(base_node(node)) is None:
-                return []
+                return [], []
             self.by_node[node] = Copy()
             if self.everything:
-                return self.unlearned()
+                return self.unlearned(), self.evicted_unlearned(node)
         elif self.everything:
-            return []
+            return [], []
         if self.receiving:
             return self._learn_by_messages(event)
         known = self.by_node[node].known
         learned: list[Unlearned] = []
+        evicted: list[Dot] = []
         for other, counter in event.clock.items():
             before = known.get(other, 0)
             if other == node or counter <= before:
                 continue
             known[other] = counter
+            if (upto := self._evicted.get(other, 0)) > before:
+                evicted.append(Dot(other, min(counter, upto)))
             held = self._unlearned.get(other)
             if not held:
                 continue
@@ -123,19 +131,37 @@ class Copies:
             else:
                 learned += [u for c, u in held.items() if before < c <= counter]
         learned.sort(key=_NUMBER)
-        return learned
+        return learned, evicted
 
-    def _learn_by_messages(self, event: Event) -> list[Unlearned]:
-        """Return the held events whose messages the event's node receives for the first time."""
+    def evicted_unlearned(self, node: str) -> list[Dot]:
+        """Return the last evicted event of each node of which the copy of `node` has not learned.
+
+        With `receiving` it may have, as its node learns only of the events that sent its messages.
+        """
+        known = self.by_node[node].known
+        return [
+            Dot(other, counter)
+            for other, counter in self._evicted.items()
+            if other != node and counter > known.get(other, 0)
+        ]
+
+    def _learn_by_messages(self, event: Event) -> tuple[list[Unlearned], list[Dot]]:
+        """Return the events whose messages the event's node receives for the first time.
+
+        They are those that are held, and those that may have been evicted.
+        """
         node = event.node
         learned: list[Unlearned] = []
+        evicted: list[Dot] = []
         for dot in received(event):
             if dot.node == node:
                 continue
             self.messages += 1
             held = self._unlearned.get(dot.node)
             one = None if held is None else held.get(dot.counter)
-            if held is None or one is None:
+            if one is None and dot.counter <= self._evicted.get(dot.node, 0):
+                evicted.append(dot)
+            elif held is None or one is None:
                 awaited = self.by_node[node].awaited
                 awaited[dot] = None
                 if len(awaited) > self._max:
@@ -145,7 +171,7 @@ class Copies:
                 held[dot.counter] = Unlearned(one.event, one.mask, one.number, receivers)
                 learned.append(one)
         learned.sort(key=_NUMBER)
-        return learned
+        return learned, evicted
 
     def unlearned_us(self, node: str) -> int:
         """Return the earliest time of a held event that a node may yet learn of.
@@ -177,19 +203,14 @@ class Copies:
             if owner == node or self.everything or copy.known.get(node, 0) >= counter
         ]
 
-    def hold(self, event: Event, mask: int | None) -> Unlearned | None:
-        """Hold an event for the copies that have not learned of it; return the event it evicts.
+    def hold(self, event: Event, mask: int | None) -> None:
+        """Hold an event for the copies that have not learned of it.
 
         If the table is full, the oldest event of the node with most events is evicted. For
         `mask` see `Unlearned`.
         """
-        evicted = None
         if self._count >= self._max:
-            held = max(self._unlearned.values(), key=len)
-            _, evicted = held.popitem(last=False)
-            self._count -= 1
-            if self._timed and (time_us := evicted.event.time_us) is not None:
-                self._earliest[evicted.event.node].remove(evicted.event.counter, time_us)
+            self._evict()
         receivers = []
         if self.receiving:
             dot = event.dot
@@ -198,7 +219,16 @@ class Copies:
                     del copy.awaited[dot]
                     receivers.append(node)
         self._put(Unlearned(event, mask, self.offered, tuple(receivers)))
-        return evicted
+
+    def _evict(self) -> None:
+        held = max(self._unlearned.values(), key=len)
+        counter, evicted = held.popitem(last=False)
+        self._count -= 1
+        node = evicted.event.node
+        if evicted.mask is not None:
+            self._evicted[node] = max(counter, self._evicted.get(node, 0))
+        if self._timed and (time_us := evicted.event.time_us) is not None:
+            self._earliest[node].remove(counter, time_us)
 
     def _put(self, unlearned: Unlearned) -> None:
         event = unlearned.event
@@ -216,11 +246,13 @@ class Copies:
     def save(self) -> Any:
         """Return the state without the held events, as plain data."""
         known = [[node, dict(copy.known), [*copy.awaited]] for node, copy in self.by_node.items()]
-        return [self.offered, self.messages, known, list(self._unlearned)]
+        return [self.offered, self.messages, known, list(self._unlearned), dict(self._evicted)]
 
     def load(self, value: Any, unlearned: Iterable[Unlearned]) -> None:
         """Load what `save` returned, and the held events in the order offered."""
-        self.offered, self.messages, known, nodes = value
+        self.offered, self.messages, known, nodes, *evicted = value
+        for counters in evicted:  # absent in states of earlier versions
+            self._evicted = dict(counters)
         for node, counters, awaited in known:
             self.by_node[node] = Copy(
                 dict(counters), OrderedDict.fromkeys(Dot(*dot) for dot in awaited)

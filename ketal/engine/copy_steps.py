@@ -15,10 +15,12 @@ from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.statistics.mask_counts import MaskCounts
 from ketal.engine.verdict_building import flat
+from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE
 from ketal.model.values import keyed
 from ketal.model.verdicts.verdict_kinds import RunVerdict
+from ketal.model.wording import shortened
 
 
 class CopySteps:
@@ -58,19 +60,21 @@ class CopySteps:
         for node in self.copies.by_node:
             for index, verdicts in self._steps.step_all((keyed(node),), offered, offered_masks):
                 verdicts_by_number.setdefault(numbers[index], []).extend(verdicts)
-        for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
+        for event, mask in zip(events, masks, strict=True):
             self.copies.learn(event)
-            if mask not in outside and (overflow := self._hold(event, mask)):
-                verdicts_by_number.setdefault(number, []).extend(overflow)
+            if mask not in outside:
+                self.copies.hold(event, mask)
         return sorted(verdicts_by_number.items())
 
     def step(self, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event to the copies that see it now."""
         copies, steps, node = self.copies, self._steps, event.node
         own_mask = mask | self._localhost_bit
-        learned = copies.learn(event)
+        learned, evicted = copies.learn(event)
         steps.resume(node)
-        out = self._step_learned(node, learned) if learned else []
+        out = self._miss_evicted(event, evicted) if evicted else []
+        if learned:
+            out += self._step_learned(node, learned)
         own = node in copies.by_node and self._met.counted(own_mask).in_alphabet
         other = self._met.counted(mask).in_alphabet
         name = steps.scopes.name_of(event) if own or other else None
@@ -84,15 +88,14 @@ class CopySteps:
                     copy_mask = own_mask if copy_node == node else mask
                     out += steps.step((*name, keyed(copy_node)), event, copy_mask)
         if other or copies.receiving:
-            out += self._hold(event, mask if other else None)
+            copies.hold(event, mask if other else None)
         return out
 
-    def _hold(self, event: Event, mask: int | None) -> list[RunVerdict]:
-        """Hold an event for copies that learn of it later; return its overflow, if any."""
-        evicted = self.copies.hold(event, mask)
-        if evicted is None or evicted.mask is None:
-            return []
-        given_up = f"{evicted.event.dot} for nodes that have not learned of it"
+    def _miss_evicted(self, event: Event, evicted: Sequence[Dot]) -> list[RunVerdict]:
+        """Mark evicted events that a node learns of with `event` as missed by its copy."""
+        self._steps.losses.miss_by_copy(keyed(event.node), evicted[0])
+        upto = shortened(", ".join(map(str, evicted)))
+        given_up = f"events up to {upto}, of which {event.node} learned after they were evicted"
         return [self._steps.verdicts.overflow("unlearned_max", given_up, NO_SCOPE, event)]
 
     def _step_learned(self, node: str, learned: Sequence[Unlearned]) -> list[RunVerdict]:

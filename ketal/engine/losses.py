@@ -55,8 +55,8 @@ class Losses:
     """
 
     __slots__ = (
-        "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes", "_unplaced",
-        "any_missed", "awaited", "most", "past_matters", "placed",
+        "_by_copy", "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes",
+        "_unplaced", "any_missed", "awaited", "most", "past_matters", "placed",
     )  # fmt: skip
 
     def __init__(self, most: int, *, placed: bool = False, past_matters: bool = True) -> None:
@@ -70,6 +70,8 @@ class Losses:
         # Each dot with its scope: a name, None for none, ANY where it is not known; oldest first.
         self._scopes: OrderedDict[Dot, ScopeName | None] = OrderedDict()
         self._by_scope: dict[ScopeName, list[Dot]] = {}  # by these scopes, ANY included; sorted
+        # By the node of a copy, as `keyed` has it: the first event that its scopes missed.
+        self._by_copy: dict[Any, Dot] = {}
         self._evicted: dict[str, int] = {}
         # Of each dot, a lower and an upper bound of its place (None: not known yet); oldest first.
         self._places: OrderedDict[Dot, tuple[CanonicalKey, CanonicalKey | None]] = OrderedDict()
@@ -107,6 +109,14 @@ class Losses:
         self._remove(event.dot)
         self._put(event.dot, scope)
         return self._evict_oldest()
+
+    def miss_by_copy(self, node: Any, dot: Dot) -> None:
+        """Mark an event as missed by all scopes of a node's copy, which makes them uncertain.
+
+        `node` is the last value of the scopes' names.
+        """
+        self.any_missed = True
+        self._by_copy.setdefault(node, dot)
 
     def unmiss(self, dot: Dot) -> None:
         """Remove the mark of an event that arrived after all; one that was evicted stays marked."""
@@ -185,7 +195,12 @@ class Losses:
         return known is ANY or known == scope
 
     def _known_dots(self, scope: ScopeName) -> list[list[Dot]]:
-        return [dots for name in (ANY, scope) if (dots := self._by_scope.get(name)) is not None]
+        known = [dots for name in (ANY, scope) if (dots := self._by_scope.get(name)) is not None]
+        return [*known, by_copy] if (by_copy := self._missed_by_copy(scope)) else known
+
+    def _missed_by_copy(self, scope: ScopeName) -> list[Dot]:
+        """Return the event, if any, that the copy of a scope missed."""
+        return [self._by_copy[scope[-1]]] if scope and scope[-1] in self._by_copy else []
 
     def awaited_in_vain(
         self, scope: ScopeName, upto: CanonicalKey | None = None
@@ -212,7 +227,8 @@ class Losses:
             return NO_DOTS
         clock = vector.join(clocks)
         missed = [_dots_before(dots, clock) for dots in self._known_dots(scope)]
-        return first_named(heapq.merge(*missed)) or self._evicted_dots(clock)
+        dots = first_named((*self._missed_by_copy(scope), *heapq.merge(*missed)))
+        return dots or self._evicted_dots(clock)
 
     def missed_between(
         self, scope: ScopeName, low: CanonicalKey | None, high: CanonicalKey
@@ -251,12 +267,15 @@ class Losses:
         """Return the state as plain data."""
         rows = [[dot, _saved_scope(scope)] for dot, scope in self._scopes.items()]
         places = [[dot, *keys] for dot, keys in self._places.items()]
-        return [rows, dict(self._evicted), places, self._merged, self.past_matters]
+        by_copy = [[node, dot] for (_, node), dot in self._by_copy.items()]
+        return [rows, dict(self._evicted), places, self._merged, self.past_matters, by_copy]
 
     def load(self, value: Any) -> int:
         """Load what `save` returned into a fresh object; return how many a smaller limit evicts."""
-        rows, self._evicted, places, merged, self.past_matters = value
+        rows, self._evicted, places, merged, self.past_matters, *by_copy = value
         self.any_missed = bool(rows or self._evicted or places or merged)
+        for node, dot in itertools.chain(*by_copy):  # absent in states of earlier versions
+            self.miss_by_copy(keyed(node), Dot(*dot))
         for dot, saved in rows:
             scope = ANY if saved == 0 else None if saved is None else tuple(map(keyed, saved))
             self._put(Dot(*dot), scope)

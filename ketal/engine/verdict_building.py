@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from ketal.compiler.automaton import ANONYMOUS
 from ketal.engine.check_run import CheckRun, Disallowed
 from ketal.engine.configurations import Configuration, Seen, states
+from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.losses import ANY, NO_DOTS, Losses, ScopeName, first_named
 from ketal.engine.machine import Machine
@@ -39,6 +40,7 @@ class VerdictBuilder:
         machine: Machine,
         counts: Counts,
         losses: Losses,
+        copies: Copies | None,
         *,
         execution: str,
         listing: bool,
@@ -48,6 +50,7 @@ class VerdictBuilder:
         self.machine = machine
         self.counts = counts
         self.losses = losses
+        self.copies = copies
         self.execution = execution
         self.listing = listing
         self.traced = traced
@@ -107,7 +110,7 @@ class VerdictBuilder:
         run = scope.run
         assert isinstance(run, CheckRun)
         self.counts.incomplete += 1
-        lost = self._awaited_in_vain(scope)
+        lost = self.losses.awaited_in_vain(scope.name)
         self.counts.uncertain += bool(lost)
         if not self.listing:
             return []
@@ -262,12 +265,16 @@ class VerdictBuilder:
         between = self.losses.missed_between(scope.name, low, high)
         return first_named(sorted((*self.losses.missed_before(scope.name, clocks), *between)))
 
-    def _awaited_in_vain(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
-        """Return the dots that a scope may have awaited in vain, up to an event (None: the end)."""
+    def _awaited_in_vain(self, scope: Scope, event: Event | None) -> tuple[Dot, ...]:
+        """Return the dots that could prevent a time-out at an event (None: at a watermark)."""
         upto = None
         if event is not None and self.losses.any_missed:
             upto = self.learned_at or canonical_key(event)
-        return self.losses.awaited_in_vain(scope.name, upto)
+        dots = self.losses.awaited_in_vain(scope.name, upto)
+        if self.copies is None or self.copies.everything:
+            return dots
+        # The scope's node may yet learn of evicted events.
+        return first_named((*dots, *self.copies.evicted_unlearned(scope.key[-1][1])))
 
     def _missed_by_match(self, scope: Scope, taken: Taken) -> tuple[Dot, ...]:
         """Return the missed dots that could change a match.

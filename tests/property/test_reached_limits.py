@@ -20,6 +20,7 @@ SMALL = {
     "candidates_max": (1, 2, 3),
     "runs_max": (1, 2, 3),
     "scopes_max": (1, 2),
+    "unlearned_max": (1, 2),
     "matches_per_event_max": (1, 2),
     "configurations_max": (1, 2),
 }

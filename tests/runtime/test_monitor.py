@@ -775,10 +775,27 @@ def test_candidates_max() -> None:
 
 
 def test_unlearned_max() -> None:
-    m = monitor("at every node", "check A*", limits=Limits(unlearned_max=2))
-    verdicts = m.feed_many(e(f"n@{i}", "a") for i in range(1, 4))
-    assert overflows(verdicts, "unlearned_max") == ["n@3"]
-    assert "n@1 for nodes that have not learned of it" in str(verdicts[0])
+    limits = Limits(unlearned_max=2)
+    m = monitor("at every node", "check A*", limits=limits)
+    assert m.feed_many(e(f"n@{i}", "a") for i in range(1, 5)) == []
+    for one in (m, Monitor.restore(m.program, m.snapshot(), limits=limits)):
+        verdicts = one.feed(e("k@1", "a", "n:3"))
+        assert overflows(verdicts, "unlearned_max") == ["k@1"]
+        assert "events up to n@2, of which k learned after they were evicted" in str(verdicts[0])
+        assert one.feed(e("k@2", "a", "n:4")) == []
+        last = one.feed_many(e(f"{node}@9", "b") for node in ("k", "n", "l"))
+        by_node = {v.scope["node"]: v.depends_on for v in last if isinstance(v, Violation)}
+        assert by_node == {"k": (Dot("n", 2),), "n": (), "l": ()}
+
+
+def test_unlearned_max_of_copies_that_are_offered_everything() -> None:
+    limits = Limits(unlearned_max=2)
+    m = monitor("at every node all", "check A*", "on violation skip", limits=limits)
+    assert m.feed_many(e(f"n@{i}", "a") for i in range(1, 5)) == []
+    (told, *_) = m.feed(e("k@1", "b"))
+    assert "events up to n@2, of which k learned after they were evicted" in str(told)
+    verdicts = [v for v in m.feed(e("k@2", "b")) if isinstance(v, Violation)]
+    assert {v.scope["node"]: v.certain for v in verdicts} == {"k": False, "n": True}
 
 
 def test_evicted_event_does_not_keep_windows_open() -> None:
