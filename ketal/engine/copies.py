@@ -88,6 +88,10 @@ class Copies:
         self._unlearned: dict[str, OrderedDict[int, Unlearned]] = {}  # by counter, oldest first
         self._count = 0
         self._evicted: dict[str, int] = {}  # of each node, the highest counter evicted
+        # By number, the held events that changed since the last `take_dirty`, with None for an
+        # evicted one; None before the first.
+        self.dirty: dict[int, Unlearned | None] | None = None
+        self._saved = 0  # the events up to this number were saved, if they were held then
         self._earliest: dict[str, EarliestAfter] = {}
 
     def unlearned(self) -> list[Unlearned]:
@@ -168,7 +172,8 @@ class Copies:
                     awaited.popitem(last=False)
             elif one.mask is not None and node not in one.receivers:
                 receivers = (*one.receivers, node)
-                held[dot.counter] = Unlearned(one.event, one.mask, one.number, receivers)
+                received_by = Unlearned(one.event, one.mask, one.number, receivers)
+                self._set(held, received_by)
                 learned.append(one)
         learned.sort(key=_NUMBER)
         return learned, evicted
@@ -227,13 +232,17 @@ class Copies:
         node = evicted.event.node
         if evicted.mask is not None:
             self._evicted[node] = max(counter, self._evicted.get(node, 0))
+        if self.dirty is not None and evicted.number <= self._saved:
+            self.dirty[evicted.number] = None
+        elif self.dirty is not None:
+            del self.dirty[evicted.number]  # it is not in the saved state
         if self._timed and (time_us := evicted.event.time_us) is not None:
             self._earliest[node].remove(counter, time_us)
 
     def _put(self, unlearned: Unlearned) -> None:
         event = unlearned.event
         node, counter = event.node, event.clock[event.node]
-        self._unlearned.setdefault(node, OrderedDict())[counter] = unlearned
+        self._set(self._unlearned.setdefault(node, OrderedDict()), unlearned)
         self._count += 1
         if self._timed and (time_us := microseconds(event.time)) is not None:
             earliest = self._earliest.get(node)
@@ -241,7 +250,21 @@ class Copies:
                 earliest = self._earliest[node] = EarliestAfter()
             earliest.add(counter, time_us)
 
+    def _set(self, held: OrderedDict[int, Unlearned], unlearned: Unlearned) -> None:
+        """Add an event to those of its node, or replace it, and mark it dirty."""
+        held[unlearned.event.counter] = unlearned
+        if self.dirty is not None:
+            self.dirty[unlearned.number] = unlearned
+
     # --- state ---
+
+    def take_dirty(self) -> dict[int, Unlearned | None]:
+        """Return the dirty events, and mark all as saved; the first time, return all."""
+        dirty = self.dirty
+        if dirty is None:
+            dirty = {unlearned.number: unlearned for unlearned in self.unlearned()}
+        self.dirty, self._saved = {}, self.offered
+        return dirty
 
     def save(self) -> Any:
         """Return the state without the held events, as plain data."""

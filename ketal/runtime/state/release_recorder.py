@@ -126,12 +126,11 @@ class ReleaseRecorder:
             "reported", lambda key, _: [key[0], [*key[1]]]
         )
         self._refused: dict[str, RowRecords[Dot, None]] = {}
-        self._unlearned: dict[str, RowRecords[int, Unlearned]] = {}
-        for run in release.runs:
-            prefix = f"unlearned/{run.compiled.name}"
-            self._unlearned[run.compiled.name] = RowRecords(prefix, lambda _, one: one.save())
-            if tracking:
-                run.scopes.dirty = None  # The first call returns all scopes.
+        if tracking:  # The first call returns all scopes, and all events of copies.
+            for run in release.runs:
+                run.scopes.dirty = None
+                if run.copies is not None:
+                    run.copies.dirty = None
 
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
         """Return the records that changed since the last call; all records at the first call.
@@ -160,18 +159,21 @@ class ReleaseRecorder:
             out[key.encode()] = self._last[key.encode()] = value
 
     def _save_scopes(self, run: PatternRun, out: Changes) -> None:
-        """Save the dirty scopes (all, if changes are not tracked), and the events of copies."""
-        dirty: Mapping[int, Scope | None]
+        """Save what is dirty of the scopes and of the events of copies; all, if not `tracking`."""
+        scopes: Mapping[int, Scope | None]
+        unlearned: Mapping[int, Unlearned | None] = {}
         if self._tracking:
-            dirty = run.scopes.take_dirty()
+            scopes = run.scopes.take_dirty()
+            if run.copies is not None:
+                unlearned = run.copies.take_dirty()
         else:
-            dirty = {scope.number: scope for scope in run.scopes.by_name.values()}
-        prefix = f"scope/{run.compiled.name}/".encode()
-        for number, scope in dirty.items():
-            out[prefix + b"%d" % number] = None if scope is None else encode_record(scope.save())
-        if run.copies is not None:
-            held = {unlearned.number: unlearned for unlearned in run.copies.unlearned()}
-            self._unlearned[run.compiled.name].changes(held, out)
+            scopes = {scope.number: scope for scope in run.scopes.by_name.values()}
+            if run.copies is not None:
+                unlearned = {one.number: one for one in run.copies.unlearned()}
+        for kind, dirty in (("scope", scopes), ("unlearned", unlearned)):
+            prefix = f"{kind}/{run.compiled.name}/".encode()
+            for number, one in dirty.items():
+                out[prefix + b"%d" % number] = None if one is None else encode_record(one.save())
 
     def _refused_records(self, name: str) -> RowRecords[Dot, None]:
         if name not in self._refused:
@@ -214,12 +216,15 @@ class ReleaseRecorder:
             if names is not None and name not in names:
                 continue
             rows = [(n, Unlearned.load(body)) for n, body in records.numbered("unlearned", name)]
-            unlearned = [one for _, one in rows]
             scopes = (body for _, body in records.numbered("scope", name))
-            run.load(records.body("pattern", name), unlearned, scopes)
-            self._unlearned[name].mark_saved(rows, {one.number: one for one in unlearned})
+            run.load(records.body("pattern", name), [one for _, one in rows], scopes)
             if self._tracking:
                 run.scopes.take_dirty()
+            if self._tracking and run.copies is not None:
+                run.copies.take_dirty()
+                # Earlier versions gave the records other numbers.
+                moved = {number: one for number, one in rows if number != one.number}
+                run.copies.dirty = {**dict.fromkeys(moved), **{u.number: u for u in moved.values()}}
 
 
 class RetiringRecorder(ReleaseRecorder):
