@@ -260,8 +260,7 @@ class Session(ABC):
         for part in self.parts:
             self._add_verdicts(part.mark_idle(behind, self._unread))
             if drained := part.drop_drained():
-                names = ", ".join(drained)
-                self.engine.hooks.notify(f"{names}: drained, the old patterns have ended")
+                self.engine.hooks.notify(drained)
         now_s = time.monotonic()
         if now_s - self._listed_s >= PARTITIONS_S:
             self._listed_s = now_s
