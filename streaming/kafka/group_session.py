@@ -46,7 +46,7 @@ from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, run_in_
 from ketal.streaming.kafka.connecting.clients import drop_paused_records, keep_joining
 from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.partition_state import Part, open_part
-from ketal.streaming.kafka.running_job import Committed, RunningJob
+from ketal.streaming.kafka.running_job import Committed, Offsets, RunningJob
 
 GROUP_POLL_S = 0.05
 """How often the group is polled while parts are restored."""
@@ -66,6 +66,8 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         """The assigned partitions whose parts are not open yet."""
         self._revoked: dict[int, Part] = {}
         """Parts that were committed and revoked, by number; resumed if they are assigned again."""
+        self._former: Offsets = {}
+        """The job's commits of topics that it does not read any more."""
         self._assigned_member: Any = None
         self._is_open = False
         self._waiting_since_s = time.monotonic()
@@ -73,8 +75,10 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
     def _claim(self) -> None:
         """Check the topics, and join the group."""
         connection = self.connection
+        offsets = connection.group_offsets()
         if not self.engine.has_begun:
-            self.engine.refuse_other_job(self.storage, connection.group_offsets())
+            self.engine.refuse_other_job(self.storage, offsets)
+        self._former = self.engine.former_commits(self.storage, offsets)
         connection.connect_consumer()
         connection.connect_producer(f"{clients.transactional_id(self.job)}-{self.engine.owner}")
         # Before the first request for metadata, for the consumer must have them when it joins.
@@ -275,7 +279,11 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
                     for partition in sorted(assigned)
                     if partition.partition == number
                 }
-                commits = {partition: committed[partition] for partition in own}
+                commits = {
+                    partition: commit
+                    for partition, commit in {**committed, **self._former}.items()
+                    if partition.partition == number
+                }
                 parts[number] = open_part(self.engine, self.storage, number, own, commits, state)
             return parts
 

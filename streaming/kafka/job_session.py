@@ -260,8 +260,7 @@ class Session(ABC):
         for part in self.parts:
             self._add_verdicts(part.mark_idle(behind, self._unread))
             if drained := part.drop_drained():
-                names = ", ".join(drained)
-                self.engine.hooks.notify(f"{names}: drained, the old patterns have ended")
+                self.engine.hooks.notify(drained)
         now_s = time.monotonic()
         if now_s - self._listed_s >= PARTITIONS_S:
             self._listed_s = now_s
@@ -276,8 +275,6 @@ class Session(ABC):
 
     def _report(self, now_s: float, behind: Mapping[TopicPartition, int]) -> None:
         """Update and report the figures, and warn of patterns that are vacuous."""
-        marks_s = [p.watermarks.watermark_s for p in self.parts]
-        known_s = [mark_s for mark_s in marks_s if mark_s is not None]
         self.engine.figures.update(
             now_s=now_s,
             messages=self.engine.consumed,
@@ -287,7 +284,7 @@ class Session(ABC):
             },
             events=total(part.execution.counts.tally.to_dict() for part in self.parts),
             live_runs=sum(part.execution.counts.live_runs for part in self.parts),
-            watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
+            watermark_s=least_watermark_s(self.parts),
             parts=(len(self.parts), self.count) if self.count else None,
         )
         if self.parts:
@@ -344,3 +341,10 @@ class Session(ABC):
         parts = self.parts or [Part(self.engine, 0, {}, self.storage.empty(0))]
         self.engine.summary = total(part.summary_numbers for part in parts)
         add_findings(self.engine.summary["patterns"], self._findings(parts))
+
+
+def least_watermark_s(parts: Iterable[Part]) -> float | None:
+    """Return the least watermark of the parts that have not ended; None if one has none yet."""
+    marks_s = [part.watermarks.watermark_s for part in parts if not part.ended]
+    known_s = [mark_s for mark_s in marks_s if mark_s is not None]
+    return min(known_s, default=None) if len(known_s) == len(marks_s) else None

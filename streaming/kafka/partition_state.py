@@ -124,12 +124,17 @@ class Part:
             self._partition_check.check_restored(self.execution, self.number)
         return notice
 
-    def drop_drained(self) -> tuple[str, ...]:
-        """Drop the retiring patterns if they are drained; return the names of the dropped ones."""
+    def drop_drained(self) -> str:
+        """Drop the retiring patterns if they are drained; return a notice of that, or ""."""
         names = self.execution.drop_retired()
-        if names:
-            self._uses_time = uses_time(self._program)
-        return names
+        if not names:
+            return ""
+        self._uses_time = uses_time(self._program)
+        return self.named(f"{', '.join(names)}: drained, the old patterns have ended")
+
+    def named(self, notice: str) -> str:
+        """Return a notice about this part, with its number if there are others."""
+        return f"part {self.number}: {notice}" if self._job.is_shared else notice
 
     def changes(self) -> Changes:
         """Return the records that are dirty since the last call, or since the restore."""
@@ -279,7 +284,8 @@ def open_part(
     """Return part `number` with the state that belongs to the committed offsets.
 
     `positions` and `committed` have the next offset to read and the last commit of each partition
-    of the part; `loaded` is what `Storage.load` returned for it.
+    of the part, `committed` also of partitions of it that the job does not read any more; `loaded`
+    is what `Storage.load` returned for it.
 
     Raises a StateError if the state does not fit, and `on_change` does not allow that. If it does,
     the part begins anew, and its `notice` says so.
@@ -308,7 +314,7 @@ def open_part(
                 "the execution has ended (ketal.end); use another group_id, and another [state] "
                 "store if one is set, to begin a new one"
             )
-        part.notice = f"part {number}: {notice}" if notice and job.is_shared else notice
+        part.notice = part.named(notice) if notice else ""
     except StateError as fault:
         if on_change != "fresh":
             raise StateError(f"{fault}\n  hint: {_hint(storage, fault, metadata)}") from None
@@ -318,7 +324,7 @@ def open_part(
             then = f"part {number} starts over at the stored offsets"
         else:
             then = "starting over at the stored offsets, without any of the old state"
-        part = Part(engine, number, positions, storage.empty(number, loaded))
+        part = Part(engine, number, positions, storage.empty(number, loaded, names))
         part.notice = f"{fault}; {then}"
     return part
 

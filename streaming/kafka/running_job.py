@@ -95,6 +95,18 @@ class RunningJob(JobEngine):
                 "start over at the stored offsets"
             )
 
+    def former_commits(self, storage: Storage, offsets: Offsets) -> Offsets:
+        """Return the commits that name state of the job, of topics that it does not read any more.
+
+        If such a topic was read after the others, only its commits name the newest state.
+        """
+        return {
+            partition: held
+            for partition, held in offsets.items()
+            if partition.topic not in self.job.topics
+            and storage.includes(partition.topic, held.metadata)
+        }
+
     def check_owner(self, offsets: Offsets) -> None:
         """Check that no other process has taken over, and that no other job uses the group.
 

@@ -45,8 +45,8 @@ class WholeSession(Session):
             part, own_commits = self._open_ahead(own_commits)
         connection.connect_producer(clients.transactional_id(self.job))
         connection.consumer.assign(partitions)
-        committed = connection.committed(partitions)
-        positions = connection.start_offsets(committed)
+        committed = connection.committed(sorted({*partitions, *own_commits}))
+        positions = connection.start_offsets({one: committed[one] for one in partitions})
         for partition, offset in positions.items():
             connection.consumer.seek(partition, offset)
         if part is not None and committed != own_commits:
@@ -63,12 +63,13 @@ class WholeSession(Session):
             self.engine.hooks.notify(part.notice)
 
     def _own_commits(self, offsets: Offsets) -> Offsets:
-        """Return the commits of the job's topics."""
-        return {
+        """Return the commits of the job's topics, and of those that it does not read any more."""
+        own = {
             partition: held
             for partition, held in offsets.items()
             if partition.topic in self.job.topics
         }
+        return {**own, **self.engine.former_commits(self.storage, offsets)}
 
     def _open_ahead(self, own_commits: Offsets) -> tuple[Part | None, Offsets]:
         """Open the part before any process is fenced; return it and the commits it belongs to.
@@ -81,7 +82,11 @@ class WholeSession(Session):
             loaded = self._load_state(open_too=False)
             names = [self.storage.state_name(held.metadata) for held in own_commits.values()]
             if self.storage.belongs_to(loaded, names):
-                positions = {partition: held.offset for partition, held in own_commits.items()}
+                positions = {
+                    partition: held.offset
+                    for partition, held in own_commits.items()
+                    if partition.topic in self.job.topics
+                }
                 return open_part(
                     self.engine, self.storage, 0, positions, own_commits, loaded
                 ), own_commits

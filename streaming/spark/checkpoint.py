@@ -285,9 +285,12 @@ def _settings_changes(held: dict[str, Any], now: dict[str, Any]) -> str:
         return f"it has format {held['format']}; this version reads format {FORMAT}"
     out = [
         f"{name} was {held[name]}, and is now {now[name]}"
-        for name in ("key_groups", "hashing", "topics")
+        for name in ("key_groups", "hashing")
         if held[name] != now[name]
     ]
+    topics = [", ".join(settings["topics"]) for settings in (held, now)]
+    if topics[0] != topics[1]:
+        out.append(f"the topics were {topics[0]}, and are now {topics[1]}")
     before, after = held["groups_by"], now["groups_by"]
     out += [
         f"`partition by {name}` was hashed from {before[name]}, and is now from {after[name]}"

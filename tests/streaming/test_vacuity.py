@@ -10,7 +10,7 @@ import pytest
 import ketal
 from ketal.logs.source import Source
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.spark.spark_engine import SparkEngine
 from tests.streaming.jobs import (
@@ -123,6 +123,21 @@ def test_empty_topic_is_warned_of(
         PATIENCE_S,
     )
     stop(job)
+
+
+def test_topic_is_not_called_empty_before_it_was_read(tmp_path: Path) -> None:
+    """The first batch of a job on Spark may take longer than `vacuous_after_ms`."""
+    job = Job(pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g",
+              store=Target("dir", str(tmp_path)), vacuous_after_ms=1)  # fmt: skip
+    recorder = HookRecorder()
+    engine = ProcessEngine(job, ketal.compile(FORKS), recorder.hooks())
+    for now_s in (0.0, 100.0):
+        engine.vacuity_watch.update(now_s, dict)
+    assert recorder.notices == []
+    engine.figures.update(now_s=200.0, messages=0, control=0, lag={"t/0": 0}, events={},
+                          live_runs=0, watermark_s=None)  # fmt: skip
+    engine.vacuity_watch.update(200.0, dict)
+    assert recorder.notices == ["warning: no message received from t since the job started"]
 
 
 def test_mapped_field_that_no_message_has_is_warned_of(

@@ -103,6 +103,10 @@ class Claim:
         """Whether a commit with state in this folder exists."""
         return self._content is not None
 
+    def includes(self, topic: str) -> bool:
+        """Whether commits with state in this folder include partitions of a topic."""
+        return self._content is not None and topic in self._content.topics
+
     def mark_committed(self) -> None:
         """Record in the claim's file that a commit with state in this folder exists."""
         if self._claim_content != self._content:
@@ -125,15 +129,19 @@ class Claim:
 
 
 class FolderStore:
-    """Saves and restores the state of one job, for one session; its commits record the claim."""
+    """Saves and restores the state of one job, for one session; its commits record the claim.
 
-    def __init__(self, folder: Path, claim: Claim | None = None) -> None:
+    Its databases are numbered after those in the folder, and after those of the states `names`.
+    """
+
+    def __init__(self, folder: Path, claim: Claim | None = None, names: Sequence[str] = ()) -> None:
         self.folder = folder
         self._claim = claim
         with refused_as_setting(folder):
             folder.mkdir(parents=True, exist_ok=True)
             files = [one for path in folder.iterdir() if (one := _FILE.match(path.name))]
-        self._number = max((int(one[1]) for one in files), default=0)
+        named = [one for name in names if (one := _NAME.fullmatch(name))]
+        self._number = max([0, *(int(one[1]) for one in files), *(int(one[2]) for one in named)])
         self._old = {one[0] for one in files}
         self._retained: list[str] = []
         self._whole: dict[bytes, bytes] = {}

@@ -63,6 +63,10 @@ class Storage(ABC):
         """Return whether the state that a commit names is in this storage, damaged or not."""
         return self.state_name(metadata) is not None
 
+    def includes(self, topic: str, metadata: Metadata) -> bool:
+        """Return whether a commit names a state of this storage that the topic is part of."""
+        return bool(self.state_name(metadata))
+
     @abstractmethod
     def metadata(self, name: str) -> dict[str, str]:
         """Return the metadata of a commit that names a state."""
@@ -92,8 +96,11 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def empty(self, number: int, loaded: Any = None) -> Store:
-        """Return the store of a part that begins anew, whatever was saved before."""
+    def empty(self, number: int, loaded: Any = None, names: Sequence[str] = ()) -> Store:
+        """Return the store of a part that begins anew, whatever was saved before.
+
+        The names of its states come after those that its commits name.
+        """
 
 
 class _FolderStorage(Storage):
@@ -132,6 +139,9 @@ class _FolderStorage(Storage):
             return False
         return self._claim.has_commits or (self._job.state / name.partition("@")[0]).exists()
 
+    def includes(self, topic: str, metadata: Metadata) -> bool:
+        return self._claim.includes(topic) and super().includes(topic, metadata)
+
     def metadata(self, name: str) -> dict[str, str]:
         return {"snapshot": name}
 
@@ -145,11 +155,11 @@ class _FolderStorage(Storage):
                 "expired or were deleted, or this is another Kafka"
             )
         store = self.empty(number)
-        # The commits of a topic that was not read for a while name an older state.
+        # The commits of a topic that was, or is, not read for a while name an older state.
         return store, store.read(max(names)) if names else {}
 
-    def empty(self, number: int, loaded: Any = None) -> FolderStore:
-        return FolderStore(self._job.state, self._claim)
+    def empty(self, number: int, loaded: Any = None, names: Sequence[str] = ()) -> FolderStore:
+        return FolderStore(self._job.state, self._claim, names)
 
 
 class _TopicStorage(Storage):
@@ -207,7 +217,9 @@ class _TopicStorage(Storage):
         store = self.empty(number)
         return store, store.restore(loaded, names) if names else {}
 
-    def empty(self, number: int, loaded: Loaded | None = None) -> Changelog:
+    def empty(
+        self, number: int, loaded: Loaded | None = None, names: Sequence[str] = ()
+    ) -> Changelog:
         store = Changelog(self._job, number, self._parts)
         if loaded is not None:
             store.discard(loaded)

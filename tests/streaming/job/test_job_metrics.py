@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import time
@@ -14,6 +15,7 @@ from ketal.errors import SettingError
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import read_job
 from ketal.streaming.job.metrics import Figures, MetricsServer
+from tests.page_blocks import PAGES
 
 PATTERN = 'pattern P { partition by key; event A = type == "a"; check A*; }'
 
@@ -55,6 +57,14 @@ def test_metrics_are_prometheus_text() -> None:
         assert line in lines
     assert "lag 7" in figures.line()
     assert figures.line().startswith("2 of 4 parts · 150 messages")
+
+
+def test_page_lists_every_metric() -> None:
+    page = (PAGES / "streaming.md").read_text()
+    table = page.split("## Metrics")[1].split("\n## ")[0]
+    names = [line.split()[2] for line in Figures().text.splitlines() if line.startswith("# HELP")]
+    first = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    assert sorted(re.findall(r"`(\w+)`", first)) == sorted(n.removeprefix("ketal_") for n in names)
 
 
 def test_metrics_are_served_while_kafka_is_unreachable() -> None:

@@ -15,6 +15,7 @@ from kafka import TopicPartition
 
 import ketal
 from ketal.streaming.job.file import Job, Target
+from ketal.streaming.kafka.job_session import least_watermark_s
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.state.topic_store import Changelog
@@ -136,3 +137,16 @@ def test_wait_ends_once_each_partition_is_read_past_its_length(order: str, kind:
     assert feed(part, 1, [event_of(109 + lateness_s, "c", c=1)]) == []
     lost = feed(part, 1, [event_of(110 + lateness_s, "c", c=2)])
     assert [str(verdict) for verdict in lost] == ["gap b@2 declared lost"]
+
+
+def test_watermark_of_a_part_that_has_ended_does_not_count() -> None:
+    text = pattern("arrival", "next").replace("First Second;", "First Second; within 1 s;")
+    parts = [part_of(text) for _ in range(2)]
+    for part, time_s in zip(parts, (100, 200), strict=True):
+        assert least_watermark_s(parts) is None
+        for number, node in enumerate("ab"):
+            feed(part, number, [{"node": node, "type": "p", "clock": {node: 1}, "time": time_s}])
+    assert least_watermark_s(parts) == 95
+    for number in (0, 1):
+        feed(parts[0], number, [{"type": "ketal.end"}])
+    assert least_watermark_s(parts) == 195

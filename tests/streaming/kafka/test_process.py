@@ -14,12 +14,14 @@ from kafka.admin import ConfigResource
 import ketal
 from ketal.cli import main
 from ketal.errors import LostError, SettingError, StateError
+from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import job_session as sessions
 from ketal.streaming.kafka.connecting import client_errors, clients
 from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
+from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -244,6 +246,45 @@ def test_job_with_other_topics_or_group_does_not_touch_the_folder(
     produce(broker, [(source, 0, accept("b", 1))])
     run(replace(job, topics=[other, source]), program)
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
+
+
+@pytest.mark.parametrize("how", ["folder", "topic", "consumers"])
+def test_state_is_the_newest_of_all_topics_that_the_job_has_read(
+    broker: Broker, topic: Topic, tmp_path: Path, how: str
+) -> None:
+    """A topic that is read again after another one was read alone."""
+    first, second, program = topic(), topic(), ketal.compile(FORKS)
+    job = job_of(
+        broker, [first, second], tmp_path, until_end=True,
+        **({} if how == "folder" else {"store": Target("kafka", make_topic(broker, 1, "compact"))}),
+        **({"source": Source(keyed_by="height")} if how == "consumers" else {}),
+    )  # fmt: skip
+    for number, topics in enumerate(([first, second], [second], [first], [first, second]), 1):
+        produce(broker, [(topics[-1], 0, accept("abcd"[number - 1], 1, height=number % 2))])
+        engine = run(replace(job, topics=topics), program)
+        assert engine.summary is not None
+        assert engine.summary["kafka"]["messages"] == number
+    matches = [v["events"] for v in written(tmp_path / "verdicts.jsonl")]
+    assert matches == [["a@1", "c@1"], ["b@1", "d@1"]]
+
+
+def test_state_begun_anew_follows_that_of_topics_which_are_not_read_any_more(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The older state was deleted, and the commit of a topic still names it."""
+    first, second, program = topic(), topic(), ketal.compile(FORKS)
+    job = job_of(broker, [first, second], tmp_path, until_end=True)
+    for counter in range(1, 4):
+        produce(broker, [(first, 0, accept("a", counter))])
+        run(job, program)
+    for database in (tmp_path / "state").glob("*.sqlite"):
+        database.unlink()
+    less = replace(job, topics=[first])
+    run(replace(less, on_change="fresh"), program)
+    produce(broker, [(first, 0, accept("a", 4))])
+    engine = run(less, program)
+    assert engine.summary is not None
+    assert engine.summary["kafka"]["messages"] == 1
 
 
 def test_messages_not_fetched_yet_count_as_unread(

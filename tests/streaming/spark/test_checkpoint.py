@@ -146,6 +146,14 @@ def test_checkpoint_with_another_hashing_of_keys_is_refused(
         begin_job(one, A, {"t": 1})
 
 
+def test_checkpoint_of_other_topics_is_refused(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    begin_job(one, A, {"t": 1})
+    write_committed_batch(tmp_path, '{"t":{"0":5}}')
+    with pytest.raises(StateError, match="the topics were t, and are now t, u\n"):
+        begin_job(replace(one, topics=["u", "t"]), A, {"t": 1, "u": 1})
+
+
 @pytest.mark.parametrize("now", [A.replace("!= First", "== First"), A + B, B])
 def test_changed_pattern_is_refused_with_the_hint_to_start_a_second_job(
     now: str, tmp_path: Path
