@@ -302,3 +302,19 @@ def test_evicted_time_of_a_held_event_is_not_restored() -> None:
     ):
         step(plain, item)
     assert state(Driven.restored(program, plain.snapshot())) == state(plain)
+
+
+def test_events_kept_for_copies_resume_under_the_numbers_of_earlier_versions() -> None:
+    """Their records were numbered from 0, and not by the number of the event."""
+    program = ketal.compile('pattern P { at every node; event A = type == "a"; check A*; }')
+    plain = Driven(program)
+    for counter, type in enumerate("adaada", 1):
+        plain.feed(Event("n", type, {"n": counter}))
+    records = plain.state.records()
+    names = [b"unlearned/P/%d" % number for number in (1, 3, 4, 6)]
+    earlier = {key: value for key, value in records.items() if key not in names}
+    for number, name in enumerate(names):
+        earlier[b"unlearned/P/%d" % number] = records[name]
+    changes = Driven.restored(program, earlier).state.changes()
+    after = {key: value for key, value in {**earlier, **changes}.items() if value is not None}
+    assert after == records
