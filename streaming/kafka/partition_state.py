@@ -332,8 +332,9 @@ def open_part(
 def _hint(storage: Storage, fault: StateError, metadata: list[dict[str, Any]]) -> str:
     if not metadata:
         return (
-            "use --on-change fresh to start over where [kafka] start says, or another group_id "
-            "and another [state] store, which leave the existing state unchanged"
+            "use another [state] store, which leaves the existing state unchanged; or, if no other "
+            "job uses that state, --on-change fresh to discard it and start over where [kafka] "
+            "start says"
         )
     is_changed = isinstance(fault, OtherProgramError)
     drain = ", drain to let the old patterns finish" if is_changed else ""
