@@ -285,6 +285,13 @@ def test_wait_that_ends_with_another_is_not_counted_as_given_up() -> None:
     assert driven.summary["patterns"]["P"]["overflows"] == 1
 
 
+def test_wait_that_ended_with_a_leave_is_not_counted_as_given_up() -> None:
+    driven = Driven(compiled(FREE), limits=Limits(counters_max=16))
+    driven.feed(e("m@1", "c", "n:1"))
+    assert [v.kind for v in driven.leave("n")] == ["gap"]
+    assert driven.feed_many(e(f"m@{i}", "c", f"k{i}:1") for i in range(2, 18)) == []
+
+
 def test_event_is_waited_for_once_however_many_clocks_name_it() -> None:
     driven = Driven(compiled(FREE), limits=Limits(counters_max=16))
     driven.feed_many(e(f"m@{i}", "c", "n:1") for i in range(1, 101))
