@@ -389,6 +389,22 @@ def test_gap_counts_from_the_first_watermark_if_no_time_was_known() -> None:
     assert gaps(queue.advance(1_010 * S)) == ["a@1"]
 
 
+def test_waits_end_by_watermarks_alone_where_time_goes_by_them() -> None:
+    """As in a job that reads one partition far ahead of another."""
+    for options in ({"gap_us": 10 * S}, {"idle_us": 10 * S}):
+        queue = MarkedQueue(**options, by_watermark=True)
+        queue.push(e("a@1", "x", time=0))
+        assert queue.push(e("b@1", "x", "a:2", time=0)) == ReleaseStep()
+        assert gaps(queue.push(e("c@1", "x", time=100))) == []
+        assert gaps(queue.advance(10 * S - 1)) == []
+        assert gaps(queue.advance(10 * S)) == ["a@2"]
+    queue = MarkedQueue(policy="frontier", frontier_us=10 * S, by_watermark=True)
+    queue.push(e("a@1", "x", time=5))
+    assert queue.push(e("b@1", "x", time=100)) == ReleaseStep()
+    assert queue.advance(5 * S) == ReleaseStep()
+    assert out(queue.advance(5 * S + 1)) == ["a@1"]
+
+
 def test_event_that_arrives_within_the_gap_is_accepted_whatever_its_time() -> None:
     queue = MarkedQueue(gap_us=10 * S)
     queue.push(e("b@1", "b", "a:1", time=0))
