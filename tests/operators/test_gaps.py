@@ -605,6 +605,19 @@ def test_match_under_total_depends_on_losses_that_may_be_between_its_events() ->
     assert all(v["certain"] for v in some(logged(alone, events)[0], "match") if "certain" in v)
 
 
+@pytest.mark.parametrize(("lost", "marks"), [(2, ["n3@2"]), (4, [])])
+def test_time_out_under_total_depends_on_losses_that_may_be_before_it(
+    lost: int, marks: list[str]
+) -> None:
+    """The window of n1@1 ends at n1@3, after the place of n3@2 and before that of n3@4."""
+    made = compiled("find next A B; within 2 events;", order=TOTAL)
+    events = [e("n1@1", "a"), e("n1@2", "c"), e("n1@3", "c")]
+    events += [e(f"n3@{n}", "z") for n in range(1, 6) if n != lost]
+    for verdicts, _ in (logged(made, events), streamed(made, events)):
+        (ended,) = some(verdicts, "timed_out")
+        assert ended.get("depends_on", []) == marks
+
+
 def test_match_under_total_depends_on_a_late_event_between_its_events() -> None:
     made = compiled("find next A B;", order='CausalOrder(total, nodes = ["n1", "n2"])')
     events = [e("n1@1", "a"), e("n1@2", "z"), e("n2@1", "z"), e("n2@2", "z"), e("n2@3", "z")]
