@@ -605,6 +605,43 @@ def test_match_under_total_depends_on_losses_that_may_be_between_its_events() ->
     assert all(v["certain"] for v in some(logged(alone, events)[0], "match") if "certain" in v)
 
 
+def test_match_under_total_does_not_depend_on_a_refused_event_that_comes_after_it() -> None:
+    order = 'CausalOrder(total, nodes = ["n1", "n2"])'
+    monitor = ketal.Monitor(compiled("find next A B;", order=order), limits=Limits(held_back_max=1))
+    assert monitor.feed_many([e("n1@1", "a"), e("n1@2", "b")]) == []
+    (refused,) = monitor.feed(e("n1@5", "c"))
+    assert refused.verdict == "overflow"
+    (match,) = monitor.feed(e("n2@1", "c"))
+    assert isinstance(match, ketal.Match)
+    assert match.certain
+
+
+def test_matches_under_total_after_losses_beyond_the_limit_stay_uncertain() -> None:
+    """Of the lost n3@2 and n3@4 only the later one has a place of its own if one is the limit."""
+    events = [e(f"n1@{n}", "a", time=1) for n in range(1, 7)]
+    events += [e(f"n2@{n}", "b", time=1) for n in range(1, 7)]
+    events += [e(f"n3@{n}", "c", time=1) for n in (1, 3, 5)]
+    more: list[Any] = [e("n1@7", "a", time=50), e("n2@7", "b", time=50), Control("end")]
+    made = compiled("find next A B;", order=TOTAL)
+    for lost_max, others in ((LIMITS.lost_max, []), (1, ["n3@2"])):
+        limits = replace(LIMITS, lost_max=lost_max)
+        monitor: Any = ketal.Monitor(made, limits=limits)
+        verdicts = [*monitor.feed_many(events), *monitor.advance_time(40)]
+        monitor = ketal.Monitor.restore(made, monitor.snapshot(), limits=limits)
+        verdicts += monitor.feed_many(more)
+        for judged in (verdicts, ketal.run(made, [*events, *more], limits=limits)):
+            matches = [v for v in judged if isinstance(v, ketal.Match)]
+            assert {v.events[0].counter: [*map(str, v.depends_on)] for v in matches} == {
+                1: [],
+                2: [],
+                3: ["n3@2"],
+                4: others,
+                5: [*others, "n3@4"],
+                6: others,
+                7: others,
+            }
+
+
 @pytest.mark.parametrize(("lost", "marks"), [(2, ["n3@2"]), (4, [])])
 def test_time_out_under_total_depends_on_losses_that_may_be_before_it(
     lost: int, marks: list[str]
