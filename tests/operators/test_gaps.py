@@ -487,6 +487,17 @@ def test_window_ends_when_its_held_back_events_are_released() -> None:
     assert [v.to_dict()["bindings"] for v in ended] == [{"A": ["m@2"]}, {"A": ["k@2"]}]
 
 
+def test_window_does_not_wait_for_the_time_of_an_event_that_is_released() -> None:
+    made = compiled("B2 = Causal(B, A); find next A B2; within 10 s;", order="CausalOrder")
+    monitor = ketal.Monitor(made)
+    assert monitor.feed_many([e("m@2", "a", time=1), e("k@2", "a", time=40)]) == []
+    assert monitor.advance_time(1) == []
+    assert monitor.feed(e("m@1", "c", time=1)) == []
+    (ended,) = monitor.advance_time(30)
+    assert ended.verdict == "timed_out"
+    assert [str(event.dot) for event, _ in monitor.held_back()] == ["k@2"]
+
+
 def test_windows_that_end_by_time_do_not_depend_on_arrival_order() -> None:
     """Each event is followed by the highest watermark at which no later event is late."""
     made = compiled("B2 = Causal(B, A); find next A B2; within 3 s;", order="CausalOrder")
