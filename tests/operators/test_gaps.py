@@ -713,17 +713,19 @@ def test_holes_of_a_log_are_only_counted_without_gap() -> None:
         assert summary["holes"] == (1 if order == "arrival" else 2)
 
 
-def test_each_pattern_has_the_marks_of_its_own_order() -> None:
-    text = "".join(
-        f'pattern {name} {{ order CausalOrder{gap}; event B = type == "b"; find {how} B; }}\n'
-        for name, gap, how in (
-            ("G", "(gap = 1 s)", "next"),
-            ("T", '(total, nodes = ["m"], gap = 2 s)', "next"),
-            ("N", "", "next"),
-            ("F", "(gap = 1 s)", "any"),
-        )
+SEVERAL_ORDERS = "".join(
+    f'pattern {name} {{ order CausalOrder{gap}; event B = type == "b"; find {how} B; }}\n'
+    for name, gap, how in (
+        ("G", "(gap = 1 s)", "next"),
+        ("T", '(total, nodes = ["m"], gap = 2 s)', "next"),
+        ("N", "", "next"),
+        ("F", "(gap = 1 s)", "any"),
     )
-    verdicts, summary = logged(ketal.compile(text), [e("m@2", "b")])
+)
+
+
+def test_each_pattern_has_the_marks_of_its_own_order() -> None:
+    verdicts, summary = logged(ketal.compile(SEVERAL_ORDERS), [e("m@2", "b")])
     assert [v["dot"] for v in some(verdicts, "gap")] == ["m@1"]
     certain = {v["pattern"]: v.get("certain", True) for v in some(verdicts, "match")}
     assert certain == {"G": False, "T": False, "N": True, "F": True}
@@ -764,6 +766,15 @@ def test_hole_longer_than_the_limit_is_reported_by_its_ends_and_counted_fully() 
     verdicts = ketal.run(made, [e("m@11", "b")])
     assert [str(v.dot) for v in verdicts if isinstance(v, ketal.Gap)] == ["m@1", "m@10"]
     assert verdicts.summary["gaps"] == verdicts.summary["holes"] == 10
+
+
+def test_hole_that_several_orders_report_is_counted_once() -> None:
+    limits = Limits(lost_max=3)
+    made = ketal.compile(SEVERAL_ORDERS, limits=limits)
+    monitor = ketal.Monitor(made)
+    monitor.feed_many([e("m@11", "b"), Control("end")])
+    for summary in (monitor.summary, ketal.run(made, [e("m@11", "b")]).summary):
+        assert summary["gaps"] == summary["holes"] == 10
 
 
 # --- what is forgotten -----------------------------------------------------------------

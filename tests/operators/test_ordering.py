@@ -391,8 +391,8 @@ def test_gap_counts_from_the_first_watermark_if_no_time_was_known() -> None:
 
 def test_waits_end_by_watermarks_alone_where_time_goes_by_them() -> None:
     """As in a job that reads one partition far ahead of another."""
-    for options in ({"gap_us": 10 * S}, {"idle_us": 10 * S}):
-        queue = MarkedQueue(**options, by_watermark=True)
+    for gap_us, idle_us in ((10 * S, None), (None, 10 * S)):
+        queue = MarkedQueue(gap_us=gap_us, idle_us=idle_us, by_watermark=True)
         queue.push(e("a@1", "x", time=0))
         assert queue.push(e("b@1", "x", "a:2", time=0)) == ReleaseStep()
         assert gaps(queue.push(e("c@1", "x", time=100))) == []
@@ -445,7 +445,7 @@ def test_hole_longer_than_the_limit_is_reported_by_its_ends() -> None:
     queue.push(e(f"a@{far}", "a", time=0))
     step = queue.advance(S)
     assert gaps(step) == ["a@1", f"a@{far - 1}"]
-    assert step.unnamed == far - 3
+    assert step.unnamed == {Dot("a", 1): far - 3}
     assert out(step) == [f"a@{far}|a@1|a@{far - 1}"]
     # An event after a part of the hole is marked, too.
     assert out(queue.push(e("b@1", "b", "a:1000"))) == ["b@1|a@1"]
