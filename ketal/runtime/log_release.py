@@ -26,7 +26,7 @@ from ketal.engine.verdict_building import flat
 from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import CanonicalKey, canonical
+from ketal.model.events.happened_before import canonical
 from ketal.model.limits import Limits
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Gap, Late
@@ -190,7 +190,7 @@ class LogRelease(Release):
     def _declare_lost(self) -> Iterator[Gap]:
         """Mark the lost dots of each run's order as missed by the run; yield one Gap per dot."""
         reported: set[Dot] = set()
-        lost_by_order: dict[Any, tuple[list[Dot], dict[Dot, CanonicalKey]]] = {}
+        lost_by_order: dict[Any, ReleaseStep] = {}
         for run in self._runs:
             pattern = run.compiled.pattern
             if not run.compiled.causal:
@@ -198,34 +198,31 @@ class LogRelease(Release):
             order = pattern.order, pattern.topology
             if order not in lost_by_order:
                 lost_by_order[order] = self._lost_dots(*order)
-            gaps, lows = lost_by_order[order]
+            lost = lost_by_order[order]
             for event in self._late:
                 run.miss_event(event)
-            for dot in gaps:
-                run.miss(dot, lows.get(dot))
+            for dot in lost.gaps:
+                run.miss(dot, lost.lowest_keys.get(dot))
                 if dot not in reported:
                     reported.add(dot)
-                    self._gaps += 1
+                    self._gaps += 1 + lost.unnamed.get(dot, 0)
                     yield Gap(pattern="", fingerprint="", execution=self._name, dot=dot)
 
-    def _lost_dots(
-        self, order: syntax.Order, topology: syntax.Topology | None
-    ) -> tuple[list[Dot], dict[Dot, CanonicalKey]]:
-        """Return the dots lost under an order, and lower bounds of some dots' canonical places."""
+    def _lost_dots(self, order: syntax.Order, topology: syntax.Topology | None) -> ReleaseStep:
+        """Return a step that declares the dots lost under an order."""
+        step = ReleaseStep()
         if not ReleaseOptions.of(order).declares_lost:
-            return [], {}
+            return step
         known = [*self._events, *self._late]
         nodes = closed_nodes(topology)
         lost = [hole for hole in missing.holes(known) if takes_part(hole[0], nodes)]
         sums: dict[Dot, int] | None = None
         if lost and order.total:
             sums = {event.dot: sum(event.clock.values()) for event in known}
-        step = ReleaseStep()
         for node, first, last in lost:
             least = None if sums is None else sums.get(Dot(node, first - 1), first - 1)
             step.declare_lost(node, first, last, self._limits.lost_max, least)
-        self._gaps += step.unnamed
-        return step.gaps, step.lowest_keys
+        return step
 
     def _modal_verdicts(self, run: PatternRun, number: int) -> _VerdictsByEvent:
         """Return the verdicts of a run with a `mode`, by the events that completed them."""

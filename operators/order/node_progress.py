@@ -132,9 +132,9 @@ class NodeProgress:
         self.given_up[counter] = counter
         self.arrived.add(counter)
 
-    def last_held(self, upto: int) -> int:
-        """Return the highest counter up to `upto` that is held; 0 for none."""
-        return upto if upto in self.held else max((c for c in self.held if c <= upto), default=0)
+    def last_held(self, upto: int) -> Held:
+        """Return the held event with the highest counter up to `upto`; there must be one."""
+        return self.held[upto if upto in self.held else max(c for c in self.held if c <= upto)]
 
     def holes(self, upto: int) -> Iterator[tuple[int, int]]:
         """Return the holes up to `upto` that are not given up: (first, last) counters."""

@@ -34,7 +34,8 @@ class ReleaseStep:
     given_up: int = 0
     """How many waits the full queue gave up (`overflow = lost`): a hole was declared lost, or,
     where there is none, an event was released before its turn."""
-    unnamed: int = 0  # lost dots that `gaps` does not name
+    unnamed: dict[Dot, int] = field(default_factory=dict)
+    """For the first dot of a hole, how many dots of the hole `gaps` does not name."""
     raised: list[Dot] = field(default_factory=list)
     """The released events whose clocks were changed by restoring."""
     lowest_keys: dict[Dot, CanonicalKey] = field(default_factory=dict, compare=False)
@@ -68,7 +69,8 @@ class ReleaseStep:
         """
         named = named_counters(first, last, lost_max)
         unnamed = last - first + 1 - len(named)
-        self.unnamed += unnamed
+        if unnamed:
+            self.unnamed[Dot(node, first)] = unnamed
         for counter in named:
             dot = Dot(node, counter)
             self.gaps.append(dot)

@@ -64,12 +64,15 @@ class Total(ReleasePolicy):
 
     def admit(self, event: Event) -> bool:
         """Hold an event, or refuse it; return whether there was room."""
-        store = self.store
+        store, restorer = self.store, self.store.restorer
+        full = store.count >= self.options.held_back_max and not self.options.gives_up
+        if full and restorer is not None:
+            # The event's clock may show that a node left, and so move the first event.
+            full = self._restore_front(restorer) is None
         progress = store.node(event.node)
         before = progress.summed, progress.clock_sum
         store.hold(store.new_arrival(event))
         key = self._key(event)
-        full = store.count > self.options.held_back_max and not self.options.gives_up
         # A full queue still takes an event that lets one be released, or it would stay full.
         if full and not self._is_releasable(min([key, *self._heap[:1]])):
             store.remove(event)
@@ -150,12 +153,12 @@ class Total(ReleasePolicy):
         restorer = self.store.restorer
         while True:
             if restorer is not None and (overtaken := self._restore_front(restorer)) is not None:
+                heapq.heappop(self._heap)
                 return overtaken
             if not self._heap:
                 break
             key = self._heap[0]
-            known = restorer is None or self._knows_first(restorer)
-            if known and (self._is_ready(key) if self.ended else self._is_releasable(key)):
+            if self._is_ready(key) if self.ended else self._is_releasable(key):
                 return self._take_first()
             if not self.ended:
                 return None
@@ -198,7 +201,7 @@ class Total(ReleasePolicy):
     def _restore_front(self, restorer: Restorer) -> Held | None:
         """Move events to the places of their restored clocks, until the first one's is known.
 
-        Return an event whose place has passed, removed from the order; None if there is none.
+        Return the first event if its place has passed; otherwise None.
         """
         while self._heap and not self._knows_first(restorer):
             key = self._heap[0]
@@ -216,7 +219,6 @@ class Total(ReleasePolicy):
             if restored > key:
                 heapq.heapreplace(self._heap, restored)
             elif self._last is not None and restored < self._last:
-                heapq.heappop(self._heap)
                 return held
             else:
                 self._known_first = key, len(restorer.departed)

@@ -33,6 +33,10 @@ def _unevaluated(event: Event, a: int, b: Decimal) -> bool:
     return True
 
 
+def _unevaluated_values(a: int, b: Decimal) -> bool:
+    return True
+
+
 def _failing(event: Event, a: int, b: ketal.removed) -> bool:
     return True
 
@@ -58,6 +62,8 @@ def test_annotations_that_cannot_be_evaluated_are_read_as_text() -> None:
     for function in (_unevaluated, _failing):
         guard = register_guard("guards_text", function, version="1")
         assert (guard.parameters, guard.takes_event) == (("number", "any"), True)
+    guard = register_guard("guards_text", _unevaluated_values, version="1")
+    assert (guard.parameters, guard.takes_event) == (("number", "any"), False)
 
 
 def test_registered_guards_returns_a_snapshot_of_the_registry() -> None:
@@ -127,6 +133,23 @@ def test_unknown_is_not_counted_as_a_failure() -> None:
     # Unknown because of an absent value, or returned by the guard, is not a failure.
     verdicts = ketal.run(_program(*YES_AND_NO), [*_events(True, False), e("n@3", "t")])
     assert len(list(verdicts)) == 2
+    assert "guard_failures" not in verdicts.summary["patterns"]["P"]
+
+
+def test_function_is_called_only_with_values_of_the_kinds_of_its_parameters() -> None:
+    given: list[object] = []
+
+    def positive(x: int) -> bool:
+        given.append(x)
+        return x > 0
+
+    register_guard("guards_positive", positive, version="1")
+    program = ketal.compile(
+        p("Yes = guards_positive(x)", "find any Yes", letters="event E = true;")
+    )
+    verdicts = ketal.run(program, [*_events(1, "text", True, 2.5, -1), e("n@6", "t")])
+    assert [str(v) for v in verdicts] == ["match P: Yes=n@1", "match P: Yes=n@4"]
+    assert given == [1, 2.5, -1]
     assert "guard_failures" not in verdicts.summary["patterns"]["P"]
 
 

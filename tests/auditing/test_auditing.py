@@ -413,6 +413,30 @@ def test_each_unknown_reference_of_an_event_is_named(tmp_path: Path) -> None:
     assert len(repair(tmp_path / "log.jsonl", rows).left) == 3
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [row(node, {"z": 3, node: 1}) for node in "abc"],
+            "a@1 refers to z@3, but no event of z is in the log; "
+            "3 events in total refer to missing events of z",
+        ),
+        (
+            # a@3 cannot show that it knows b@1.
+            [
+                row("b", {"a": 3, "b": 1}),
+                *(row("a", {"a": n, "b": b}) for n, b in enumerate((1, 1, 99), 1)),
+            ],
+            "b@1 knows a@3, and a@1 knows b@1: a cycle in happened-before",
+        ),
+    ],
+)
+def test_message_of_a_fault_with_several_events(
+    tmp_path: Path, rows: list[dict[str, Any]], message: str
+) -> None:
+    assert ketal.audit(read_log(write(tmp_path / "log.jsonl", rows))).faults[0].message == message
+
+
 def test_every_code_has_a_case_and_a_page() -> None:
     seen = {code for _, _, expected in CASES for _, code, _ in expected}
     assert seen | {"A009"} == set(HINTS)
@@ -569,6 +593,16 @@ def test_entry_lower_than_a_known_one_is_of_a_later_incarnation() -> None:
     assert part.events()[-1].clock["a#2"] == 2
 
 
+def test_entry_of_a_missing_event_is_compared_with_the_event_before_it() -> None:
+    """c lacks b@1, which a@2 lacks too, but a@4 has; so the missing a@3 can be of the first run."""
+    first = [ketal.Event("a", "x", clock) for clock in ({"a": 1}, {"a": 2}, {"a": 4, "b": 1})]
+    again = [ketal.Event("a", "y", {"a": n}) for n in (1, 2, 3)]
+    b, c = ketal.Event("b", "x", {"b": 1}), ketal.Event("c", "x", {"a": 3, "c": 1})
+    found = names_read([*first, b, *again, c])
+    assert [node for node, _ in found[4:7]] == ["a#2"] * 3
+    assert found[-1] == ("c", {"a": 3, "c": 1})
+
+
 def test_unchanged_entry_keeps_its_incarnation() -> None:
     """c drops b's entry; that c@2 lacks b@1, which a@2 has, does not affect a's entry."""
     first = [ketal.Event("a", "x", {"a": 1}), ketal.Event("a", "x", {"a": 2, "b": 1})]
@@ -595,6 +629,9 @@ def test_incarnations_named_by_the_log_are_no_fault(tmp_path: Path) -> None:
         {"type": "ketal.view", "members": ["b"]},
     ):
         assert faults(path, [*A, *other[:1], control, *again, *other[1:]]) == []
+    # A view with the node does not end its run.
+    view = {"type": "ketal.view", "members": ["a", "b"]}
+    assert faults(path, [*A, view, *again]) == [(5, "A011", "a#2@1")]
 
 
 def test_restart_in_concatenated_files_is_named_once(tmp_path: Path) -> None:

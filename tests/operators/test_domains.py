@@ -522,6 +522,31 @@ def test_lost_dots_are_kept_as_ranges_which_merge_beyond_the_limit() -> None:
     past.add_lost("q", 10**12 + 9, 10**12 + 9)
     assert len(past.lost["q"]) == 2
     assert len(past.clock(e("r@1", "t", f"p:1 q:{10**12 + 1}"))) == 3, "more is waited for"
+    past = DomainPast(topology("p>q q>r"), Limits(lost_max=1))
+    for node, counter in (("p", 1), ("q", 1), ("q", 5)):
+        past.add_lost(node, counter, counter)
+    assert past.lost == {"p": [(1, 1)], "q": [(1, 5)]}, "ranges of two nodes are never one"
+
+
+def test_one_domain_of_all_nodes_stays_one_after_a_restore() -> None:
+    event = e("q@1", "t", "p:1 r:1 t:1")
+    past = DomainPast(topology("p>q r>t"), whole=True)
+    assert past.clock(event) == event.clock
+    again = DomainPast(topology("p>q r>t"), whole=True)
+    again.load(past.save())
+    assert again.clock(event) == event.clock
+
+
+def test_held_event_that_waits_for_more_once_domains_grow_can_lose_that_too() -> None:
+    """The new s may send to r and q, and r is on the way s → r → p → q."""
+    queue = within(topology("r>p p>q", open=True), gap_us=10)
+    queue.push(e("q@1", "t", "p:1 r:1"))
+    assert [str(r.event.dot) for r in queue.push(e("s@1", "t")).released] == ["s@1"]
+    assert [str(r.event.dot) for r in queue.push(e("p@1", "t")).released] == ["p@1"]
+    queue.advance(0)
+    step = queue.advance(10)
+    assert [str(dot) for dot in step.gaps] == ["r@1"]
+    assert [str(r.event.dot) for r in step.released] == ["q@1"]
 
 
 @examples(50, 1_000)

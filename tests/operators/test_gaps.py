@@ -285,6 +285,13 @@ def test_wait_that_ends_with_another_is_not_counted_as_given_up() -> None:
     assert driven.summary["patterns"]["P"]["overflows"] == 1
 
 
+def test_wait_that_ended_with_a_leave_is_not_counted_as_given_up() -> None:
+    driven = Driven(compiled(FREE), limits=Limits(counters_max=16))
+    driven.feed(e("m@1", "c", "n:1"))
+    assert [v.kind for v in driven.leave("n")] == ["gap"]
+    assert driven.feed_many(e(f"m@{i}", "c", f"k{i}:1") for i in range(2, 18)) == []
+
+
 def test_event_is_waited_for_once_however_many_clocks_name_it() -> None:
     driven = Driven(compiled(FREE), limits=Limits(counters_max=16))
     driven.feed_many(e(f"m@{i}", "c", "n:1") for i in range(1, 101))
@@ -480,6 +487,17 @@ def test_window_ends_when_its_held_back_events_are_released() -> None:
     assert [v.to_dict()["bindings"] for v in ended] == [{"A": ["m@2"]}, {"A": ["k@2"]}]
 
 
+def test_window_does_not_wait_for_the_time_of_an_event_that_is_released() -> None:
+    made = compiled("B2 = Causal(B, A); find next A B2; within 10 s;", order="CausalOrder")
+    monitor = ketal.Monitor(made)
+    assert monitor.feed_many([e("m@2", "a", time=1), e("k@2", "a", time=40)]) == []
+    assert monitor.advance_time(1) == []
+    assert monitor.feed(e("m@1", "c", time=1)) == []
+    (ended,) = monitor.advance_time(30)
+    assert ended.verdict == "timed_out"
+    assert [str(event.dot) for event, _ in monitor.held_back()] == ["k@2"]
+
+
 def test_windows_that_end_by_time_do_not_depend_on_arrival_order() -> None:
     """Each event is followed by the highest watermark at which no later event is late."""
     made = compiled("B2 = Causal(B, A); find next A B2; within 3 s;", order="CausalOrder")
@@ -598,6 +616,56 @@ def test_match_under_total_depends_on_losses_that_may_be_between_its_events() ->
     assert all(v["certain"] for v in some(logged(alone, events)[0], "match") if "certain" in v)
 
 
+def test_match_under_total_does_not_depend_on_a_refused_event_that_comes_after_it() -> None:
+    order = 'CausalOrder(total, nodes = ["n1", "n2"])'
+    monitor = ketal.Monitor(compiled("find next A B;", order=order), limits=Limits(held_back_max=1))
+    assert monitor.feed_many([e("n1@1", "a"), e("n1@2", "b")]) == []
+    (refused,) = monitor.feed(e("n1@5", "c"))
+    assert refused.verdict == "overflow"
+    (match,) = monitor.feed(e("n2@1", "c"))
+    assert isinstance(match, ketal.Match)
+    assert match.certain
+
+
+def test_matches_under_total_after_losses_beyond_the_limit_stay_uncertain() -> None:
+    """Of the lost n3@2 and n3@4 only the later one has a place of its own if one is the limit."""
+    events = [e(f"n1@{n}", "a", time=1) for n in range(1, 7)]
+    events += [e(f"n2@{n}", "b", time=1) for n in range(1, 7)]
+    events += [e(f"n3@{n}", "c", time=1) for n in (1, 3, 5)]
+    more: list[Any] = [e("n1@7", "a", time=50), e("n2@7", "b", time=50), Control("end")]
+    made = compiled("find next A B;", order=TOTAL)
+    for lost_max, others in ((LIMITS.lost_max, []), (1, ["n3@2"])):
+        limits = replace(LIMITS, lost_max=lost_max)
+        monitor: Any = ketal.Monitor(made, limits=limits)
+        verdicts = [*monitor.feed_many(events), *monitor.advance_time(40)]
+        monitor = ketal.Monitor.restore(made, monitor.snapshot(), limits=limits)
+        verdicts += monitor.feed_many(more)
+        for judged in (verdicts, ketal.run(made, [*events, *more], limits=limits)):
+            matches = [v for v in judged if isinstance(v, ketal.Match)]
+            assert {v.events[0].counter: [*map(str, v.depends_on)] for v in matches} == {
+                1: [],
+                2: [],
+                3: ["n3@2"],
+                4: others,
+                5: [*others, "n3@4"],
+                6: others,
+                7: others,
+            }
+
+
+@pytest.mark.parametrize(("lost", "marks"), [(2, ["n3@2"]), (4, [])])
+def test_time_out_under_total_depends_on_losses_that_may_be_before_it(
+    lost: int, marks: list[str]
+) -> None:
+    """The window of n1@1 ends at n1@3, after the place of n3@2 and before that of n3@4."""
+    made = compiled("find next A B; within 2 events;", order=TOTAL)
+    events = [e("n1@1", "a"), e("n1@2", "c"), e("n1@3", "c")]
+    events += [e(f"n3@{n}", "z") for n in range(1, 6) if n != lost]
+    for verdicts, _ in (logged(made, events), streamed(made, events)):
+        (ended,) = some(verdicts, "timed_out")
+        assert ended.get("depends_on", []) == marks
+
+
 def test_match_under_total_depends_on_a_late_event_between_its_events() -> None:
     made = compiled("find next A B;", order='CausalOrder(total, nodes = ["n1", "n2"])')
     events = [e("n1@1", "a"), e("n1@2", "z"), e("n2@1", "z"), e("n2@2", "z"), e("n2@3", "z")]
@@ -645,17 +713,19 @@ def test_holes_of_a_log_are_only_counted_without_gap() -> None:
         assert summary["holes"] == (1 if order == "arrival" else 2)
 
 
-def test_each_pattern_has_the_marks_of_its_own_order() -> None:
-    text = "".join(
-        f'pattern {name} {{ order CausalOrder{gap}; event B = type == "b"; find {how} B; }}\n'
-        for name, gap, how in (
-            ("G", "(gap = 1 s)", "next"),
-            ("T", '(total, nodes = ["m"], gap = 2 s)', "next"),
-            ("N", "", "next"),
-            ("F", "(gap = 1 s)", "any"),
-        )
+SEVERAL_ORDERS = "".join(
+    f'pattern {name} {{ order CausalOrder{gap}; event B = type == "b"; find {how} B; }}\n'
+    for name, gap, how in (
+        ("G", "(gap = 1 s)", "next"),
+        ("T", '(total, nodes = ["m"], gap = 2 s)', "next"),
+        ("N", "", "next"),
+        ("F", "(gap = 1 s)", "any"),
     )
-    verdicts, summary = logged(ketal.compile(text), [e("m@2", "b")])
+)
+
+
+def test_each_pattern_has_the_marks_of_its_own_order() -> None:
+    verdicts, summary = logged(ketal.compile(SEVERAL_ORDERS), [e("m@2", "b")])
     assert [v["dot"] for v in some(verdicts, "gap")] == ["m@1"]
     certain = {v["pattern"]: v.get("certain", True) for v in some(verdicts, "match")}
     assert certain == {"G": False, "T": False, "N": True, "F": True}
@@ -696,6 +766,15 @@ def test_hole_longer_than_the_limit_is_reported_by_its_ends_and_counted_fully() 
     verdicts = ketal.run(made, [e("m@11", "b")])
     assert [str(v.dot) for v in verdicts if isinstance(v, ketal.Gap)] == ["m@1", "m@10"]
     assert verdicts.summary["gaps"] == verdicts.summary["holes"] == 10
+
+
+def test_hole_that_several_orders_report_is_counted_once() -> None:
+    limits = Limits(lost_max=3)
+    made = ketal.compile(SEVERAL_ORDERS, limits=limits)
+    monitor = ketal.Monitor(made)
+    monitor.feed_many([e("m@11", "b"), Control("end")])
+    for summary in (monitor.summary, ketal.run(made, [e("m@11", "b")]).summary):
+        assert summary["gaps"] == summary["holes"] == 10
 
 
 # --- what is forgotten -----------------------------------------------------------------

@@ -36,7 +36,7 @@ from tests.operators.marked_queue import MarkedQueue
 from tests.property.executions import executions, linear_extension
 from tests.property.memberships import Clock, Run, base, number, runs, simulate
 from tests.sampling import drawn, examples
-from tests.work import counted_lines
+from tests.work import calls_at_most, counted_lines
 
 
 class Seen:
@@ -601,6 +601,17 @@ def test_full_frontier_gives_up_in_the_order_of_clocks_restored_before() -> None
     assert [str(x.dot) for x in stage.end()] == ["m@1", "n1@1", "n1@2"]
 
 
+def test_each_event_before_one_that_is_due_is_visited_once() -> None:
+    """Each event has two others just before it, so that the paths to it are too many."""
+    stage = Stage(policy="frontier", frontier_us=100_000_000)
+    stage.stage.leave("x")
+    for n in range(1, 11):
+        stage.take(e(f"n1@{n}", "a", f"n2:{n - 1} x:1", time=n))
+        stage.take(e(f"n2@{n}", "a", f"n1:{n} x:1", time=n))
+    with calls_at_most(20_000):
+        assert len(stage.end()) == 20
+
+
 def test_place_of_the_first_event_rises_with_a_node_that_is_found_to_have_left() -> None:
     """n1@2 shows that z left, whose entry n2@1 lacks: n2@1 has the clock sum 3, not 2."""
     stage = Stage(policy="total", nodes=("n1", "n15", "n2"))
@@ -610,6 +621,23 @@ def test_place_of_the_first_event_rises_with_a_node_that_is_found_to_have_left()
     assert [str(event.dot) for event in early] == ["n15@1", "z@1", "n1@1"]
     late = stage.through([e("n1@2", "a"), e("n15@2", "a", "n1:2")]) + stage.end()
     assert [str(event.dot) for event in late] == ["n1@2", "n2@1", "n15@2"]
+
+
+def test_event_that_raises_the_place_of_the_first_one_is_refused_by_a_full_queue() -> None:
+    """n1@2 shows that x left; only at the place without the entry of x could n2@2 be released."""
+    stage = MembershipStage()
+    queue = MarkedQueue(policy="total", nodes=("n0", "n1", "n2"), gap_us=0, held_back_max=1)
+    queue.restore_clocks(stage.restorer)
+    steps = []
+    for event in (
+        e("n0@1", "a", time=0), e("n1@1", "a", "x:1"), e("n2@1", "a"), e("n0@2", "a"),
+        e("n0@3", "a"), e("n2@2", "a", "n1:1"), e("n1@2", "a", "n0:1"),
+    ):  # fmt: skip
+        stage.arrived(event)
+        stage.restorer.restore_so_far(event)
+        steps.append(queue.push(event))
+    assert [str(x.dot) for step in steps for x in step.refused] == ["n1@2"]
+    assert [str(x.dot) for x, _ in queue.held_back()] == ["n2@2"]
 
 
 def test_event_is_late_once_its_place_is_known_to_have_passed() -> None:

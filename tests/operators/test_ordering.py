@@ -113,8 +113,8 @@ def test_every_policy_equals_its_definition_and_can_be_restored_anywhere(
     def holds(rng: random.Random) -> None:
         options = random_options(rng, policy)
         queue, again, obvious = MarkedQueue(**options), MarkedQueue(**options), Obvious(**options)
-        last = e("z@1", "after the end")
-        for call, argument in [*random_calls(rng), ("end", None), ("push", last)]:
+        after = [("push", e(dot, "after the end")) for dot in ("z@1", "n1@99")]
+        for call, argument in [*random_calls(rng), ("end", None), *after]:
             arguments = () if call == "end" else (argument,)
             step = getattr(queue, call)(*arguments)
             assert step == getattr(obvious, call)(*arguments), f"{call} {argument}"
@@ -389,6 +389,22 @@ def test_gap_counts_from_the_first_watermark_if_no_time_was_known() -> None:
     assert gaps(queue.advance(1_010 * S)) == ["a@1"]
 
 
+def test_waits_end_by_watermarks_alone_where_time_goes_by_them() -> None:
+    """As in a job that reads one partition far ahead of another."""
+    for gap_us, idle_us in ((10 * S, None), (None, 10 * S)):
+        queue = MarkedQueue(gap_us=gap_us, idle_us=idle_us, by_watermark=True)
+        queue.push(e("a@1", "x", time=0))
+        assert queue.push(e("b@1", "x", "a:2", time=0)) == ReleaseStep()
+        assert gaps(queue.push(e("c@1", "x", time=100))) == []
+        assert gaps(queue.advance(10 * S - 1)) == []
+        assert gaps(queue.advance(10 * S)) == ["a@2"]
+    queue = MarkedQueue(policy="frontier", frontier_us=10 * S, by_watermark=True)
+    queue.push(e("a@1", "x", time=5))
+    assert queue.push(e("b@1", "x", time=100)) == ReleaseStep()
+    assert queue.advance(5 * S) == ReleaseStep()
+    assert out(queue.advance(5 * S + 1)) == ["a@1"]
+
+
 def test_event_that_arrives_within_the_gap_is_accepted_whatever_its_time() -> None:
     queue = MarkedQueue(gap_us=10 * S)
     queue.push(e("b@1", "b", "a:1", time=0))
@@ -429,7 +445,7 @@ def test_hole_longer_than_the_limit_is_reported_by_its_ends() -> None:
     queue.push(e(f"a@{far}", "a", time=0))
     step = queue.advance(S)
     assert gaps(step) == ["a@1", f"a@{far - 1}"]
-    assert step.unnamed == far - 3
+    assert step.unnamed == {Dot("a", 1): far - 3}
     assert out(step) == [f"a@{far}|a@1|a@{far - 1}"]
     # An event after a part of the hole is marked, too.
     assert out(queue.push(e("b@1", "b", "a:1000"))) == ["b@1|a@1"]
@@ -478,6 +494,7 @@ def test_missing_events_of_a_node_that_left_are_lost() -> None:
     assert out(queue.push(e("a@3", "a"))) == ["a@3|a@1|a@2"]
     assert gaps(queue.push(e("b@3", "b", "a:4 c:1"))) == ["a@4"]
     queue.join("a")
+    assert late(queue.push(e("a@4", "a"))) == ["a@4"]
     assert queue.push(e("b@4", "b", "a:5 c:1")) == ReleaseStep()
 
 
@@ -504,7 +521,9 @@ def test_restored_queue_loses_the_missing_dots_of_a_node_that_leaves() -> None:
     queue = MarkedQueue()
     for x in (e("b@1", "x"), e("b@2", "x", "a:1")):
         queue.push(x)
-    assert gaps(restored(queue, {}).leave("a")) == ["a@1"]
+    again = restored(queue, {})
+    again.push(e("b@3", "x", "a:1 c:1"))
+    assert [gaps(again.leave(node)) for node in "ac"] == [["a@1"], ["c@1"]]
 
 
 def test_dots_that_become_missing_together_are_lost_in_the_order_of_their_nodes() -> None:
@@ -533,6 +552,21 @@ def test_total_waits_for_the_members() -> None:
     # An event after a late event does not wait for it, and is marked.
     queue.push(e("b@3", "x", "a:1 d:1"))
     assert out(queue.end()) == ["b@2", "b@3|d@1"]
+
+
+def test_total_waits_for_the_first_event_of_a_node_that_joined() -> None:
+    queue = MarkedQueue(policy="total", nodes=("b", "c"))
+    assert out(queue.push(e("c@1", "x"))) == []
+    assert out(queue.push(e("b@1", "x"))) == ["b@1", "c@1"]
+    queue.join("a")
+    assert out(queue.push(e("d@1", "x"))) == []
+    assert out(queue.leave("a")) == ["d@1"]
+
+
+def test_total_does_not_wait_for_a_node_that_only_clocks_name() -> None:
+    queue = MarkedQueue(policy="total", nodes=("b",), gap_us=0)
+    assert out(queue.push(e("b@1", "x", "a:1", time=0))) == ["b@1|a@1"]
+    assert out(queue.push(e("b@2", "x", "a:1", time=0))) == ["b@2|a@1"]
 
 
 LATE = [
@@ -660,8 +694,17 @@ def test_idle_node_is_waited_for_again_once_a_clock_names_a_new_event() -> None:
     queue.push(e("b@1", "x", time=20))
     queue.push(e("b@2", "x", "a:2", time=21))
     assert waits(queue) == ["b@2 a@2"]
+    queue.push(e("c@1", "x", "a:2", time=25))  # its clock names nothing new
     step = queue.advance(31 * S)
-    assert (gaps(step), out(step)) == (["a@2"], ["b@2|a@2"])
+    assert (gaps(step), out(step)) == (["a@2"], ["b@2|a@2", "c@1|a@2"])
+
+
+def test_node_that_a_clock_named_first_can_be_idle_under_an_option_that_is_new() -> None:
+    queue = MarkedQueue()
+    for x in (e("b@1", "x", "a:1", time=0), e("a@1", "x", time=1), e("b@2", "x", "a:2", time=2)):
+        queue.push(x)
+    again = restored(queue, {"idle_us": S})
+    assert gaps(again.advance(3 * S)) == ["a@2"]
 
 
 def test_clock_that_names_an_event_that_arrived_does_not_make_its_node_active() -> None:
@@ -832,6 +875,19 @@ def test_event_after_one_of_a_later_time_is_due_with_it_in_any_order_of_arrival(
             queue.push(x)
         assert out(queue.push(e("c@1", "x", time=30))) == []
         assert out(queue.advance(10 * S + 1)) == ["a@1", "a@2", "a@3", "b@1"]
+
+
+def test_event_is_due_at_the_largest_of_any_times_in_any_order_of_arrival() -> None:
+    for times in itertools.permutations((5, 20, 50)):
+        events = [e(f"a@{n}", "x", time=time) for n, time in enumerate(times, start=1)]
+        for known in (1, 2, 3):
+            for order in itertools.permutations([*events, e("b@1", "x", f"a:{known}", time=1)]):
+                queue = MarkedQueue(policy="frontier", frontier_us=60 * S)
+                for x in order:
+                    queue.push(x)
+                due = max(times[:known]) * S
+                assert "b@1" not in out(queue.advance(due))
+                assert "b@1" in out(queue.advance(due + 1))
 
 
 def test_cause_that_arrives_in_time_holds_its_dependants_back() -> None:

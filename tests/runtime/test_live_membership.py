@@ -901,3 +901,25 @@ def test_a_view_costs_the_same_however_many_nodes_have_left(order: str) -> None:
     churn(200)
     _, last = counted_lines(lambda: churn(20))
     assert last < 1.5 * first
+
+
+def test_a_held_back_event_is_not_doubtful_once_a_node_leaves() -> None:
+    """n@2, which lacks the x@1 that its cause m@1 knows, is released with that entry."""
+    m = Monitor(program("find next A B"))
+    m.feed_many([e("x@1", "c"), e("m@1", "a", "x:1"), e("n@2", "b", "m:1")])
+    assert m.leave("x") == []
+    assert texts(m.feed(e("n@1", "c"))) == ["match P: A=m@1, B=n@2"]
+    assert "doubtful" not in m.summary
+
+
+def test_order_free_pattern_does_not_wait_for_a_node_outside_its_topology() -> None:
+    m = Monitor(
+        ketal.compile(
+            f"pattern P {{ order {CAUSAL}; topology {{ m -> n; k -> m; }}"
+            ' event A = type == "a"; event B = type == "b"; Second = Conc(B); find any A Second; }'
+        )
+    )
+    m.feed_many([e("k@1", "a"), Control("leave", node="k")])
+    assert texts(m.feed(e("n@2", "b", "stranger:1"))) == []
+    assert [str(dot) for _, dot in m.held_back()] == ["n@1"]
+    assert texts(m.feed(e("n@1", "c", "stranger:1"))) == ["match P: A=k@1, Second=n@2"]

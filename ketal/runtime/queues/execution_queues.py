@@ -204,8 +204,6 @@ class Queues:
     @property
     def due_us(self) -> float:
         """The lowest watermark at which something may be due."""
-        if self.missing:
-            return -math.inf  # any watermark may end the wait for a missing dot
         return min([queue.due_us for queue in self.queues], default=math.inf)
 
     def advance(self, watermark_us: int) -> list[Verdict]:

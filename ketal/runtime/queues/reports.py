@@ -66,7 +66,7 @@ class Reports(Stateful):
         if not step.gaps:
             return []
         fresh = [dot for dot in step.gaps if self._is_first_report("gap", dot)]
-        self.gaps += len(fresh) + step.unnamed
+        self.gaps += sum(1 + step.unnamed.get(dot, 0) for dot in fresh)
         return [Gap(**_execution_fields(self.execution), dot=dot) for dot in fresh]
 
     def late_verdicts(self, event: Event) -> list[Verdict]:

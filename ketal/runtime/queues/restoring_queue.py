@@ -9,7 +9,6 @@ The one rule: an event is offered to a run once, when its clock cannot be restor
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -63,22 +62,16 @@ class RestoringQueue(PatternQueue):
                 self.withheld.add(event.dot)
                 self._apply(self.hold_back.push(event))
 
-    def takes_several(self, watermark_us: int | None) -> bool:
-        """Return False: later events may show which clocks are whole."""
-        return False
-
-    @property
-    def due_us(self) -> float:
-        """Minus infinity: something may be due at any watermark."""
-        return -math.inf
-
     def _offer(self, event: Event) -> list[Verdict]:
         return flat(self._dispatch.process((event,)))
 
     def take(
         self, events: Sequence[Event], out: list[Verdict], *, withheld: bool
     ) -> Iterator[ReleaseStep]:
-        """Push one event, and offer it at once if its clock is whole."""
+        """Push one event, and offer it at once if its clock is whole.
+
+        Once a node has left, events are passed on one by one.
+        """
         (event,) = events
         if not withheld:
             restored = self._restorer.last_restored(event)

@@ -527,6 +527,14 @@ def test_unusable_state_or_mode_of_change_is_refused() -> None:
         Driven.restored(new, blob, changed=True, limits=ketal.Limits(held_back_max=0))
 
 
+def test_new_queue_waits_for_the_nodes_of_earlier_events() -> None:
+    first = Driven(program(FREE, "find any"))
+    first.feed_many([at("n", 1, "S.a", 0.0), at("m", 1, "S.c", 0.0)])
+    new = program("order CausalOrder(total);", "find next", "S.c")
+    after = Driven.restored(new, first.snapshot(), changed=True)
+    assert after.feed_many([at("n", 2, "S.c", 1.0), at("m", 2, "S.x", 1.0)]) == []
+
+
 def test_new_queue_knows_which_nodes_have_left() -> None:
     """`total` would wait for an event of a node that has left for ever."""
     old = program(FREE, "find any")
