@@ -10,7 +10,7 @@ past of one of its events or, where there is one order, may have come between th
 violation, with all the events that its scope was offered. A time-out and an incomplete check
 are, if any missed event may belong to their scope and, where there is one order, may have come
 before their end. Under arrival order events are missed only for limits, and each makes all later
-verdicts of its scope uncertain, except matches of a `find any` without `not`.
+verdicts of its scope uncertain, except matches of a `find any` that depend on their events alone.
 
 At most `most` missed events are held by their dots. Of those evicted, the lowest counter of each
 node is kept, which stands for all of them in every scope.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ketal.compiler.commutation import ordered_clauses
 from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.engine.check_run import CheckRun
 from ketal.engine.copies import Copies, Unlearned
@@ -68,9 +69,7 @@ class PatternRun:
         self.scopes = Scopes(compiled, machine, limits, traced=traced, counting=counting)
         placed = compiled.pattern.order.total and not compiled.order_independent
         # Such a match depends on its own events only, if their clocks are whole.
-        own_only = compiled.order_free or (
-            compiled.strategy == "any" and not (compiled.causal or compiled.automaton.nots)
-        )
+        own_only = compiled.strategy == "any" and not ordered_clauses(compiled.pattern)
         self.losses = Losses(limits.lost_max, placed=placed, past_matters=not own_only)
         self._window_us = compiled.window_us
         deployment = compiled.pattern.deployment
