@@ -95,7 +95,7 @@ class CopySteps:
         """Mark evicted events that a node learns of with `event` as missed by its copy."""
         self._steps.losses.miss_by_copy(keyed(event.node), evicted[0])
         upto = shortened(", ".join(map(str, evicted)))
-        given_up = f"events up to {upto}, of which {event.node} learned after they were evicted"
+        given_up = f"evicted events, up to {upto}, of which {event.node} has learned"
         return [self._steps.verdicts.overflow("unlearned_max", given_up, NO_SCOPE, event)]
 
     def _step_learned(self, node: str, learned: Sequence[Unlearned]) -> list[RunVerdict]:

@@ -78,10 +78,7 @@ class PatternRun:
         if deployment is not None:
             self.copies = Copies(deployment, limits, timed=self._window_us is not None)
         self.verdicts = VerdictBuilder(
-            *(machine, self.counts, self.losses, self.copies),
-            execution=execution,
-            listing=listing,
-            traced=traced,
+            machine, self.counts, self.losses, execution=execution, listing=listing, traced=traced
         )
         # How many of the offered events satisfied each guard.
         self.met = MaskCounts(compiled.alphabet, compiled.counted.guards)

@@ -15,7 +15,7 @@ from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings
-from ketal.engine.losses import ScopeName
+from ketal.engine.losses import NO_DOTS, ScopeName
 from ketal.engine.scopes import Scope, Scopes, mapping_of
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.event import Event
@@ -172,13 +172,14 @@ class ScopeSteps:
             run = scope.run
             assert not isinstance(run, CheckRun), "a check has no window"
             scopes.mark_dirty(scope)
-            passed_us, node = watermark_us, None
+            passed_us, node, evicted = watermark_us, None, NO_DOTS
             if copies is not None and not copies.everything:
                 # For this copy, the time of an event passes only once its node has learned of it.
                 node = scope.key[-1][1]
                 passed_us = min(watermark_us, copies.unlearned_us(node))
+                evicted = tuple(copies.evicted_unlearned(node))
             run.advance(passed_us, findings := Findings())
-            out += self.verdicts.find_verdicts(scope, findings, None)
+            out += self.verdicts.find_verdicts(scope, findings, None, evicted)
             earliest_us = run.earliest_us()
             if scopes.remove_if_over(scope):
                 continue

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 from ketal.compiler.automaton import ANONYMOUS
 from ketal.engine.check_run import CheckRun, Disallowed
 from ketal.engine.configurations import Configuration, Seen, states
-from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.losses import ANY, NO_DOTS, Losses, ScopeName, first_named
 from ketal.engine.machine import Machine
@@ -40,7 +39,6 @@ class VerdictBuilder:
         machine: Machine,
         counts: Counts,
         losses: Losses,
-        copies: Copies | None,
         *,
         execution: str,
         listing: bool,
@@ -50,7 +48,6 @@ class VerdictBuilder:
         self.machine = machine
         self.counts = counts
         self.losses = losses
-        self.copies = copies
         self.execution = execution
         self.listing = listing
         self.traced = traced
@@ -132,9 +129,16 @@ class VerdictBuilder:
     # --- a find ---
 
     def find_verdicts(
-        self, scope: Scope, findings: Findings, event: Event | None
+        self,
+        scope: Scope,
+        findings: Findings,
+        event: Event | None,
+        evicted: Sequence[Dot] = NO_DOTS,
     ) -> list[RunVerdict]:
-        """Return the verdicts of the findings of an event, or of a watermark or the end (None)."""
+        """Return the verdicts of the findings of an event, or of a watermark or the end (None).
+
+        `evicted` are the evicted events of which the node of a copy may yet learn.
+        """
         out: list[RunVerdict] = []
         if self.traced:
             steps = self.machine.automaton.steps
@@ -144,7 +148,7 @@ class VerdictBuilder:
         counts = self.counts
         counts.matches += len(findings.matches) + findings.counted
         counts.timed_out += len(findings.timed_out)
-        lost = self._awaited_in_vain(scope, event) if findings.timed_out else NO_DOTS
+        lost = self._awaited_in_vain(scope, event, evicted) if findings.timed_out else NO_DOTS
         counts.uncertain += len(findings.timed_out) if lost else 0
         if self.losses.any_missed:
             counts.uncertain += sum(
@@ -265,16 +269,14 @@ class VerdictBuilder:
         between = self.losses.missed_between(scope.name, low, high)
         return first_named(sorted((*self.losses.missed_before(scope.name, clocks), *between)))
 
-    def _awaited_in_vain(self, scope: Scope, event: Event | None) -> tuple[Dot, ...]:
-        """Return the dots that could prevent a time-out at an event (None: at a watermark)."""
+    def _awaited_in_vain(
+        self, scope: Scope, event: Event | None, evicted: Sequence[Dot]
+    ) -> tuple[Dot, ...]:
+        """Return the dots that could prevent the time-outs of `find_verdicts`."""
         upto = None
         if event is not None and self.losses.any_missed:
             upto = self.learned_at or canonical_key(event)
-        dots = self.losses.awaited_in_vain(scope.name, upto)
-        if self.copies is None or self.copies.everything:
-            return dots
-        # The scope's node may yet learn of evicted events.
-        return first_named((*dots, *self.copies.evicted_unlearned(scope.key[-1][1])))
+        return first_named((*self.losses.awaited_in_vain(scope.name, upto), *evicted))
 
     def _missed_by_match(self, scope: Scope, taken: Taken) -> tuple[Dot, ...]:
         """Return the missed dots that could change a match.

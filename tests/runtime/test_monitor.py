@@ -781,7 +781,7 @@ def test_unlearned_max() -> None:
     for one in (m, Monitor.restore(m.program, m.snapshot(), limits=limits)):
         verdicts = one.feed(e("k@1", "a", "n:3"))
         assert overflows(verdicts, "unlearned_max") == ["k@1"]
-        assert "events up to n@2, of which k learned after they were evicted" in str(verdicts[0])
+        assert "evicted events, up to n@2, of which k has learned" in str(verdicts[0])
         assert one.feed(e("k@2", "a", "n:4")) == []
         last = one.feed_many(e(f"{node}@9", "b") for node in ("k", "n", "l"))
         by_node = {v.scope["node"]: v.depends_on for v in last if isinstance(v, Violation)}
@@ -793,7 +793,7 @@ def test_unlearned_max_of_copies_that_are_offered_everything() -> None:
     m = monitor("at every node all", "check A*", "on violation skip", limits=limits)
     assert m.feed_many(e(f"n@{i}", "a") for i in range(1, 5)) == []
     (told, *_) = m.feed(e("k@1", "b"))
-    assert "events up to n@2, of which k learned after they were evicted" in str(told)
+    assert "evicted events, up to n@2, of which k has learned" in str(told)
     verdicts = [v for v in m.feed(e("k@2", "b")) if isinstance(v, Violation)]
     assert {v.scope["node"]: v.certain for v in verdicts} == {"k": False, "n": True}
 
@@ -804,7 +804,19 @@ def test_evicted_event_does_not_keep_windows_open() -> None:
     m.feed(ketal.Event("n", "a", {"n": 1}, time=3.0))
     m.feed_many(ketal.Event("m", "b", {"m": i}, time=t) for i, t in enumerate((1, 50, 60), 1))
     for one in (m, Monitor.restore(m.program, m.snapshot(), limits=limits)):
-        assert texts(one.advance_time(20.0)) == ["timed_out P (node=n): A=n@1"]
+        (ended,) = one.advance_time(20.0)
+        assert str(ended) == "timed_out P (node=n): A=n@1"
+        assert ended.depends_on == (Dot("m", 1),), "n may yet learn of it"
+
+
+def test_time_out_does_not_depend_on_evicted_events_of_which_its_node_never_learns() -> None:
+    for window in ("within 5 s", "within 2 events"):
+        limits = Limits(unlearned_max=1)
+        m = monitor("at every node", "find next A B", window, order=CAUSAL, limits=limits)
+        m.feed_many([e("n@1", "a", time=1), e("m@1", "b", time=2), e("m@2", "b", time=3)])
+        (ended,) = m.close()
+        assert str(ended) == "timed_out P (node=n): A=n@1"
+        assert ended.certain
 
 
 def test_candidates_max_bounds_the_events_that_can_break_a_not() -> None:
