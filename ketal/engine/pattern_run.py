@@ -17,7 +17,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.engine.check_run import CheckRun
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.copy_steps import CopySteps
-from ketal.engine.losses import Losses
+from ketal.engine.losses import ANY, Losses
 from ketal.engine.machine import Machine
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.scopes import Counts, Scopes
@@ -175,8 +175,13 @@ class PatternRun:
         self.counts.marks_forgotten += self.losses.miss(dot, low)
 
     def miss_event(self, event: Event) -> None:
-        """Mark a late or refused event, which is not offered, as missed."""
-        self.verdicts.miss(event, self.scopes.name_of(event))
+        """Mark a late or refused event, which is not offered, as missed.
+
+        Only its own scope misses it. With copies it may concern any scope, as they also miss
+        which events its node had learned of by then.
+        """
+        scope = ANY if self.copies is not None else self.scopes.name_of(event)
+        self.counts.marks_forgotten += self.losses.miss_event(event, scope)
 
     def live_runs(self) -> int:
         """Return how many runs are live; for a `find any`, how many events are kept."""

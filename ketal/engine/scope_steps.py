@@ -47,13 +47,17 @@ class ScopeSteps:
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
-        if name not in scopes.by_name and not losses.any_missed and scopes.ignores(mask):
+        if (
+            name not in scopes.by_name
+            and scopes.ignores(mask)
+            and not (losses.any_missed and losses.missed_before(name, (event.clock,)))
+        ):
             scopes.created += 1  # it would be over at once
             return []
         scope = self._scope(name)
         if scope is None:
             key, given_up = mapping_of(scopes.key_of(name)), "the events of a new scope"
-            self.verdicts.miss(event, name)
+            losses.give_up(name, event.dot)
             return [self.verdicts.overflow("scopes_max", given_up, key, event)]
         run, traced_check = scope.run, False
         if isinstance(run, CheckRun):

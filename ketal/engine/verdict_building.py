@@ -14,7 +14,7 @@ from ketal.compiler.automaton import ANONYMOUS
 from ketal.engine.check_run import CheckRun, Disallowed
 from ketal.engine.configurations import Configuration, Seen, states
 from ketal.engine.find.findings import Findings, Taken
-from ketal.engine.losses import ANY, NO_DOTS, Losses, ScopeName, first_named
+from ketal.engine.losses import NO_DOTS, Losses, first_named
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope
 from ketal.model.events.dot import Dot
@@ -167,7 +167,7 @@ class VerdictBuilder:
                 out.append(TimedOut(steps=self._steps(taken), **common))
         for (limit_name, dropped), times in findings.overflows.items():
             assert event is not None, "time alone reaches no limit"
-            self.miss(event, scope.name)
+            self.losses.give_up(scope.name, event.dot)
             if limit_name in scope.reported:
                 counts.overflows += times
                 continue
@@ -240,15 +240,6 @@ class VerdictBuilder:
 
     # --- uncertainty ---
 
-    def miss(self, event: Event, scope: ScopeName | None) -> None:
-        """Mark an event as missed by its scope (None: by no scope).
-
-        With copies any scope may miss it: one event may be offered to several, and may bring its
-        node knowledge of other events.
-        """
-        missing = scope if self.compiled.pattern.deployment is None else ANY
-        self.counts.marks_forgotten += self.losses.miss_event(event, missing)
-
     def _missed(
         self,
         scope: Scope,
@@ -260,14 +251,14 @@ class VerdictBuilder:
 
         `low` None is the beginning of the order. A node's copy is offered events when its node
         learns of them, out of order; there every missed dot that may come before the current
-        event counts as between. Under arrival order every event that a scope has given up does.
+        event counts as between.
         """
-        if not self.compiled.causal:
-            return self.losses.missed_so_far(scope.name)
+        losses, name = self.losses, scope.name
         if self.learned_at is not None:
             low, high = None, self.learned_at
-        between = self.losses.missed_between(scope.name, low, high)
-        return first_named(sorted((*self.losses.missed_before(scope.name, clocks), *between)))
+        between = losses.missed_between(name, low, high)
+        given_up = losses.given_up(name) if losses.past_matters else ()
+        return first_named(sorted((*given_up, *losses.missed_before(name, clocks), *between)))
 
     def _awaited_in_vain(
         self, scope: Scope, event: Event | None, evicted: Sequence[Dot]

@@ -767,6 +767,38 @@ def test_scopes_max() -> None:
     assert [v.scope for v in verdicts if isinstance(v, Overflow)] == [{"x": 3}, {"x": 4}]
 
 
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+@pytest.mark.parametrize(("lost_max", "uncertain"), [(2, [2, 4]), (1, [1, 2, 3, 4])])
+def test_scope_that_had_no_room_is_uncertain_from_then_on(
+    order: str, lost_max: int, uncertain: list[int]
+) -> None:
+    """Whether or not its later events know of the first one; beyond `lost_max` all scopes are."""
+    limits = Limits(scopes_max=1, lost_max=lost_max)
+    m = monitor("check (A B)*", "on violation skip", "partition by x", order=order, limits=limits)
+    refused = [e("n1@1", "a", x=2), e("n1@2", "a", x=4)]
+    m.feed_many([e("n0@1", "a", x=1), *refused, e("n0@2", "b", x=1)])
+    for one in (m, Monitor.restore(m.program, m.snapshot(), limits=limits)):
+        verdicts = one.feed_many(e(f"n2@{x}", "b", x=x) for x in (1, 2, 3, 4))
+        found = [v for v in verdicts if isinstance(v, Violation)]
+        assert [v.scope["x"] for v in found] == [1, 2, 3, 4]
+        assert [v.scope["x"] for v in found if not v.certain] == uncertain
+
+
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+def test_scopes_that_are_over_make_room_also_after_the_limit_was_reached(order: str) -> None:
+    limits = Limits(scopes_max=1)
+    m = monitor("check (A B)*", "partition by x", order=order, limits=limits)
+    verdicts = m.feed_many([e("n@1", "a", x=1), e("n@2", "a", x=2), e("n@3", "b", x=1)])
+    assert overflows(verdicts, "scopes_max") == ["n@2"]
+    assert m.feed_many([e("n@4", "a", x=2), e("n@5", "b", x=2), e("n@6", "a", x=3)]) == []
+
+
+def test_event_that_no_run_begins_with_needs_no_room_also_after_the_limit_was_reached() -> None:
+    m = monitor("find next A B", "partition by x", limits=Limits(scopes_max=1))
+    verdicts = m.feed_many([e("n@1", "a", x=1), e("n@2", "a", x=2), e("n@3", "b", x=3)])
+    assert overflows(verdicts, "scopes_max") == ["n@2"]
+
+
 def test_candidates_max() -> None:
     m = monitor("find any A B", order=CAUSAL, limits=Limits(candidates_max=1))
     verdicts = m.feed_many([e("n1@1", "b"), e("n2@1", "b"), e("n3@1", "a")])
@@ -805,6 +837,7 @@ def test_evicted_event_does_not_keep_windows_open() -> None:
     m.feed_many(ketal.Event("m", "b", {"m": i}, time=t) for i, t in enumerate((1, 50, 60), 1))
     for one in (m, Monitor.restore(m.program, m.snapshot(), limits=limits)):
         (ended,) = one.advance_time(20.0)
+        assert isinstance(ended, TimedOut)
         assert str(ended) == "timed_out P (node=n): A=n@1"
         assert ended.depends_on == (Dot("m", 1),), "n may yet learn of it"
 
@@ -815,6 +848,7 @@ def test_time_out_does_not_depend_on_evicted_events_of_which_its_node_never_lear
         m = monitor("at every node", "find next A B", window, order=CAUSAL, limits=limits)
         m.feed_many([e("n@1", "a", time=1), e("m@1", "b", time=2), e("m@2", "b", time=3)])
         (ended,) = m.close()
+        assert isinstance(ended, TimedOut)
         assert str(ended) == "timed_out P (node=n): A=n@1"
         assert ended.certain
 

@@ -182,8 +182,8 @@ def test_unlearned_max_bounds_the_received_messages_whose_events_are_awaited() -
     assert [v.given_up for v in verdicts] == ["evicted events, up to a@1, of which b has learned"]
     for n in (1, 2):
         assert monitor.feed(ketal.Event(node="a", type="e", clock={"a": n})) == []
-    verdicts = monitor.close()
-    assert [(v.scope["node"], v.certain) for v in verdicts] == [("b", False)]
+    ends: list[Any] = monitor.close()
+    assert [(v.scope["node"], v.certain) for v in ends] == [("b", False)]
 
 
 def test_not_under_causal_order_is_refused_with_receiving() -> None:
