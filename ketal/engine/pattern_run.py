@@ -67,11 +67,8 @@ class PatternRun:
         counting = not traced and (not listing or compiled.pattern.only_counts)
         self.scopes = Scopes(compiled, machine, limits, traced=traced, counting=counting)
         placed = compiled.pattern.order.total and not compiled.order_independent
-        # Such a match depends on its own events only, if their clocks are whole.
-        own_only = compiled.order_free or (
-            compiled.strategy == "any" and not (compiled.causal or compiled.automaton.nots)
-        )
-        self.losses = Losses(limits.lost_max, placed=placed, past_matters=not own_only)
+        # A match of an order-free pattern depends on its own events, if their clocks are whole.
+        self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
         self._window_us = compiled.window_us
         deployment = compiled.pattern.deployment
         self.copies = None  # the nodes' copies, under `at every node`

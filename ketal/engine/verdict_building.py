@@ -57,6 +57,13 @@ class VerdictBuilder:
         self.learned_at: CanonicalKey | None = None
         self._only_counts = self.compiled.pattern.only_counts
         self._any_may_come_last = self.compiled.causal and self.compiled.strategy == "any"
+        # Whether findings depend on other events than those they name; a window in events does.
+        self._reads_others = not self.compiled.order_free and (
+            self.compiled.strategy != "any"
+            or self.compiled.window_events is not None
+            or self.compiled.causal
+            or bool(self.compiled.automaton.nots)
+        )
         self._name, self._fingerprint = self.compiled.name, self.compiled.fingerprint
 
     # --- a check ---
@@ -257,7 +264,7 @@ class VerdictBuilder:
         if self.learned_at is not None:
             low, high = None, self.learned_at
         between = losses.missed_between(name, low, high)
-        given_up = losses.given_up(name) if losses.past_matters else ()
+        given_up = losses.given_up(name) if self._reads_others else ()
         return first_named(sorted((*given_up, *losses.missed_before(name, clocks), *between)))
 
     def _awaited_in_vain(

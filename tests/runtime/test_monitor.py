@@ -820,6 +820,17 @@ def test_unlearned_max() -> None:
         assert by_node == {"k": (Dot("n", 2),), "n": (), "l": ()}
 
 
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+def test_match_in_a_window_of_events_depends_on_the_evicted_ones(order: str) -> None:
+    """With n@1 and n@2, B would be the fourth event of the copy of k."""
+    others = [e("n@1", "a"), e("n@2", "a"), e("n@3", "b")]
+    made = program("at every node", "find any A B", "within 2 events", order=order)
+    events = [e("k@1", "a"), *others, e("k@2", "c", "n:3")]
+    found = ketal.run(made, events, limits=Limits(unlearned_max=1))
+    certain = {v.scope["node"]: v.certain for v in found if isinstance(v, Match)}
+    assert certain == {"n": True, "k": False}
+
+
 def test_unlearned_max_of_copies_that_are_offered_everything() -> None:
     limits = Limits(unlearned_max=2)
     m = monitor("at every node all", "check A*", "on violation skip", limits=limits)
