@@ -152,7 +152,8 @@ class Copies:
     def _learn_by_messages(self, event: Event) -> tuple[list[Unlearned], list[Dot]]:
         """Return the events whose messages the event's node receives for the first time.
 
-        They are those that are held, and those that may have been evicted.
+        They are those that are held, and those that may have been evicted; also a dot that is no
+        longer awaited, as too many are.
         """
         node = event.node
         learned: list[Unlearned] = []
@@ -169,7 +170,7 @@ class Copies:
                 awaited = self.by_node[node].awaited
                 awaited[dot] = None
                 if len(awaited) > self._max:
-                    awaited.popitem(last=False)
+                    evicted.append(awaited.popitem(last=False)[0])
             elif one.mask is not None and node not in one.receivers:
                 receivers = (*one.receivers, node)
                 received_by = Unlearned(one.event, one.mask, one.number, receivers)

@@ -40,13 +40,8 @@ class CopySteps:
         )
 
     def are_alike(self, events: Sequence[Event]) -> bool:
-        """Return whether every copy is offered all the events, and none of them starts a copy.
-
-        Nor may a scope be given up, as that makes verdicts of the other copies uncertain.
-        """
-        by_node = self.copies.by_node
-        has_room = len(by_node) <= self._steps.limits.scopes_max
-        return self._alike and has_room and by_node.keys() >= {event.node for event in events}
+        """Return whether every copy is offered all the events, and none of them starts a copy."""
+        return self._alike and self.copies.by_node.keys() >= {event.node for event in events}
 
     def step_alike(
         self, events: Sequence[Event], masks: Sequence[int], outside: Collection[int]
@@ -92,10 +87,13 @@ class CopySteps:
         return out
 
     def _miss_evicted(self, event: Event, evicted: Sequence[Dot]) -> list[RunVerdict]:
-        """Mark evicted events that a node learns of with `event` as missed by its copy."""
-        self._steps.losses.miss_by_copy(keyed(event.node), evicted[0])
+        """Make the later verdicts of a node's copy uncertain, which evicted events are not offered.
+
+        The node learns of them with `event`.
+        """
+        self._steps.losses.give_up((keyed(event.node),), evicted[0])
         upto = shortened(", ".join(map(str, evicted)))
-        given_up = f"events up to {upto}, of which {event.node} learned after they were evicted"
+        given_up = f"evicted events, up to {upto}, of which {event.node} has learned"
         return [self._steps.verdicts.overflow("unlearned_max", given_up, NO_SCOPE, event)]
 
     def _step_learned(self, node: str, learned: Sequence[Unlearned]) -> list[RunVerdict]:

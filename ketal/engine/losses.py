@@ -9,11 +9,13 @@ When is a verdict uncertain? A match is, if a missed event that may belong to it
 past of one of its events or, where there is one order, may have come between them. So is a
 violation, with all the events that its scope was offered. A time-out and an incomplete check
 are, if any missed event may belong to their scope and, where there is one order, may have come
-before their end. Under arrival order events are missed only for limits, and each makes all later
-verdicts of its scope uncertain, except matches of a `find any` that depend on their events alone.
+before their end. An event at which a scope gave something up makes all later verdicts of the scope
+uncertain, as the state of its run lacks what was given up; except a match that depends on its own
+events only.
 
 At most `most` missed events are held by their dots. Of those evicted, the lowest counter of each
-node is kept, which stands for all of them in every scope.
+node is kept, which stands for all of them in every scope. Of more than `most` scopes that gave
+something up, the others count as all scopes.
 
 Cost: O(log n) comparisons to mark one of n missed events. A verdict reads those in its past and, if
 there is one order, those that may come after its first event, until it has `NAMED_MAX` of them.
@@ -55,7 +57,7 @@ class Losses:
     """
 
     __slots__ = (
-        "_by_copy", "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes",
+        "_by_scope", "_closed", "_evicted", "_given_up", "_merged", "_open", "_places", "_scopes",
         "_unplaced", "any_missed", "awaited", "most", "past_matters", "placed",
     )  # fmt: skip
 
@@ -70,8 +72,8 @@ class Losses:
         # Each dot with its scope: a name, None for none, ANY where it is not known; oldest first.
         self._scopes: OrderedDict[Dot, ScopeName | None] = OrderedDict()
         self._by_scope: dict[ScopeName, list[Dot]] = {}  # by these scopes, ANY included; sorted
-        # By the node of a copy, as `keyed` has it: the first event that its scopes missed.
-        self._by_copy: dict[Any, Dot] = {}
+        # By the names for `give_up`, the first event at which something was given up.
+        self._given_up: dict[ScopeName, Dot] = {}
         self._evicted: dict[str, int] = {}
         # Of each dot, a lower and an upper bound of its place (None: not known yet); oldest first.
         self._places: OrderedDict[Dot, tuple[CanonicalKey, CanonicalKey | None]] = OrderedDict()
@@ -110,13 +112,15 @@ class Losses:
         self._put(event.dot, scope)
         return self._evict_oldest()
 
-    def miss_by_copy(self, node: Any, dot: Dot) -> None:
-        """Mark an event as missed by all scopes of a node's copy, which makes them uncertain.
+    def give_up(self, name: ScopeName, dot: Dot) -> None:
+        """Mark an event as one at which a scope gave something up.
 
-        `node` is the last value of the scopes' names.
+        `name` is its name; for all scopes of a node's copy, only the last value of their names.
         """
         self.any_missed = True
-        self._by_copy.setdefault(node, dot)
+        if name not in self._given_up and len(self._given_up) >= self.most:
+            name = ANY
+        self._given_up.setdefault(name, dot)
 
     def unmiss(self, dot: Dot) -> None:
         """Remove the mark of an event that arrived after all; one that was evicted stays marked."""
@@ -195,12 +199,12 @@ class Losses:
         return known is ANY or known == scope
 
     def _known_dots(self, scope: ScopeName) -> list[list[Dot]]:
-        known = [dots for name in (ANY, scope) if (dots := self._by_scope.get(name)) is not None]
-        return [*known, by_copy] if (by_copy := self._missed_by_copy(scope)) else known
+        return [dots for name in (ANY, scope) if (dots := self._by_scope.get(name)) is not None]
 
-    def _missed_by_copy(self, scope: ScopeName) -> list[Dot]:
-        """Return the event, if any, that the copy of a scope missed."""
-        return [self._by_copy[scope[-1]]] if scope and scope[-1] in self._by_copy else []
+    def given_up(self, scope: ScopeName) -> list[Dot]:
+        """Return the first events at which a scope, its copy or any scope gave something up."""
+        known = self._given_up
+        return sorted({known[name] for name in (ANY, scope, scope[-1:]) if name in known})
 
     def awaited_in_vain(
         self, scope: ScopeName, upto: CanonicalKey | None = None
@@ -210,14 +214,10 @@ class Losses:
         return dots if self.awaited is None else first_named(heapq.merge(dots, self.awaited()))
 
     def _missed_until(self, scope: ScopeName, upto: CanonicalKey | None) -> tuple[Dot, ...]:
-        dots: Iterable[Dot] = heapq.merge(*self._known_dots(scope))
+        dots: Iterable[Dot] = heapq.merge(self.given_up(scope), *self._known_dots(scope))
         if upto is not None and self._places:
             dots = (d for d in dots if d not in self._places or self._places[d][0] < upto)
         return first_named(dots) or self._evicted_dots()
-
-    def missed_so_far(self, scope: ScopeName) -> tuple[Dot, ...]:
-        """Return all missed dots that may belong to a scope."""
-        return self._missed_until(scope, None) if self.past_matters else NO_DOTS
 
     def missed_before(
         self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]
@@ -227,8 +227,7 @@ class Losses:
             return NO_DOTS
         clock = vector.join(clocks)
         missed = [_dots_before(dots, clock) for dots in self._known_dots(scope)]
-        dots = first_named((*self._missed_by_copy(scope), *heapq.merge(*missed)))
-        return dots or self._evicted_dots(clock)
+        return first_named(heapq.merge(*missed)) or self._evicted_dots(clock)
 
     def missed_between(
         self, scope: ScopeName, low: CanonicalKey | None, high: CanonicalKey
@@ -267,18 +266,19 @@ class Losses:
         """Return the state as plain data."""
         rows = [[dot, _saved_scope(scope)] for dot, scope in self._scopes.items()]
         places = [[dot, *keys] for dot, keys in self._places.items()]
-        by_copy = [[node, dot] for (_, node), dot in self._by_copy.items()]
-        return [rows, dict(self._evicted), places, self._merged, self.past_matters, by_copy]
+        given_up = [[_saved_scope(name), dot] for name, dot in self._given_up.items()]
+        return [rows, dict(self._evicted), places, self._merged, self.past_matters, given_up]
 
     def load(self, value: Any) -> int:
         """Load what `save` returned into a fresh object; return how many a smaller limit evicts."""
-        rows, self._evicted, places, merged, self.past_matters, *by_copy = value
+        rows, self._evicted, places, merged, self.past_matters, *given_up = value
         self.any_missed = bool(rows or self._evicted or places or merged)
-        for node, dot in itertools.chain(*by_copy):  # absent in states of earlier versions
-            self.miss_by_copy(keyed(node), Dot(*dot))
+        for saved, dot in itertools.chain(*given_up):  # absent in states of earlier versions
+            name = _loaded_scope(saved)
+            assert name is not None, "an event without a scope is not offered"
+            self.give_up(name, Dot(*dot))
         for dot, saved in rows:
-            scope = ANY if saved == 0 else None if saved is None else tuple(map(keyed, saved))
-            self._put(Dot(*dot), scope)
+            self._put(Dot(*dot), _loaded_scope(saved))
         if merged is not None:
             key, dot = merged
             self._merged = tuple(key), Dot(*dot)
@@ -290,7 +290,9 @@ class Losses:
         """Assert the rule of this module."""
         assert len(self._scopes) <= self.most
         assert len(self._places) <= self.most
+        assert len(self._given_up.keys() - {ANY}) <= self.most
         assert self.any_missed or not (self._scopes or self._evicted or self._places)
+        assert self.any_missed or not self._given_up
         for name, dots in self._by_scope.items():
             assert dots, "a list that is empty is removed"
             assert dots == sorted(d for d, scope in self._scopes.items() if scope == name)
@@ -307,6 +309,10 @@ def _saved_scope(scope: ScopeName | None) -> Any:
     if scope is ANY:
         return 0
     return None if scope is None else [value for _, value in scope]
+
+
+def _loaded_scope(saved: Any) -> ScopeName | None:
+    return ANY if saved == 0 else None if saved is None else tuple(map(keyed, saved))
 
 
 def _dots_before(dots: list[Dot], clock: Mapping[str, int]) -> Iterator[Dot]:

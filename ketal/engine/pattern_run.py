@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ketal.compiler.commutation import ordered_clauses
 from ketal.compiler.compiled_pattern import CompiledPattern, derived_once
 from ketal.engine.check_run import CheckRun
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.copy_steps import CopySteps
-from ketal.engine.losses import Losses
+from ketal.engine.losses import ANY, Losses
 from ketal.engine.machine import Machine
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.scopes import Counts, Scopes
@@ -68,19 +67,15 @@ class PatternRun:
         counting = not traced and (not listing or compiled.pattern.only_counts)
         self.scopes = Scopes(compiled, machine, limits, traced=traced, counting=counting)
         placed = compiled.pattern.order.total and not compiled.order_independent
-        # Such a match depends on its own events only, if their clocks are whole.
-        own_only = compiled.strategy == "any" and not ordered_clauses(compiled.pattern)
-        self.losses = Losses(limits.lost_max, placed=placed, past_matters=not own_only)
+        # A match of an order-free pattern depends on its own events, if their clocks are whole.
+        self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
         self._window_us = compiled.window_us
         deployment = compiled.pattern.deployment
         self.copies = None  # the nodes' copies, under `at every node`
         if deployment is not None:
             self.copies = Copies(deployment, limits, timed=self._window_us is not None)
         self.verdicts = VerdictBuilder(
-            *(machine, self.counts, self.losses, self.copies),
-            execution=execution,
-            listing=listing,
-            traced=traced,
+            machine, self.counts, self.losses, execution=execution, listing=listing, traced=traced
         )
         # How many of the offered events satisfied each guard.
         self.met = MaskCounts(compiled.alphabet, compiled.counted.guards)
@@ -177,8 +172,13 @@ class PatternRun:
         self.counts.marks_forgotten += self.losses.miss(dot, low)
 
     def miss_event(self, event: Event) -> None:
-        """Mark a late or refused event, which is not offered, as missed."""
-        self.verdicts.miss(event, self.scopes.name_of(event))
+        """Mark a late or refused event, which is not offered, as missed.
+
+        Only its own scope misses it. With copies it may concern any scope, as they also miss
+        which events its node had learned of by then.
+        """
+        scope = ANY if self.copies is not None else self.scopes.name_of(event)
+        self.counts.marks_forgotten += self.losses.miss_event(event, scope)
 
     def live_runs(self) -> int:
         """Return how many runs are live; for a `find any`, how many events are kept."""

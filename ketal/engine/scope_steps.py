@@ -15,7 +15,7 @@ from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings
-from ketal.engine.losses import ScopeName
+from ketal.engine.losses import NO_DOTS, ScopeName
 from ketal.engine.scopes import Scope, Scopes, mapping_of
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.event import Event
@@ -47,13 +47,17 @@ class ScopeSteps:
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
-        if name not in scopes.by_name and not losses.any_missed and scopes.ignores(mask):
+        if (
+            name not in scopes.by_name
+            and scopes.ignores(mask)
+            and not (losses.any_missed and losses.missed_before(name, (event.clock,)))
+        ):
             scopes.created += 1  # it would be over at once
             return []
         scope = self._scope(name)
         if scope is None:
             key, given_up = mapping_of(scopes.key_of(name)), "the events of a new scope"
-            self.verdicts.miss(event, name)
+            losses.give_up(name, event.dot)
             return [self.verdicts.overflow("scopes_max", given_up, key, event)]
         run, traced_check = scope.run, False
         if isinstance(run, CheckRun):
@@ -172,13 +176,14 @@ class ScopeSteps:
             run = scope.run
             assert not isinstance(run, CheckRun), "a check has no window"
             scopes.mark_dirty(scope)
-            passed_us, node = watermark_us, None
+            passed_us, node, evicted = watermark_us, None, NO_DOTS
             if copies is not None and not copies.everything:
                 # For this copy, the time of an event passes only once its node has learned of it.
                 node = scope.key[-1][1]
                 passed_us = min(watermark_us, copies.unlearned_us(node))
+                evicted = tuple(copies.evicted_unlearned(node))
             run.advance(passed_us, findings := Findings())
-            out += self.verdicts.find_verdicts(scope, findings, None)
+            out += self.verdicts.find_verdicts(scope, findings, None, evicted)
             earliest_us = run.earliest_us()
             if scopes.remove_if_over(scope):
                 continue

@@ -11,11 +11,11 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from ketal.compiler.automaton import ANONYMOUS
+from ketal.compiler.commutation import ordered_clauses
 from ketal.engine.check_run import CheckRun, Disallowed
 from ketal.engine.configurations import Configuration, Seen, states
-from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings, Taken
-from ketal.engine.losses import ANY, NO_DOTS, Losses, ScopeName, first_named
+from ketal.engine.losses import NO_DOTS, Losses, first_named
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope
 from ketal.model.events.dot import Dot
@@ -40,7 +40,6 @@ class VerdictBuilder:
         machine: Machine,
         counts: Counts,
         losses: Losses,
-        copies: Copies | None,
         *,
         execution: str,
         listing: bool,
@@ -50,7 +49,6 @@ class VerdictBuilder:
         self.machine = machine
         self.counts = counts
         self.losses = losses
-        self.copies = copies
         self.execution = execution
         self.listing = listing
         self.traced = traced
@@ -60,6 +58,9 @@ class VerdictBuilder:
         self.learned_at: CanonicalKey | None = None
         self._only_counts = self.compiled.pattern.only_counts
         self._any_may_come_last = self.compiled.causal and self.compiled.strategy == "any"
+        # Whether a match, or a violation, depends on other events than those it names.
+        clauses = ordered_clauses(self.compiled.pattern)
+        self._reads_others = self.compiled.strategy != "any" or bool(clauses)
         self._name, self._fingerprint = self.compiled.name, self.compiled.fingerprint
 
     # --- a check ---
@@ -132,9 +133,16 @@ class VerdictBuilder:
     # --- a find ---
 
     def find_verdicts(
-        self, scope: Scope, findings: Findings, event: Event | None
+        self,
+        scope: Scope,
+        findings: Findings,
+        event: Event | None,
+        evicted: Sequence[Dot] = NO_DOTS,
     ) -> list[RunVerdict]:
-        """Return the verdicts of the findings of an event, or of a watermark or the end (None)."""
+        """Return the verdicts of the findings of an event, or of a watermark or the end (None).
+
+        `evicted` are the evicted events of which the node of a copy may yet learn.
+        """
         out: list[RunVerdict] = []
         if self.traced:
             steps = self.machine.automaton.steps
@@ -144,7 +152,7 @@ class VerdictBuilder:
         counts = self.counts
         counts.matches += len(findings.matches) + findings.counted
         counts.timed_out += len(findings.timed_out)
-        lost = self._awaited_in_vain(scope, event) if findings.timed_out else NO_DOTS
+        lost = self._awaited_in_vain(scope, event, evicted) if findings.timed_out else NO_DOTS
         counts.uncertain += len(findings.timed_out) if lost else 0
         if self.losses.any_missed:
             counts.uncertain += sum(
@@ -163,7 +171,7 @@ class VerdictBuilder:
                 out.append(TimedOut(steps=self._steps(taken), **common))
         for (limit_name, dropped), times in findings.overflows.items():
             assert event is not None, "time alone reaches no limit"
-            self.miss(event, scope.name)
+            self.losses.give_up(scope.name, event.dot)
             if limit_name in scope.reported:
                 counts.overflows += times
                 continue
@@ -236,15 +244,6 @@ class VerdictBuilder:
 
     # --- uncertainty ---
 
-    def miss(self, event: Event, scope: ScopeName | None) -> None:
-        """Mark an event as missed by its scope (None: by no scope).
-
-        With copies any scope may miss it: one event may be offered to several, and may bring its
-        node knowledge of other events.
-        """
-        missing = scope if self.compiled.pattern.deployment is None else ANY
-        self.counts.marks_forgotten += self.losses.miss_event(event, missing)
-
     def _missed(
         self,
         scope: Scope,
@@ -256,25 +255,23 @@ class VerdictBuilder:
 
         `low` None is the beginning of the order. A node's copy is offered events when its node
         learns of them, out of order; there every missed dot that may come before the current
-        event counts as between. Under arrival order every event that a scope has given up does.
+        event counts as between.
         """
-        if not self.compiled.causal:
-            return self.losses.missed_so_far(scope.name)
+        losses, name = self.losses, scope.name
         if self.learned_at is not None:
             low, high = None, self.learned_at
-        between = self.losses.missed_between(scope.name, low, high)
-        return first_named(sorted((*self.losses.missed_before(scope.name, clocks), *between)))
+        between = losses.missed_between(name, low, high)
+        given_up = losses.given_up(name) if self._reads_others else ()
+        return first_named(sorted((*given_up, *losses.missed_before(name, clocks), *between)))
 
-    def _awaited_in_vain(self, scope: Scope, event: Event | None) -> tuple[Dot, ...]:
-        """Return the dots that could prevent a time-out at an event (None: at a watermark)."""
+    def _awaited_in_vain(
+        self, scope: Scope, event: Event | None, evicted: Sequence[Dot]
+    ) -> tuple[Dot, ...]:
+        """Return the dots that could prevent the time-outs of `find_verdicts`."""
         upto = None
         if event is not None and self.losses.any_missed:
             upto = self.learned_at or canonical_key(event)
-        dots = self.losses.awaited_in_vain(scope.name, upto)
-        if self.copies is None or self.copies.everything:
-            return dots
-        # The scope's node may yet learn of evicted events.
-        return first_named((*dots, *self.copies.evicted_unlearned(scope.key[-1][1])))
+        return first_named((*self.losses.awaited_in_vain(scope.name, upto), *evicted))
 
     def _missed_by_match(self, scope: Scope, taken: Taken) -> tuple[Dot, ...]:
         """Return the missed dots that could change a match.

@@ -26,7 +26,8 @@ SMALL = {
 }
 STATEMENTS = (
     ("arrival;", "CausalOrder;", "CausalOrder(total);"),
-    ("", "", "partition by key;", "at every node;", "at every node all;"),
+    ("", "", "partition by key;"),
+    ("", "", "at every node;", "at every node receiving;", "at every node all;"),
     (
         *(f"find {strategy} A not C B;" for strategy in ("any", "next", "strict")),
         *("find any A (A | C) not C B;", "find next A A+ B;", "find any A* B;", "check (A C? B)*;"),

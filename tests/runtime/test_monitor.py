@@ -767,6 +767,38 @@ def test_scopes_max() -> None:
     assert [v.scope for v in verdicts if isinstance(v, Overflow)] == [{"x": 3}, {"x": 4}]
 
 
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+@pytest.mark.parametrize(("lost_max", "uncertain"), [(2, [2, 4]), (1, [1, 2, 3, 4])])
+def test_scope_that_had_no_room_is_uncertain_from_then_on(
+    order: str, lost_max: int, uncertain: list[int]
+) -> None:
+    """Whether or not its later events know of the first one; beyond `lost_max` all scopes are."""
+    limits = Limits(scopes_max=1, lost_max=lost_max)
+    m = monitor("check (A B)*", "on violation skip", "partition by x", order=order, limits=limits)
+    refused = [e("n1@1", "a", x=2), e("n1@2", "a", x=4)]
+    m.feed_many([e("n0@1", "a", x=1), *refused, e("n0@2", "b", x=1)])
+    for one in (m, Monitor.restore(m.program, m.snapshot(), limits=limits)):
+        verdicts = one.feed_many(e(f"n2@{x}", "b", x=x) for x in (1, 2, 3, 4))
+        found = [v for v in verdicts if isinstance(v, Violation)]
+        assert [v.scope["x"] for v in found] == [1, 2, 3, 4]
+        assert [v.scope["x"] for v in found if not v.certain] == uncertain
+
+
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+def test_scopes_that_are_over_make_room_also_after_the_limit_was_reached(order: str) -> None:
+    limits = Limits(scopes_max=1)
+    m = monitor("check (A B)*", "partition by x", order=order, limits=limits)
+    verdicts = m.feed_many([e("n@1", "a", x=1), e("n@2", "a", x=2), e("n@3", "b", x=1)])
+    assert overflows(verdicts, "scopes_max") == ["n@2"]
+    assert m.feed_many([e("n@4", "a", x=2), e("n@5", "b", x=2), e("n@6", "a", x=3)]) == []
+
+
+def test_event_that_no_run_begins_with_needs_no_room_also_after_the_limit_was_reached() -> None:
+    m = monitor("find next A B", "partition by x", limits=Limits(scopes_max=1))
+    verdicts = m.feed_many([e("n@1", "a", x=1), e("n@2", "a", x=2), e("n@3", "b", x=3)])
+    assert overflows(verdicts, "scopes_max") == ["n@2"]
+
+
 def test_candidates_max() -> None:
     m = monitor("find any A B", order=CAUSAL, limits=Limits(candidates_max=1))
     verdicts = m.feed_many([e("n1@1", "b"), e("n2@1", "b"), e("n3@1", "a")])
@@ -781,11 +813,22 @@ def test_unlearned_max() -> None:
     for one in (m, Monitor.restore(m.program, m.snapshot(), limits=limits)):
         verdicts = one.feed(e("k@1", "a", "n:3"))
         assert overflows(verdicts, "unlearned_max") == ["k@1"]
-        assert "events up to n@2, of which k learned after they were evicted" in str(verdicts[0])
+        assert "evicted events, up to n@2, of which k has learned" in str(verdicts[0])
         assert one.feed(e("k@2", "a", "n:4")) == []
         last = one.feed_many(e(f"{node}@9", "b") for node in ("k", "n", "l"))
         by_node = {v.scope["node"]: v.depends_on for v in last if isinstance(v, Violation)}
         assert by_node == {"k": (Dot("n", 2),), "n": (), "l": ()}
+
+
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+def test_match_in_a_window_of_events_depends_on_the_evicted_ones(order: str) -> None:
+    """With n@1 and n@2, B would be the fourth event of the copy of k."""
+    others = [e("n@1", "a"), e("n@2", "a"), e("n@3", "b")]
+    made = program("at every node", "find any A B", "within 2 events", order=order)
+    events = [e("k@1", "a"), *others, e("k@2", "c", "n:3")]
+    found = ketal.run(made, events, limits=Limits(unlearned_max=1))
+    certain = {v.scope["node"]: v.certain for v in found if isinstance(v, Match)}
+    assert certain == {"n": True, "k": False}
 
 
 def test_unlearned_max_of_copies_that_are_offered_everything() -> None:
@@ -793,7 +836,7 @@ def test_unlearned_max_of_copies_that_are_offered_everything() -> None:
     m = monitor("at every node all", "check A*", "on violation skip", limits=limits)
     assert m.feed_many(e(f"n@{i}", "a") for i in range(1, 5)) == []
     (told, *_) = m.feed(e("k@1", "b"))
-    assert "events up to n@2, of which k learned after they were evicted" in str(told)
+    assert "evicted events, up to n@2, of which k has learned" in str(told)
     verdicts = [v for v in m.feed(e("k@2", "b")) if isinstance(v, Violation)]
     assert {v.scope["node"]: v.certain for v in verdicts} == {"k": False, "n": True}
 
@@ -804,7 +847,21 @@ def test_evicted_event_does_not_keep_windows_open() -> None:
     m.feed(ketal.Event("n", "a", {"n": 1}, time=3.0))
     m.feed_many(ketal.Event("m", "b", {"m": i}, time=t) for i, t in enumerate((1, 50, 60), 1))
     for one in (m, Monitor.restore(m.program, m.snapshot(), limits=limits)):
-        assert texts(one.advance_time(20.0)) == ["timed_out P (node=n): A=n@1"]
+        (ended,) = one.advance_time(20.0)
+        assert isinstance(ended, TimedOut)
+        assert str(ended) == "timed_out P (node=n): A=n@1"
+        assert ended.depends_on == (Dot("m", 1),), "n may yet learn of it"
+
+
+def test_time_out_does_not_depend_on_evicted_events_of_which_its_node_never_learns() -> None:
+    for window in ("within 5 s", "within 2 events"):
+        limits = Limits(unlearned_max=1)
+        m = monitor("at every node", "find next A B", window, order=CAUSAL, limits=limits)
+        m.feed_many([e("n@1", "a", time=1), e("m@1", "b", time=2), e("m@2", "b", time=3)])
+        (ended,) = m.close()
+        assert isinstance(ended, TimedOut)
+        assert str(ended) == "timed_out P (node=n): A=n@1"
+        assert ended.certain
 
 
 def test_candidates_max_bounds_the_events_that_can_break_a_not() -> None:

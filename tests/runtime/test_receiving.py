@@ -169,8 +169,21 @@ def test_unlearned_max_bounds_the_events_kept_for_receipt() -> None:
     matches = [v for v in verdicts if v.kind == "match" and v.scope["node"] == "b"]
     assert [str(dot) for match in matches for dot in match.events] == ["a@4", "a@5", "a@6"]
     assert [v.given_up for v in verdicts if v.kind == "overflow"] == [
-        "events up to a@1, a@2, a@3, of which b learned after they were evicted"
+        "evicted events, up to a@1, a@2, a@3, of which b has learned"
     ]
+
+
+def test_unlearned_max_bounds_the_received_messages_whose_events_are_awaited() -> None:
+    text = 'pattern P { at every node receiving; event E = type == "e"; check (E E)*; }'
+    limits = Limits(unlearned_max=1)
+    monitor = ketal.Monitor(ketal.compile(text), limits=limits)
+    received = ketal.Event(node="b", type="r", clock={"a": 2, "b": 1}, receives=["a@1", "a@2"])
+    verdicts: list[Any] = monitor.feed(received)
+    assert [v.given_up for v in verdicts] == ["evicted events, up to a@1, of which b has learned"]
+    for n in (1, 2):
+        assert monitor.feed(ketal.Event(node="a", type="e", clock={"a": n})) == []
+    ends: list[Any] = monitor.close()
+    assert [(v.scope["node"], v.certain) for v in ends] == [("b", False)]
 
 
 def test_not_under_causal_order_is_refused_with_receiving() -> None:

@@ -98,7 +98,7 @@ class IdentifiedVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
     certain : bool
         False if a missed event could change the verdict.
     depends_on : tuple of Dot
-        The lost events that could change the verdict.
+        The missed events that could change the verdict.
     """
 
     pattern: str

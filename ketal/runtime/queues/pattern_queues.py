@@ -224,11 +224,8 @@ class PatternQueue:
         return {event.dot for event, _ in self.held_back()} | set(self.refused)
 
     def has_released(self, dot: Dot) -> bool:
-        """Return whether a pushed event was released, as far as the runs remember losses.
-
-        All runs missed an event that was not; an event that one missed for a limit was.
-        """
-        return not (self.hold_back.holds(dot) or all(dot in run.losses for run in self.runs))
+        """Return whether a pushed event was released, as far as the runs remember losses."""
+        return not (self.hold_back.holds(dot) or any(dot in run.losses for run in self.runs))
 
     # --- state ---
 

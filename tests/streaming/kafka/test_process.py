@@ -220,7 +220,8 @@ def test_expired_offsets_are_an_error_instead_of_a_fresh_start(
     run(job, program)
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.delete_groups([job.group_id])
-    with pytest.raises(StateError, match=r"has no offsets (.|\n)*hint: use --on-change fresh"):
+    hint = r"hint: use another \[state\] store(.|\n)*--on-change fresh to discard it"
+    with pytest.raises(StateError, match=rf"has no offsets (.|\n)*{hint}"):
         run(job, program)
     assert len(written(tmp_path / "verdicts.jsonl")) == 1
     run(replace(job, on_change="fresh"), program, recorder)
