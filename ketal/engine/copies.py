@@ -284,6 +284,8 @@ class Copies:
         self._unlearned = {node: OrderedDict() for node in nodes}
         for one in unlearned:
             self._put(one)
+        while self._count > self._max:  # the limit is smaller than it was
+            self._evict()
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""

@@ -318,3 +318,19 @@ def test_events_kept_for_copies_resume_under_the_numbers_of_earlier_versions() -
     changes = Driven.restored(program, earlier).state.changes()
     after = {key: value for key, value in {**earlier, **changes}.items() if value is not None}
     assert after == records
+
+
+def test_smaller_limit_evicts_events_kept_for_copies_from_the_records_too() -> None:
+    program = ketal.compile('pattern P { at every node; event A = type == "a"; check A*; }')
+    plain = Driven(program)
+    plain.feed_many(Event("n", "a", {"n": counter}) for counter in range(1, 5))
+    records = plain.state.records()
+    small = Driven.restored(program, records, limits=Limits(unlearned_max=2))
+    validate(small)
+    changes = small.state.changes()
+    assert [changes[b"unlearned/P/%d" % number] for number in (1, 2)] == [None, None]
+    after = {key: value for key, value in {**records, **changes}.items() if value is not None}
+    again = Driven.restored(program, after, limits=Limits(unlearned_max=2))
+    for one in (small, again):
+        (told,) = one.feed(Event("k", "a", {"k": 1, "n": 4}))
+        assert isinstance(told, ketal.Overflow)

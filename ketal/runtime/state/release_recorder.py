@@ -221,10 +221,11 @@ class ReleaseRecorder:
             if self._tracking:
                 run.scopes.take_dirty()
             if self._tracking and run.copies is not None:
-                run.copies.take_dirty()
-                # Earlier versions gave the records other numbers.
-                moved = {number: one for number, one in rows if number != one.number}
-                run.copies.dirty = {**dict.fromkeys(moved), **{u.number: u for u in moved.values()}}
+                held = run.copies.take_dirty()
+                # A smaller limit evicts events; earlier versions gave the records other numbers.
+                kept = {number for number, one in rows if number == one.number and number in held}
+                removed = dict.fromkeys(number for number, _ in rows if number not in kept)
+                run.copies.dirty = removed | {n: one for n, one in held.items() if n not in kept}
 
 
 class RetiringRecorder(ReleaseRecorder):
