@@ -23,6 +23,7 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program
 from ketal.runtime.monitor import Monitor
@@ -288,12 +289,12 @@ def assert_certain(case: Case, verdicts: Sequence[Verdict]) -> None:
     """Assert that the oracle, on the whole execution, has the certain verdicts of a stream.
 
     Not of patterns whose verdicts may depend on a lost event that no clock names: where there is
-    one order, or events are counted. Nor under `frontier` if events were lost or late: it marks
-    nothing for an event that has not arrived.
+    one order, or events are counted. Nor under `frontier` if events were lost, late or given up for
+    a limit: it marks nothing for an event that has not arrived.
     """
     assert case.true is not None
     lost = sum(isinstance(one, Event) for one in case.records) < len(case.true)
-    missing = lost or any(isinstance(one, Late) for one in verdicts)
+    missing = lost or any(isinstance(one, Late | Overflow) for one in verdicts)
     for compiled in case.program.compiled:
         order = compiled.pattern.order
         counts = order.total or compiled.window_events is not None
