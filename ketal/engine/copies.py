@@ -173,8 +173,7 @@ class Copies:
                     evicted.append(awaited.popitem(last=False)[0])
             elif one.mask is not None and node not in one.receivers:
                 receivers = (*one.receivers, node)
-                received_by = Unlearned(one.event, one.mask, one.number, receivers)
-                self._set(held, received_by)
+                self._set(held, Unlearned(one.event, one.mask, one.number, receivers))
                 learned.append(one)
         learned.sort(key=_NUMBER)
         return learned, evicted

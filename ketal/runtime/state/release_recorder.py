@@ -218,9 +218,10 @@ class ReleaseRecorder:
             rows = [(n, Unlearned.load(body)) for n, body in records.numbered("unlearned", name)]
             scopes = (body for _, body in records.numbered("scope", name))
             run.load(records.body("pattern", name), [one for _, one in rows], scopes)
-            if self._tracking:
-                run.scopes.take_dirty()
-            if self._tracking and run.copies is not None:
+            if not self._tracking:
+                continue
+            run.scopes.take_dirty()
+            if run.copies is not None:
                 held = run.copies.take_dirty()
                 # A smaller limit evicts events; earlier versions gave the records other numbers.
                 kept = {number for number, one in rows if number == one.number and number in held}
