@@ -37,7 +37,7 @@ def test_kafka_job_reports_the_verdicts_of_run(
     lines = [
         line for path in sorted(logs.glob("*.jsonl")) for line in path.read_bytes().splitlines()
     ]
-    execution = ways.shuffled("stack", program, lines, 3)
+    execution = ways.by_node("stack", program, lines, 3)
     topics = ways.produced(broker, [execution], f"replicated-stack-{bug.value}")["stack"]
     outcome = ways.by_process(execution, broker, topics, job)
     ids = {one["id"] for one in outcome.verdicts if one["verdict"] in ("violation", "match")}

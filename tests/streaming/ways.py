@@ -14,7 +14,7 @@ import json
 import random
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.model.log_arguments import LogItem
 from ketal.model.summaries import total
+from ketal.model.values import base_node
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.runtime.silence.vacuity import add_findings
 from ketal.streaming.broker.server import Broker
@@ -151,13 +152,34 @@ def by_scope(name: str, program: ketal.Program, lines: Sequence[bytes], seed: in
     compiled = program.one
     if not compiled.partition:
         return in_one_partition(name, program, lines)
+    keys = [read for _, read in compiled.partition]
+    return _keyed(name, program, lines, seed, lambda event: [_equal(read(event)) for read in keys])
+
+
+def by_node(name: str, program: ketal.Program, lines: Sequence[bytes], seed: int) -> Execution:
+    """Return an execution that has all events of a node in one partition, in file order.
+
+    As from a `KafkaSink`, an incarnation follows the earlier ones of its node, which have ended.
+    The partitions are interleaved at random.
+    """
+    return _keyed(name, program, lines, seed, lambda event: base_node(event.node))
+
+
+def _keyed(
+    name: str,
+    program: ketal.Program,
+    lines: Sequence[bytes],
+    seed: int,
+    key_of: Callable[[Event], object],
+) -> Execution:
+    """Return an execution whose messages with equal keys are in one partition, in file order."""
     chance = random.Random(seed)
     queues: dict[int, list[bytes]] = {}
     for line in lines:
         event = item_of(line)
         assert isinstance(event, Event)
-        scope = [_equal(read(event)) for _, read in compiled.partition]
-        queues.setdefault(zlib.crc32(json.dumps(scope).encode()) % SLOTS, []).append(line)
+        slot = zlib.crc32(json.dumps(key_of(event)).encode()) % SLOTS
+        queues.setdefault(slot, []).append(line)
     out: list[Slotted] = []
     while queues:
         slot = chance.choice(sorted(queues))

@@ -426,15 +426,16 @@ def test_process_can_fork_while_another_thread_makes_a_tracer() -> None:
     assert run_script(FORK_DURING_CREATION).stderr == ""
 
 
-def test_events_of_a_node_have_the_same_kafka_key() -> None:
+def test_events_of_all_runs_of_a_node_have_the_same_kafka_key() -> None:
     sent = []
 
     class Producer:
         def send(self, topic: str, *, key: bytes, value: bytes) -> None:
             sent.append((topic, key, json.loads(value)["type"]))
 
-    Tracer("n", KafkaSink(Producer(), "events")).record("t")
-    assert sent == [("events", b"n", "t")]
+    for number in (1, 2):
+        Tracer("n", KafkaSink(Producer(), "events"), incarnation=number).record("t")
+    assert sent == [("events", b"n", "t")] * 2
 
 
 def test_events_that_a_producer_cannot_deliver_are_counted() -> None:

@@ -21,6 +21,7 @@ from urllib.parse import quote
 import msgspec
 
 from ketal.errors import checked_text, write_errors, wrong_type
+from ketal.model.values import base_node
 from ketal.trace.delivery.run_numbers import Claims, claim_run, next_run, warn_of_live_run
 from ketal.trace.plain_values import encoded
 
@@ -212,7 +213,8 @@ class JsonLines:
 class KafkaSink:
     """A Kafka topic, to which the user's producer sends the events.
 
-    The key is the node, so that the events of one node stay in order.
+    The key is the node's name without its incarnation, so that all events of a node are in one
+    partition, in their order, and those of a later run come after those of the earlier runs.
 
     Parameters
     ----------
@@ -267,7 +269,7 @@ class KafkaSink:
         event : mapping
             The event, as in a ketal log.
         """
-        key = str(event["node"]).encode()
+        key = base_node(str(event["node"])).encode()
         sent = self._producer.send(self._topic, key=key, value=encoded(event))
         if hasattr(sent, "add_errback"):
             sent.add_errback(self._undelivered.append)
