@@ -19,6 +19,7 @@ from ketal.model.limits import Limits
 from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
+from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.runtime.admission.identification import Admission
 
 
@@ -88,6 +89,10 @@ class Release(Protocol):
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each held-back event and one dot it waits for, None if it waits for its turn."""
         return []
+
+    def fullest_queue(self) -> HoldBackQueue | None:
+        """Return the hold-back queue with the most events; None if there is no queue."""
+        return None
 
     def tally(self, counted: Tally) -> Tally:
         """Return the outcomes of the records now, given those when they were read."""

@@ -30,6 +30,7 @@ from ketal.model.limits import Limits
 from ketal.model.summaries import Tally
 from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.verdict_kinds import Numbered, Verdict
+from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.release import Release
@@ -236,6 +237,12 @@ class StreamRelease(Release):
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each held-back event and one dot it waits for, None if it waits for its turn."""
         return self.queues.held_back()
+
+    def fullest_queue(self) -> HoldBackQueue | None:
+        """Return the hold-back queue with the most events; None if there is no queue."""
+        queues = [queue.hold_back for queue in self.queues.queues]
+        retiring = None if self.retiring is None else self.retiring.fullest_queue()
+        return max(queues if retiring is None else [*queues, retiring], key=len, default=None)
 
     def tally(self, counted: Tally) -> Tally:
         """Return the outcomes of the records now: queues hold back, refuse, or find late some."""

@@ -257,9 +257,15 @@ class HoldBackQueue:
     def __len__(self) -> int:
         return self._store.count
 
-    def holds(self, dot: Dot) -> bool:
-        """Return whether an event is held."""
+    def __contains__(self, dot: Dot) -> bool:
+        """Return whether the event of a dot is held."""
         return self._store.holds(dot.node, dot.counter)
+
+    def held_by_node(self) -> Iterator[tuple[str, int]]:
+        """Yield each node of held events, and how many of its events are held."""
+        for node, progress in self._store.nodes.items():
+            if progress.held:
+                yield node, len(progress.held)
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return the held events in order of arrival, each with a missing dot that it waits for.

@@ -18,6 +18,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kafka import TopicPartition
@@ -29,6 +30,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import BATCH_EVENTS
 from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX, Outputs
+from ketal.streaming.kafka.back_pressure import BackPressure
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.client_calls import StoppedError
 from ketal.streaming.kafka.connecting.client_errors import OUT_OF_RANGE
@@ -66,6 +68,12 @@ class Session(ABC):
         """The number of parts of a job with several consumers; 0 for a single consumer."""
         self.parts: list[Part] = []
         self.part_of: dict[TopicPartition, Part] = {}
+        self._back_pressure = BackPressure(
+            self.connection,
+            self.job.limits.held_back_max,
+            self._count_unread,
+            partial(self._unread, committed_only=True),
+        )
         self._topic_ids: dict[str, int] = {}
         self._known_ends: dict[TopicPartition, int] = {}
         """The end offsets that Kafka returned last; the client knows them after a fetch only."""
@@ -94,6 +102,7 @@ class Session(ABC):
         part_of = {partition: part for part in parts for partition in part.positions}
         self._known_ends |= self.connection.end_offsets(sorted(part_of))
         self.parts, self.part_of = parts, part_of
+        self._back_pressure.begin(parts)
         for part in parts:
             part.mark_all_active()
 
@@ -162,11 +171,13 @@ class Session(ABC):
             self._process_records(partition, part, batches[partition])
             if part.ended:
                 self.connection.consumer.pause(*part.positions)
+        self._back_pressure.update(has_read=bool(batches))
 
     def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Return new messages of the session's parts, by partition."""
         batches: dict[TopicPartition, list[Any]]
-        batches = self.connection.consumer.poll(timeout_ms=timeout_ms)
+        most = self._back_pressure.poll_records_max
+        batches = self.connection.consumer.poll(timeout_ms=timeout_ms, max_records=most)
         return batches
 
     def _check_topics(self) -> None:
@@ -193,13 +204,15 @@ class Session(ABC):
         ):
             self.part_of[partition].mark_active(partition)
 
-    def _unread(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def _unread(
+        self, partitions: Sequence[TopicPartition], *, committed_only: bool = False
+    ) -> list[TopicPartition]:
         """Ask Kafka which of these partitions have messages that are not read yet.
 
-        Messages of an open transaction count, since its commit may become visible in other
-        partitions a moment earlier.
+        Messages of an open transaction count, unless `committed_only`, since its commit may become
+        visible in other partitions a moment earlier.
         """
-        ends = self.connection.end_offsets(partitions, committed_only=False)
+        ends = self.connection.end_offsets(partitions, committed_only=committed_only)
         self._known_ends |= ends
         return [
             partition for partition in partitions if ends[partition] > self._position(partition)
@@ -243,6 +256,12 @@ class Session(ABC):
             for partition, part in self.part_of.items()
         )
 
+    def _count_unread(self, partition: TopicPartition) -> int:
+        """Return how many messages of a partition are known and not read yet."""
+        fetched = self.connection.consumer.highwater(partition) or 0
+        end = max(fetched, self._known_ends.get(partition, 0))
+        return max(0, end - self._position(partition))
+
     def _position(self, partition: TopicPartition) -> int:
         """Return the next offset to read; the client's own is past transaction markers."""
         timeout_ms = self.job.call_timeout_ms
@@ -251,12 +270,7 @@ class Session(ABC):
 
     def _check_clock(self) -> None:
         """Mark idle partitions, drop drained patterns, check the topics, and report the figures."""
-        behind: dict[TopicPartition, int] = {}
-        for partition in self.part_of:
-            fetched = self.connection.consumer.highwater(partition) or 0
-            behind[partition] = max(
-                0, max(fetched, self._known_ends.get(partition, 0)) - self._position(partition)
-            )
+        behind = {partition: self._count_unread(partition) for partition in self.part_of}
         for part in self.parts:
             self._add_verdicts(part.mark_idle(behind, self._unread))
             if drained := part.drop_drained():

@@ -14,6 +14,7 @@ The one rule: parts share nothing; the verdicts of a part depend on its own mess
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from ketal.errors import OtherProgramError, StateError
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.log_arguments import LogItem
+from ketal.model.values import base_node
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import Execution
@@ -82,6 +84,8 @@ class Part:
         """The metadata that its last commit stored with the offsets."""
         self.notice = ""
         """A notice to report about how the part was opened; empty for none."""
+        self._partition_of: dict[str, TopicPartition] = {}
+        """The partition that each node's last event was read from."""
         self._uses_time = uses_time(program)
         self._reader = MessageReader(job.source, job.limits, mapped=engine.mapped)
         self._partition_check = engine.partition_check
@@ -177,6 +181,9 @@ class Part:
         message, and the message.
         """
         items, sources, taken = self._items(partition, records)
+        self._partition_of |= {item.node: partition for item in items if isinstance(item, Event)}
+        if len(self._partition_of) > self._job.limits.nodes_max:
+            self._partition_of = {}
 
         def place(index: int) -> str:
             return place_of(sources[index])
@@ -266,6 +273,23 @@ class Part:
         return [
             verdict for item in self._advanced_watermark() for verdict in self.execution.feed(item)
         ]
+
+    @property
+    def held_share(self) -> float:
+        """The share of `held_back_max` that the events in the fullest hold-back queue are."""
+        queue = self.execution.release.fullest_queue()
+        return 0.0 if queue is None else len(queue) / queue.options.held_back_max
+
+    def held_by_partition(self) -> Counter[TopicPartition]:
+        """Return how many events of each partition the fullest hold-back queue has."""
+        held: Counter[TopicPartition] = Counter()
+        queue = self.execution.release.fullest_queue()
+        for node, count in () if queue is None else queue.held_by_node():
+            # An event that only numbers its incarnation has the node's own name.
+            partition = self._partition_of.get(node) or self._partition_of.get(base_node(node))
+            if partition is not None:
+                held[partition] += count
+        return held
 
     @property
     def summary_numbers(self) -> dict[str, Any]:

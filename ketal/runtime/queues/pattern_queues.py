@@ -166,10 +166,10 @@ class PatternQueue:
         if times is None:
             return
         for event in events:
-            if event.time_us is not None and self.hold_back.holds(event.dot):
+            if event.time_us is not None and event.dot in self.hold_back:
                 heapq.heappush(times, (event.time_us, event.dot))
         if len(times) > _TIMES_MIN + 2 * len(self.hold_back):
-            self._times = [item for item in times if self.hold_back.holds(item[1])]
+            self._times = [item for item in times if item[1] in self.hold_back]
             heapq.heapify(self._times)
 
     @property
@@ -209,7 +209,7 @@ class PatternQueue:
             times = [(event.time_us, event.dot) for event in held if event.time_us is not None]
             heapq.heapify(times)
             self._times = times
-        while times and (times[0][1] in self.withheld or not queue.holds(times[0][1])):
+        while times and (times[0][1] in self.withheld or times[0][1] not in queue):
             heapq.heappop(times)
         return times[0][0] if times else math.inf
 
@@ -225,7 +225,7 @@ class PatternQueue:
 
     def has_released(self, dot: Dot) -> bool:
         """Return whether a pushed event was released, as far as the runs remember losses."""
-        return not (self.hold_back.holds(dot) or any(dot in run.losses for run in self.runs))
+        return not (dot in self.hold_back or any(dot in run.losses for run in self.runs))
 
     # --- state ---
 

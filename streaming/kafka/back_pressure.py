@@ -1,0 +1,97 @@
+"""Back-pressure: partitions that are read ahead are paused while many events are held back.
+
+Of a backlog, a short partition would be read to its end while a long one has just begun. Its events
+then wait for events that are not read yet, and are given up when `held_back_max` of them wait. So a
+part that is half full reads only those of its partitions that have the fewest events held back,
+until it is down to a quarter. This needs no times, and is right under every order: a partition that
+others wait for has few events held back, since it is behind.
+
+The one rule: a partition is paused only while others of its part have messages to read.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+from kafka import TopicPartition
+
+from ketal.streaming.kafka.connecting.clients import return_parked_records
+from ketal.streaming.kafka.connection import Connection
+from ketal.streaming.kafka.partition_state import FindUnread, Part
+
+PAUSE_SHARE, RESUME_SHARE = 0.5, 0.25
+"""The shares of `held_back_max` above which partitions are paused, and below which all resume."""
+POLL_SHARE = 0.25
+"""The share of `held_back_max` that a poll may add, or that one poll of each partition may add."""
+PATIENCE_S = 1.0
+"""How long no message is returned before Kafka is asked whether there are messages to read."""
+
+
+class BackPressure:
+    """The partitions that are paused because they are ahead of others of their part.
+
+    `held_back_max` is the limit of a part's hold-back queues. `count_unread` returns how many
+    messages of a partition are known and not read yet; of these, `find_unread` asks Kafka, messages
+    of an open transaction cannot be read.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        held_back_max: int,
+        count_unread: Callable[[TopicPartition], int],
+        find_unread: FindUnread,
+    ) -> None:
+        self._connection = connection
+        self._held_back_max = held_back_max
+        self._count_unread = count_unread
+        self._find_unread = find_unread
+        self._parts: list[Part] = []
+        self._paused: set[TopicPartition] = set()
+        self._read_s = time.monotonic()
+
+    def begin(self, parts: Iterable[Part]) -> None:
+        """Begin anew with the parts that are read from now on; none of their partitions is paused.
+
+        A part of one partition has nothing to pause.
+        """
+        self._parts = [part for part in parts if len(part.positions) > 1]
+        self._paused = set()
+
+    @property
+    def poll_records_max(self) -> int:
+        """How many messages the next poll may return, which may all have to be held back.
+
+        While partitions are paused, each of the others may add so many before it is paused too.
+        """
+        usual: int = self._connection.consumer.config["max_poll_records"]
+        readers = max(len(part.positions) for part in self._parts) if self._paused else 1
+        return max(1, min(usual, int(self._held_back_max * POLL_SHARE / readers)))
+
+    def update(self, *, has_read: bool) -> None:
+        """Pause and resume partitions after a poll; `has_read` is whether it returned messages."""
+        if has_read:
+            self._read_s = time.monotonic()
+        consumer = self._connection.consumer
+        for part in self._parts:
+            paused = self._paused & part.positions.keys()
+            self._paused = self._paused - paused
+            if part.ended:
+                continue
+            is_crowded = part.held_share > (RESUME_SHARE if paused else PAUSE_SHARE)
+            ahead = self._ahead(part) if is_crowded else set()
+            consumer.pause(*ahead - paused)
+            consumer.resume(*paused - ahead)
+            self._paused |= ahead
+        return_parked_records(consumer)
+
+    def _ahead(self, part: Part) -> set[TopicPartition]:
+        """Return the partitions that have more events held back than another, which is unread."""
+        unread = [partition for partition in part.positions if self._count_unread(partition)]
+        if time.monotonic() - self._read_s >= PATIENCE_S:
+            unread = list(self._find_unread(unread))
+        held = part.held_by_partition()
+        least = min([held[partition] for partition in unread], default=sys.maxsize)
+        return {partition for partition in part.positions if held[partition] > least}

@@ -1,0 +1,138 @@
+"""Back-pressure: no event is given up because a partition was read ahead of others."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.model.limits import Limits
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job, Target
+from ketal.streaming.job.outputs import Outputs
+from ketal.streaming.kafka.connecting.clients import make_producer
+from ketal.streaming.kafka.job_session import Session
+from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
+from tests.streaming.conftest import make_topic
+from tests.streaming.jobs import END, HookRecorder, Message, Topic, job_of, produce, run
+
+PATTERN = """
+pattern Steps {{ order {order}; partition by key; event Step = type == "step"; check Step*; }}
+"""
+ORDERS = (
+    "CausalOrder",
+    'CausalOrder(total, nodes = ["n0", "n1", "n2", "n3"])',
+    "CausalOrder(frontier = 1 s)",
+)
+ROUNDS = 600
+LIMITS = Limits(held_back_max=400)
+READ_S = 60
+"""How long a test waits for messages."""
+
+
+def _step(clock: dict[str, int], time_s: int) -> bytes:
+    """Return an event of the last node of a clock."""
+    own = {"node": [*clock][-1], "type": "step", "clock": clock, "time": time_s}
+    return json.dumps({**own, "data": {"key": "x"}}).encode()
+
+
+def _rounds(places: Sequence[tuple[str, int]]) -> Iterator[Message]:
+    """Yield an event of each node in every round, which knows all events of the round before.
+
+    The events of each node are in a partition of their own.
+    """
+    nodes = {f"n{number}": place for number, place in enumerate(places)}
+    for counter in range(1, ROUNDS + 1):
+        for node, (topic, partition) in nodes.items():
+            known = {other: counter - 1 for other in nodes if other != node and counter > 1}
+            yield topic, partition, _step({**known, node: counter}, counter)
+    for topic, partition in places:
+        yield topic, partition, END
+
+
+def _counts(job: Job, order: str) -> dict[str, int]:
+    engine = run(job, ketal.compile(PATTERN.format(order=order)))
+    assert engine.summary is not None
+    events: dict[str, int] = engine.summary["events"]
+    return {name: count for name, count in events.items() if count}
+
+
+def _job(broker: Broker, topics: Sequence[str], folder: Path, **options: Any) -> Job:
+    polled = {"max_poll_records": 50}
+    return job_of(broker, topics, folder, limits=LIMITS, properties=polled, **options)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_partitions_that_are_read_ahead_wait_for_the_others(
+    order: str, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Of `max_poll_records` of one partition after another, far more would have to wait."""
+    name = topic(partitions=4)
+    produce(broker, _rounds([(name, number) for number in range(4)]))
+    counts = _counts(_job(broker, [name], tmp_path, lateness_ms=0), order)
+    assert counts == {"read": 4 * ROUNDS, "accepted": 4 * ROUNDS}
+
+
+def test_partitions_of_a_part_wait_for_each_other(broker: Broker, tmp_path: Path) -> None:
+    """With `keyed_by`, a part has a partition of each topic."""
+    topics = [make_topic(broker) for _ in range(4)]
+    produce(broker, _rounds([(name, 0) for name in topics]))
+    source = ketal.logs.Source(keyed_by="key")
+    store = Target("kafka", make_topic(broker, policy="compact"))
+    job = _job(broker, topics, tmp_path, lateness_ms=0, source=source, store=store)
+    assert job.is_shared
+    assert _counts(job, ORDERS[2]) == {"read": 4 * ROUNDS, "accepted": 4 * ROUNDS}
+
+
+def test_partitions_are_read_on_while_the_others_have_an_open_transaction(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Its first message cannot be read yet, and is what all the others wait for."""
+    name, waiting = topic(partitions=2), LIMITS.held_back_max
+    job = _job(broker, [name], tmp_path)
+    program = ketal.compile(PATTERN.format(order=ORDERS[0]))
+    engine = ProcessEngine(job, program, HookRecorder().hooks())
+    with (
+        closing(make_producer(job, f"test-{name}")) as producer,
+        closing(new_session(engine, Outputs(job, engine.hooks))) as session,
+    ):
+        producer.begin_transaction()
+        producer.send(name, _step({"n0": 1}, 0), partition=0).get(READ_S)
+        produce(broker, [(name, 1, _step({"n0": 1, "n1": n + 1}, 0)) for n in range(waiting)])
+        session.begin()
+        _read(session, waiting)
+        producer.commit_transaction()
+        _read(session, waiting + 1)
+        tally = session.parts[0].execution.counts.tally
+    assert (tally.accepted, tally.held_back) == (waiting + 1, 0)
+
+
+def _read(session: Session, messages: int) -> None:
+    deadline_s = time.monotonic() + READ_S
+    while session.engine.consumed < messages:
+        assert time.monotonic() < deadline_s
+        session._consume()
+
+
+def test_partition_is_read_on_once_no_other_has_messages(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Its events wait for a lost one: what finds no room is given up, and all messages are read."""
+    name, waiting = topic(partitions=2), LIMITS.held_back_max + 100
+    lost = [(name, 0, _step({"lost": 1, "n0": n + 1}, 0)) for n in range(waiting)]
+    others = [(name, 1, _step({"n1": n + 1}, 0)) for n in range(ROUNDS)]
+    produce(broker, [*lost, *others])
+    counts = _counts(_job(broker, [name], tmp_path, until_end=True), ORDERS[0])
+    given_up = waiting - LIMITS.held_back_max
+    assert counts == {
+        "read": waiting + ROUNDS,
+        "accepted": ROUNDS,
+        "held_back": waiting - given_up,
+        "overflow": given_up,
+    }
