@@ -13,7 +13,7 @@ from ketal.operators.order.release_options import ReleaseOptions
 from ketal.programs.program import Program
 from ketal.streaming.job.distribution import unshareable_reason
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.spark.families import families
+from ketal.streaming.spark.families import batch_messages_max, families
 from ketal.streaming.spark.families import warnings as key_group_warnings
 
 
@@ -26,7 +26,7 @@ def lines(job: Job, program: Program) -> Iterator[str]:
         count = counted(sum(one.groups for one in divisions), "key group")
         yield (
             f"engine: spark, {count}, at most one batch every {job.trigger_ms} ms, of at most "
-            f"{job.batch_messages_max:,} messages"
+            f"{batch_messages_max(divisions, job):,} messages"
         )
     else:
         yield f"engine: process, {consumers(job, program)} (group {job.group_id})"

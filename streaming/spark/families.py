@@ -36,6 +36,7 @@ from ketal.programs.program import Program
 from ketal.runtime.silence.vacuity import Findings, MetEvents, findings
 from ketal.runtime.stream_release import refuse_unavailable
 from ketal.streaming.job.distribution import unsplittable_reason
+from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import message_paths
 
 HASHING = 3
@@ -92,6 +93,21 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
     if shares:
         out.append(Family(_subprogram(program, shares), key, len(out), key_groups))
     return tuple(out)
+
+
+def batch_messages_max(divisions: Iterable[Family], job: Job) -> int:
+    """Return how many messages of a job a batch may have.
+
+    A batch is processed partition after partition, so that most of its events may wait for those of
+    its last partition. In a group that holds events back it fills half of the queue at most.
+    """
+    waiting = [
+        division.groups
+        for division in divisions
+        if any(one.causal and not one.order_free for one in division.program.compiled)
+    ]
+    room = max(1, job.limits.held_back_max // 2)
+    return min([job.batch_messages_max, *(room * groups for groups in waiting)])
 
 
 def _partition_key(compiled: CompiledPattern) -> PartitionKey:

@@ -134,7 +134,7 @@ class SparkEngine(JobEngine):
             .options(**self._options)
             .option("subscribe", ",".join(job.topics))
             .option("startingOffsets", starting)
-            .option("maxOffsetsPerTrigger", job.batch_messages_max)
+            .option("maxOffsetsPerTrigger", grouping.batch_messages_max(self.families, job))
             .option("kafka.isolation.level", "read_committed")
             .option("includeHeaders", str(bool(headers)).lower())
             .load()

@@ -13,7 +13,12 @@ import ketal
 from ketal.errors import SettingError
 from ketal.streaming import plan
 from ketal.streaming.job.file import Job, read_job
-from ketal.streaming.spark.families import families, row_placements, warnings
+from ketal.streaming.spark.families import (
+    batch_messages_max,
+    families,
+    row_placements,
+    warnings,
+)
 from ketal.streaming.spark.java_clients import kafka_options
 from tests.streaming.jobs import FORKS
 
@@ -46,6 +51,27 @@ def test_job_file_sets_how_spark_runs_the_job(tmp_path: Path) -> None:
     plan_text = "\n".join(plan.lines(job, ketal.compile(FORKS + other)))
     assert "one for each height; in 8 key groups, by the hash" in plan_text
     assert "one for each node, height; all of them in one key group" in plan_text
+
+
+@pytest.mark.parametrize(
+    ("order", "key_groups", "messages_max"),
+    [
+        ("arrival", 1, 500_000),
+        ("CausalOrder", 1, 1_000),
+        ("CausalOrder(frontier = 1 s)", 1, 1_000),
+        ("CausalOrder(frontier = 1 s)", 16, 16_000),
+    ],
+)
+def test_batch_has_no_more_messages_than_half_of_what_its_groups_can_hold_back(
+    order: str, key_groups: int, messages_max: int, tmp_path: Path
+) -> None:
+    text = f"[limits]\nheld_back_max = 2000\n[spark]\nkey_groups = {key_groups}\n"
+    job = read_job(job_file(tmp_path, text), {"engine": "spark"})
+    program = ketal.compile(
+        f"pattern P {{ order {order}; partition by k; event E = exists(k); check E*; }}"
+    )
+    assert batch_messages_max(families(program, key_groups), job) == messages_max
+    assert f"of at most {messages_max:,} messages" in next(plan.lines(job, program))
 
 
 @pytest.mark.parametrize(
