@@ -461,6 +461,25 @@ def test_events_that_a_producer_cannot_deliver_are_counted() -> None:
     assert dict(tracer.failures) == {"an event was not written: OSError: no broker": 2}
 
 
+@needs_fork
+def test_events_that_a_child_passes_to_its_parents_producer_are_counted() -> None:
+    """The producer's thread, which sends them, does not exist in the child of a fork."""
+    script = """
+import os
+from ketal.trace import KafkaSink, Tracer
+class Producer:
+    def send(self, topic, **message):
+        print(topic, message["key"], flush=True)
+tracer = Tracer("n", KafkaSink(Producer(), "events"), incarnation=1)
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+tracer.record("t")
+print(tracer.node, tracer.failures.total(), flush=True)
+"""
+    assert run_script(script).stdout.splitlines() == ["n/f1 1", "events b'n'", "n 0"]
+
+
 def test_event_time_is_the_time_of_recording(tmp_path: Path) -> None:
     before = time.time()
     Tracer("n", tmp_path / "n.jsonl").record("t")

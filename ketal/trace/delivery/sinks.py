@@ -247,6 +247,7 @@ class KafkaSink:
         self._producer = producer
         self._topic = checked_text("topic", topic)
         self._claims = Claims()
+        self._process = os.getpid()
         self._undelivered: deque[BaseException] = deque()
 
     def incarnation(self, node: str) -> int:
@@ -268,7 +269,18 @@ class KafkaSink:
         ----------
         event : mapping
             The event, as in a ketal log.
+
+        Raises
+        ------
+        OSError
+            In the child of a fork: the thread that sends what the producer is passed is its
+            parent's.
         """
+        if self._process != os.getpid():
+            raise OSError(
+                "the producer was made before a fork, and does not send in the child: make the "
+                "producer, the KafkaSink and the Tracer in the child"
+            )
         key = base_node(str(event["node"])).encode()
         sent = self._producer.send(self._topic, key=key, value=encoded(event))
         if hasattr(sent, "add_errback"):
