@@ -11,7 +11,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.model.wording import counted
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.programs.program import Program
-from ketal.streaming.job.distribution import unshareable_reason
+from ketal.streaming.job.distribution import unshareable_reason, waits_for_ever
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.spark.families import batch_messages_max, families
 from ketal.streaming.spark.families import warnings as key_group_warnings
@@ -125,8 +125,7 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
     has_several_topics = len(job.topics) > 1
     for compiled in program.compiled:
         order = compiled.pattern.order
-        waits_for_dots = compiled.causal and not compiled.order_free and order.frontier is None
-        if job.start == "latest" and waits_for_dots and not ReleaseOptions.of(order).declares_lost:
+        if job.start == "latest" and waits_for_ever(compiled) and not compiled.order_free:
             yield (
                 f"{compiled.name} waits for the past of each event, but messages from before the "
                 'start are never read (start = "latest"): if nothing is committed, events wait for '

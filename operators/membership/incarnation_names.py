@@ -25,10 +25,21 @@ def later_run(name: str) -> tuple[str, int] | None:
     return (base, number) if number > 1 and name_of(base, number) == name else None
 
 
-def restarted(names: Iterable[str]) -> set[str]:
-    """Return the later incarnations among names, and their nodes: `A#2` and `A` for `A#2`."""
-    runs = {name: run[0] for name in names if (run := later_run(name)) is not None}
-    return {*runs, *runs.values()}
+def restarted(nodes: Iterable[str], named: Iterable[str]) -> set[str]:
+    """Return the later incarnations among nodes, with all earlier ones: `A#2` and `A` for `A#2`.
+
+    `named` are the nodes that clocks name: an earlier incarnation may have no event.
+    """
+    runs = {node: run for node in nodes if (run := later_run(node)) is not None}
+    last: dict[str, int] = {}
+    for base, number in runs.values():
+        last[base] = max(number, last.get(base, 0))
+    earlier = {
+        name
+        for name in (named if last else ())
+        if (run := later_run(name)) is not None and run[1] < last.get(run[0], 0)
+    }
+    return {*runs, *last, *earlier}
 
 
 class IncarnationTable(Stateful):

@@ -17,7 +17,7 @@ restarted, an event is returned as the same object.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -25,6 +25,7 @@ from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import base_node
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.clock_restoration import Restorer
+from ketal.operators.membership.incarnation_names import later_run
 from ketal.operators.membership.incarnations import Incarnations
 from ketal.operators.stateful import Stateful
 
@@ -53,6 +54,9 @@ class MembershipStage(Stateful):
         self.rename = self.incarnations.rename
         self.live: set[str] = set()  # the nodes that take part now
         self._left: set[str] = set()
+        self._named_runs: dict[str, dict[str, int]] = {}
+        """By node, the later incarnations that clocks name, with their numbers, until they are
+        over. All events of such an incarnation may have been lost."""
 
     def begin(
         self,
@@ -75,11 +79,46 @@ class MembershipStage(Stateful):
         for node in highest:
             self._join_by_event(node)
 
+    def load(self, state: Any) -> None:
+        """Load what `save` returned into a fresh stage."""
+        super().load(state)
+        self._index_runs(name for name in self.restorer.highest if name not in self._left)
+
     def mark_dropped(self) -> None:
         """Find the departures that the held clocks show, as `arrived` does for each event."""
         for node, counter, clock in self.memory.items():
-            self.restorer.add_named(clock)
+            self.add_named(clock)
             self.restorer.mark_dropped(node, counter, clock)
+
+    def add_named(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        """Add nodes that a clock names; return the incarnations among them that are over."""
+        fresh = [node for node in nodes if node not in self.restorer.highest]
+        self.restorer.add_named(fresh)
+        return self._end(name for base in self._index_runs(fresh) for name in self._pop_over(base))
+
+    def _index_runs(self, names: Iterable[str]) -> list[str]:
+        """Add the later incarnations among names to `_named_runs`; return their nodes."""
+        runs = [(name, *run) for name in names if (run := later_run(name)) is not None]
+        for name, base, number in runs:
+            self._named_runs.setdefault(base, {})[name] = number
+        return [base for _, base, _ in runs]
+
+    def _pop_over(self, base: str) -> list[str]:
+        """Remove from `_named_runs` the runs of a node before its last one that has an event."""
+        last = later_run(self.incarnations.names(base)[-1])
+        named = self._named_runs.get(base, {})
+        over = [name for name, number in named.items() if last is not None and number < last[1]]
+        for name in over:
+            del named[name]
+        return over
+
+    def _end(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Remove incarnations that are over from the live nodes; return those that had not left."""
+        over = sorted(set(names) - self._left)
+        self._left.update(over)
+        self.live.difference_update(over)
+        self.restorer.mark_departed(over)
+        return tuple(over)
 
     def arrived(self, event: Event) -> tuple[str, ...]:
         """Record a new event, with which its node joins; return the incarnations that it ends.
@@ -93,27 +132,25 @@ class MembershipStage(Stateful):
         self.incarnations.arrived(event)
         self.memory.put(node, clock[node], clock)
         self.restorer.mark_dropped(node, clock[node], clock)
-        self.restorer.add_named(clock)
-        return () if node in self.live or node in self._left else self._join_by_event(node)
+        over = self.add_named(clock)
+        if node not in self.live and node not in self._left:
+            over += self._join_by_event(node)
+        return over
 
     def _join_by_event(self, node: str) -> tuple[str, ...]:
         """Make a node live because of its event; return the incarnations that the event ends."""
-        names = self.incarnations.names(self.incarnations.base(node))
+        base = self.incarnations.base(node)
+        names = self.incarnations.names(base)
         if node in names[:-1]:
             # A late event of an earlier incarnation, which is over.
-            self._left.add(node)
-            self.restorer.mark_departed((node,))
-            return (node,)
+            return self._end((node,))
         if node not in names:
             names = [node]
-        over = [name for name in names[:-1] if name not in self._left]
+        over = self._end([*names[:-1], *self._pop_over(base)])
         # Entries of both incarnations may be missing where a clock has room for one.
         self.restorer.mark_departed(names if len(names) > 1 else ())
-        self._left.update(over)
-        left = tuple(sorted(self.live.intersection(over)))
-        self.live.difference_update(over)
         self.live.add(node)
-        return left
+        return over
 
     def control(self, control: Control) -> Control:
         """Apply a `join`, `leave` or `view`; return it with its nodes named by incarnation."""

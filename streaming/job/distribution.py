@@ -89,6 +89,15 @@ def uses_time(program: Program) -> bool:
     )
 
 
+def waits_for_ever(compiled: CompiledPattern) -> bool:
+    """Return whether events wait without end for an event that never arrives.
+
+    Those of a pattern that needs no order wait only once a node has left.
+    """
+    order = compiled.pattern.order
+    return compiled.causal and order.frontier is None and not ReleaseOptions.of(order).declares_lost
+
+
 def check_shareable(job: Job, program: Program) -> None:
     """Raise a SettingError if several consumers would give other verdicts than one consumer."""
     why = unshareable_reason(job, program) if job.is_shared else None

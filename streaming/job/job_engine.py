@@ -1,8 +1,8 @@
 """The base of the engines of a job: figures and notices, stopping, retries during an outage.
 
 An engine also warns that verdicts are probably missing, if after `[time] vacuous_after_ms` no
-message has come, no message has a field that `[source] fields` maps, or a pattern is still vacuous
-or has unknown comparisons.
+message has come, no message has a field that `[source] fields` maps, a pattern is still vacuous or
+has unknown comparisons, or events have waited for so long for an event that may never arrive.
 
 The one rule: while Kafka is away the job is retried, for `lost_after_ms` at most.
 """
@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from ketal.errors import LostError
 from ketal.logs.source import MappedFields
+from ketal.model.events.dot import Dot
+from ketal.model.wording import counted
 from ketal.programs.program import Program
 from ketal.runtime.silence import unknown_comparisons, vacuity
 from ketal.runtime.silence.vacuity import Findings
+from ketal.streaming.job.distribution import waits_for_ever
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures, Hooks
 
@@ -44,6 +48,10 @@ class JobEngine(ABC):
         self.has_begun = False
         """Whether a session or a query of this process has begun."""
         self.figures = Figures()
+        self.awaited: Counter[Dot] = Counter()
+        """The missing dots for which events were held back when the job ended; how many for each.
+
+        Empty on Spark, where only the executors know them."""
         self.mapped = MappedFields(job.source.fields)
         self.vacuity_watch = VacuityWatch(self)
 
@@ -111,11 +119,19 @@ class VacuityWatch:
         self._began_s: float | None = None
         self._due_s = 0.0
         self._warned: set[str] = set()
+        self._awaited: Counter[Dot] = Counter()
+        self._awaited_due_s = 0.0
 
-    def update(self, now_s: float, findings: Callable[[], Findings]) -> None:
+    def update(
+        self,
+        now_s: float,
+        findings: Callable[[], Findings],
+        awaited: Callable[[], Counter[Dot]] = Counter,
+    ) -> None:
         """Update the findings if they are due, and warn after `vacuous_after_ms`.
 
-        `now_s` is the time by any clock that never goes back.
+        `now_s` is the time by any clock that never goes back; `awaited` returns the missing dots
+        for which events are held back, with the number of these events.
         """
         engine = self._engine
         if self._began_s is None:
@@ -142,6 +158,28 @@ class VacuityWatch:
             texts += unknown_comparisons.warnings(lists.get("unknown", {}).get(name, []))
             if texts:
                 self._warn(name, "; ".join(f"{name}: {text}" for text in texts))
+        self._check_awaited(now_s, awaited)
+
+    def _check_awaited(self, now_s: float, awaited: Callable[[], Counter[Dot]]) -> None:
+        """Warn if a dot that events wait for has been missing for `vacuous_after_ms`.
+
+        Only while all messages are read, since the event may be in one that is not.
+        """
+        engine = self._engine
+        if now_s < self._awaited_due_s or any(engine.figures.lag.values()):
+            return
+        wait_s = engine.job.vacuous_after_ms / 1e3
+        self._awaited_due_s = now_s + wait_s
+        before, self._awaited = self._awaited, awaited()
+        still = {dot: count for dot, count in self._awaited.items() if dot in before}
+        if still and any(map(waits_for_ever, engine.program.compiled)):
+            dot = max(sorted(still), key=still.__getitem__)
+            self._warn(
+                "held back",
+                f"{counted(still[dot], 'event')} held back: {dot}, which clocks know of, has not "
+                f"arrived for {wait_s:.0f} s; without `gap` in CausalOrder, events wait for it for "
+                "ever",
+            )
 
     def _warn(self, name: str, text: str) -> None:
         if name not in self._warned:

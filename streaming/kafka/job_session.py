@@ -17,6 +17,7 @@ import contextlib
 import json
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -25,6 +26,7 @@ from kafka import TopicPartition
 from kafka import errors as faults
 from kafka.structs import OffsetAndMetadata
 
+from ketal.model.events.dot import Dot
 from ketal.model.summaries import total
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import BATCH_EVENTS
@@ -127,6 +129,7 @@ class Session(ABC):
         if self._is_dirty:
             self.commit()
         self.update_summary()
+        self.engine.awaited = self._awaited()
         self._check_clock()
 
     def _loop(self) -> None:
@@ -302,8 +305,14 @@ class Session(ABC):
             parts=(len(self.parts), self.count) if self.count else None,
         )
         if self.parts:
-            self.engine.vacuity_watch.update(now_s, lambda: self._findings(self.parts))
+            watch = self.engine.vacuity_watch
+            watch.update(now_s, lambda: self._findings(self.parts), self._awaited)
         self.engine.hooks.report(self.engine.figures)
+
+    def _awaited(self) -> Counter[Dot]:
+        """Return the missing dots for which events are held back, and how many for each."""
+        held = (pair for part in self.parts for pair in part.execution.release.held_back())
+        return Counter(dot for _, dot in held if dot is not None)
 
     def _findings(self, parts: Iterable[Part]) -> Findings:
         met = MetEvents.sum([part.execution.counts.met_events for part in parts])

@@ -535,6 +535,29 @@ def test_no_event_waits_for_an_incarnation_that_has_ended() -> None:
     assert late.kind == "late"
 
 
+@pytest.mark.parametrize("lost", ["n", "n#2", "n#3"])
+def test_no_event_waits_for_an_incarnation_all_of_whose_events_were_lost(lost: str) -> None:
+    """A later incarnation ends it, whether its first event or a clock that knows it comes first."""
+    events = [e("m@1", "a"), e("m@2", "b", f"{lost}:2"), e("n#4@1", "c"), e("n#4@2", "c")]
+    finds = program("find next A B")
+    for order in itertools.permutations(events):
+        m = Monitor(finds)
+        verdicts = m.feed_many(order[:2])
+        m = Monitor.restore(finds, m.snapshot())
+        verdicts += m.feed_many(order[2:])
+        assert [v.kind for v in verdicts] == ["gap", "gap", "match"]
+        assert m.held_back() == []
+
+
+def test_an_incarnation_that_may_still_send_is_waited_for() -> None:
+    """Clocks name `n#3` before its first event; it does not end `n#2`, which has one."""
+    m = Monitor(program("find next A B"))
+    m.feed_many([e("n#2@1", "a"), e("m@1", "b", "n#2:2 n#3:1")])
+    assert [str(dot) for _, dot in m.held_back()] == ["n#2@2"]
+    assert m.feed(e("n#2@2", "c")) == []
+    assert texts(m.feed(e("n#3@1", "c")))[-1].startswith("match P: A=n#2@1, B=m@1")
+
+
 def test_named_incarnation_ends_the_previous_one() -> None:
     """p2 knew p0@2, and its next clock has p0: 1, which means p0#2."""
     events = [

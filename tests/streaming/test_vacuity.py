@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import ketal
 from ketal.logs.source import Source
+from ketal.model.events.dot import Dot
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
@@ -34,6 +36,13 @@ pattern Turns {
     partition by height;
     event Odd = type == "acept" && n == 1; event Even = type == "acept" && n == 0;
     check (Odd Even)*;
+}
+"""
+WAITING = """
+pattern Pairs {
+    order CausalOrder;
+    event Accept = type == "accept";
+    find next Accept Accept;
 }
 """
 NEAR = "no event has the type `acept`, which is similar to `accept`"
@@ -138,6 +147,51 @@ def test_topic_is_not_called_empty_before_it_was_read(tmp_path: Path) -> None:
                           live_runs=0, watermark_s=None)  # fmt: skip
     engine.vacuity_watch.update(200.0, dict)
     assert recorder.notices == ["warning: no message received from t since the job started"]
+
+
+def test_event_that_others_wait_for_without_end_is_warned_of(tmp_path: Path) -> None:
+    """Not while messages are unread, nor for waits that end, and once only."""
+    job = Job(pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g",
+              store=Target("dir", str(tmp_path)), vacuous_after_ms=60_000)  # fmt: skip
+    recorder = HookRecorder()
+    engine = ProcessEngine(job, ketal.compile(WAITING), recorder.hooks())
+    patient = ProcessEngine(
+        job, ketal.compile(WAITING.replace("Order;", "Order(gap = 9 h);")), recorder.hooks()
+    )
+
+    def update(now_s: float, lag: int, **awaited: int) -> None:
+        dots = Counter({Dot(node, 2): count for node, count in awaited.items()})
+        for one in (engine, patient):
+            one.figures.update(now_s=now_s, messages=9, control=0, lag={"t/0": lag}, events={},
+                               live_runs=0, watermark_s=None)  # fmt: skip
+            one.vacuity_watch.update(now_s, dict, lambda: dots)
+
+    for now_s, lag, awaited in (
+        (0.0, 0, {"a": 1}), (70.0, 0, {"a": 1}), (140.0, 0, {"b": 5}), (210.0, 3, {"b": 5, "c": 9}),
+        (215.0, 0, {"c": 9, "d": 1}), (270.0, 0, {"c": 9, "d": 1}),
+    ):  # fmt: skip
+        update(now_s, lag, **awaited)
+        assert recorder.notices == []
+    for now_s in (280.0, 350.0, 420.0):
+        update(now_s, 0, c=9, d=1)
+    assert recorder.notices == [
+        "warning: 9 events held back: c@2, which clocks know of, has not arrived for 60 s; without "
+        "`gap` in CausalOrder, events wait for it for ever"
+    ]
+
+
+def test_job_that_ends_knows_what_its_events_wait_for(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source = topic()
+    after = [accept("a", n, clock={"a": n, "b": 3}) for n in (2, 3)]
+    messages = [accept("a", 1), *after, accept("b", 1)]
+    produce(broker, [(source, 0, one) for one in messages])
+    job = job_of(broker, [source], tmp_path, until_end=True)
+    ended = running(job, ketal.compile(WAITING), HookRecorder())
+    ended.join(PATIENCE_S)
+    assert ended.engine.summary["events"]["held_back"] == 2
+    assert ended.engine.awaited == {Dot("b", 2): 2}
 
 
 def test_mapped_field_that_no_message_has_is_warned_of(

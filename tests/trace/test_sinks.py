@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 import ketal
 from ketal.errors import SettingError
 from ketal.trace import JsonLines, KafkaSink, Tracer
+from tests.logged import ketal_records
 from tests.trace.scripts import needs_fork, run_script
 from tests.trace.test_exactness import ListSink
 
@@ -176,6 +178,41 @@ def test_a_restart_may_be_numbered_if_the_sink_cannot_number_it() -> None:
     for wrong in (0, True, 1.5):
         with pytest.raises(SettingError, match="incarnation must be a positive integer"):
             Tracer("n", events, incarnation=wrong)  # type: ignore[arg-type]
+
+
+def test_runs_in_rotated_logs_are_counted(tmp_path: Path) -> None:
+    """Of several files, the newest one that has events of the node, compressed or not."""
+    log = tmp_path / "n[1].jsonl"
+
+    def run_of(node: str) -> str:
+        tracer = Tracer(node, log)
+        tracer.record("t")
+        return tracer.node
+
+    assert run_of("n") == "n"
+    log.rename(tmp_path / "n[1].jsonl-20261128")
+    assert [run_of("n"), run_of("m")] == ["n#2", "m"]
+    with gzip.open(tmp_path / "n[1].jsonl.1.gz", "wb") as rotated:
+        rotated.write(log.read_bytes())
+    log.unlink()
+    os.utime(tmp_path / "n[1].jsonl-20261128", (1, 1))
+    assert [run_of("n"), run_of("m"), run_of("n")] == ["n#3", "m#2", "n#4"]
+    log.rename(tmp_path / "n[1].jsonl.1")
+    other = tmp_path / "n1.jsonl.1"
+    other.write_text('{"node":"n#70","type":"t","clock":{"n#70":1}}\n')
+    assert [run_of("n"), run_of("x")] == ["n#5", "x"]
+
+
+def test_a_rotated_log_that_cannot_be_read_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "n.jsonl.1.gz").write_bytes(gzip.compress(b"")[:-3])
+    (tmp_path / "n.jsonl.d").mkdir()
+    (tmp_path / "n.jsonl.2").write_text('{"node":"n#6","type":"t","clock":{"n#6":1}}\n')
+    os.utime(tmp_path / "n.jsonl.2", (1, 1))
+    assert Tracer("n", tmp_path / "n.jsonl").node == "n#7"
+    texts = sorted(record.getMessage() for record in ketal_records(caplog))
+    assert [text.partition(".jsonl")[2].partition(":")[0] for text in texts] == [".1.gz", ".d"]
 
 
 def test_incarnation_is_found_among_activities_and_other_nodes(tmp_path: Path) -> None:
@@ -459,6 +496,25 @@ def test_events_that_a_producer_cannot_deliver_are_counted() -> None:
     for _ in range(3):
         tracer.record("t")
     assert dict(tracer.failures) == {"an event was not written: OSError: no broker": 2}
+
+
+@needs_fork
+def test_events_that_a_child_passes_to_its_parents_producer_are_counted() -> None:
+    """The producer's thread, which sends them, does not exist in the child of a fork."""
+    script = """
+import os
+from ketal.trace import KafkaSink, Tracer
+class Producer:
+    def send(self, topic, **message):
+        print(topic, message["key"], flush=True)
+tracer = Tracer("n", KafkaSink(Producer(), "events"), incarnation=1)
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+tracer.record("t")
+print(tracer.node, tracer.failures.total(), flush=True)
+"""
+    assert run_script(script).stdout.splitlines() == ["n/f1 1", "events b'n'", "n 0"]
 
 
 def test_event_time_is_the_time_of_recording(tmp_path: Path) -> None:

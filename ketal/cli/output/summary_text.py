@@ -95,9 +95,9 @@ def lines(
 ) -> Iterator[str]:
     """Yield the lines of a summary.
 
-    `rejected` is the first rejection, None if it was listed; `held_back_hint` says how to list the
-    events that are held back, if they are not listed; `is_partial` whether the log was not judged
-    to its end, so that counts of zero are no answer.
+    `rejected` is the first rejection, None if it was listed; `held_back_hint` names a missing
+    event, or says how to list the events that are held back, if they are not listed; `is_partial`
+    whether the log was not judged to its end, so that counts of zero are no answer.
     """
     so_far = " so far" if is_partial else ""
     yield records_equation(summary["events"])

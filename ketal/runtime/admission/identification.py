@@ -14,6 +14,7 @@ The one rule: an event is named once, on arrival, and every later stage uses tha
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -180,14 +181,16 @@ class Admission:
                 firsts=intake.contents.first_digests(),
                 highest=highest,
             )
-            self.membership.restorer.add_named(sorted(self.entries.names))
+            self.membership.add_named(sorted(self.entries.names))
             self.entries = ClockEntries()
         return self.membership
 
     def departed_nodes(self, events: Iterable[Event]) -> Collection[str]:
         """Return the nodes that have left, by control events and by restarts in a log's events."""
         if self.membership is None:
-            return restarted({event.node for event in events})
+            events = list(events)
+            named = itertools.chain.from_iterable(event.clock for event in events)
+            return restarted({event.node for event in events}, named)
         return self.membership.departed
 
     def shows_leave(self, event: Event) -> bool:
@@ -214,7 +217,7 @@ class Admission:
         if not self.has_room(nodes):
             return None
         membership = self.ensure_membership()
-        membership.restorer.add_named(nodes)
+        membership.add_named(nodes)
         return membership.control(control)
 
     def record_clock_entries(self) -> None:

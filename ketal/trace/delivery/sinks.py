@@ -9,22 +9,27 @@ The one rule: `write` returns after the whole event is written, or raises.
 
 from __future__ import annotations
 
+import contextlib
+import glob
+import logging
 import os
 import re
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
 
-from ketal.errors import checked_text, write_errors, wrong_type
+from ketal.errors import EventError, checked_text, write_errors, wrong_type
 from ketal.model.values import base_node
 from ketal.trace.delivery.run_numbers import Claims, claim_run, next_run, warn_of_live_run
 from ketal.trace.plain_values import encoded
 
+_LOG = logging.getLogger("ketal.trace")
 _READ_BYTES = 1 << 20
 
 FOLDER_VARIABLE = "KETAL_TRACE"
@@ -111,8 +116,8 @@ class JsonLines:
     def incarnation(self, node: str) -> int:
         """Return the number, from 1, of this run of a node, and claim it.
 
-        It is greater than those of all runs with events in the file, and not claimed by another
-        open run.
+        It is greater than those of all runs with events in the file, or in one that it was rotated
+        to, and not claimed by another open run.
 
         Parameters
         ----------
@@ -121,23 +126,17 @@ class JsonLines:
         """
         if not self._is_file:
             return 1
-        name = re.escape(msgspec.json.encode(node)[1:-1])
-        event_line = re.compile(
-            rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE
-        )
-        latest = run = 0
-        rest = b""
+        runs = _Runs(node)
+        runs.add_rotated(self._path)
+        run = 0
         log = self._file_of_claim(node)
         with open(self._path, "rb") as file:
             while True:
-                while part := file.read(_READ_BYTES):
-                    block = rest + part
-                    latest = max([latest, *(int(m[1] or 1) for m in event_line.finditer(block))])
-                    rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
-                if latest < run:  # The claimed run had no event before the claim.
+                runs.add(iter(partial(file.read, _READ_BYTES), b""))
+                if runs.latest < run:  # The claimed run had no event before the claim.
                     warn_of_live_run(log, node, run)
                     return run
-                run = latest + 1
+                run = runs.latest + 1
                 while not claim_run(log, node, run):
                     run += 1
 
@@ -210,6 +209,51 @@ class JsonLines:
         self._claims = Claims()
 
 
+class _Runs:
+    """The latest run of a node with events in a log, which is read in chunks."""
+
+    def __init__(self, node: str) -> None:
+        self.latest = 0
+        name = re.escape(msgspec.json.encode(node)[1:-1])
+        self._event_line = re.compile(
+            rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE
+        )
+        self._rest = b""
+
+    def add(self, chunks: Iterable[bytes]) -> None:
+        """Add the next chunks of the log; it may grow between two calls."""
+        for chunk in chunks:
+            block = self._rest + chunk
+            numbers = (int(match[1] or 1) for match in self._event_line.finditer(block))
+            self.latest = max([self.latest, *numbers])
+            self._rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
+
+    def add_rotated(self, path: Path) -> None:
+        """Add the newest file with events of the node that a log was rotated to.
+
+        The names of these files begin with that of the log: `n1.jsonl.1`, `n1.jsonl-20261129.gz`.
+        """
+        rotated = path.parent.glob(f"{glob.escape(path.name)}?*")
+        for file in sorted(rotated, key=_modified_s, reverse=True):
+            # Imported here, since most logs are not rotated.
+            from ketal.logs.decompression import unpacked
+
+            try:
+                with open(file, "rb") as content:
+                    self.add(unpacked(iter(partial(content.read, _READ_BYTES), b"")))
+            except (OSError, EventError) as error:
+                _LOG.warning("cannot read which runs are in %s: %s", file, error)
+            self._rest = b""
+            if self.latest:
+                return
+
+
+def _modified_s(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
 class KafkaSink:
     """A Kafka topic, to which the user's producer sends the events.
 
@@ -247,6 +291,7 @@ class KafkaSink:
         self._producer = producer
         self._topic = checked_text("topic", topic)
         self._claims = Claims()
+        self._process = os.getpid()
         self._undelivered: deque[BaseException] = deque()
 
     def incarnation(self, node: str) -> int:
@@ -268,7 +313,18 @@ class KafkaSink:
         ----------
         event : mapping
             The event, as in a ketal log.
+
+        Raises
+        ------
+        OSError
+            In the child of a fork: the thread that sends what the producer is passed is its
+            parent's.
         """
+        if self._process != os.getpid():
+            raise OSError(
+                "the producer was made before a fork, and does not send in the child: make the "
+                "producer, the KafkaSink and the Tracer in the child"
+            )
         key = base_node(str(event["node"])).encode()
         sent = self._producer.send(self._topic, key=key, value=encoded(event))
         if hasattr(sent, "add_errback"):

@@ -290,4 +290,6 @@ class _Stream:
         self._sink.line(
             f"{read} = {summary['events']['read']:,} read + {kafka['control']:,} control"
         )
-        self._sink.lines(summary_text.lines(summary, self._program, None))
+        awaited = self._engine.awaited
+        hint = f", such as {min(awaited)}" if awaited else ""
+        self._sink.lines(summary_text.lines(summary, self._program, None, held_back_hint=hint))
