@@ -129,7 +129,7 @@ class Session(ABC):
         if self._is_dirty:
             self.commit()
         self.update_summary()
-        self.engine.awaited = self._awaited()
+        self.engine.awaited = awaited_dots(self.parts)
         self._check_clock()
 
     def _loop(self) -> None:
@@ -305,18 +305,12 @@ class Session(ABC):
             parts=(len(self.parts), self.count) if self.count else None,
         )
         if self.parts:
-            watch = self.engine.vacuity_watch
-            watch.update(now_s, lambda: self._findings(self.parts), self._awaited)
+            self.engine.vacuity_watch.update(
+                now_s,
+                lambda: findings_of_parts(self.engine, self.parts),
+                lambda: awaited_dots(self.parts),
+            )
         self.engine.hooks.report(self.engine.figures)
-
-    def _awaited(self) -> Counter[Dot]:
-        """Return the missing dots for which events are held back, and how many for each."""
-        held = (pair for part in self.parts for pair in part.execution.release.held_back())
-        return Counter(dot for _, dot in held if dot is not None)
-
-    def _findings(self, parts: Iterable[Part]) -> Findings:
-        met = MetEvents.sum([part.execution.counts.met_events for part in parts])
-        return findings(self.engine.program.compiled, met)
 
     # --- commit ---
 
@@ -363,7 +357,7 @@ class Session(ABC):
         """
         parts = self.parts or [Part(self.engine, 0, {}, self.storage.empty(0))]
         self.engine.summary = total(part.summary_numbers for part in parts)
-        add_findings(self.engine.summary["patterns"], self._findings(parts))
+        add_findings(self.engine.summary["patterns"], findings_of_parts(self.engine, parts))
 
 
 def least_watermark_s(parts: Iterable[Part]) -> float | None:
@@ -371,3 +365,15 @@ def least_watermark_s(parts: Iterable[Part]) -> float | None:
     marks_s = [part.watermarks.watermark_s for part in parts if not part.ended]
     known_s = [mark_s for mark_s in marks_s if mark_s is not None]
     return min(known_s, default=None) if len(known_s) == len(marks_s) else None
+
+
+def awaited_dots(parts: Iterable[Part]) -> Counter[Dot]:
+    """Return the missing dots for which events are held back, and how many for each."""
+    held = (pair for part in parts for pair in part.execution.release.held_back())
+    return Counter(dot for _, dot in held if dot is not None)
+
+
+def findings_of_parts(engine: RunningJob, parts: Iterable[Part]) -> Findings:
+    """Return the findings about the engine's program, over the events of all parts."""
+    met = MetEvents.sum([part.execution.counts.met_events for part in parts])
+    return findings(engine.program.compiled, met)

@@ -126,17 +126,17 @@ class JsonLines:
         """
         if not self._is_file:
             return 1
-        runs = _Runs(node)
-        runs.add_rotated(self._path)
+        latest = _LatestRun(node)
+        latest.add_rotated(self._path)
         run = 0
         log = self._file_of_claim(node)
         with open(self._path, "rb") as file:
             while True:
-                runs.add(iter(partial(file.read, _READ_BYTES), b""))
-                if runs.latest < run:  # The claimed run had no event before the claim.
+                latest.add(iter(partial(file.read, _READ_BYTES), b""))
+                if latest.number < run:  # The claimed run had no event before the claim.
                     warn_of_live_run(log, node, run)
                     return run
-                run = runs.latest + 1
+                run = latest.number + 1
                 while not claim_run(log, node, run):
                     run += 1
 
@@ -209,11 +209,11 @@ class JsonLines:
         self._claims = Claims()
 
 
-class _Runs:
-    """The latest run of a node with events in a log, which is read in chunks."""
+class _LatestRun:
+    """The number of the latest run of a node with events in logs, which are read in chunks."""
 
     def __init__(self, node: str) -> None:
-        self.latest = 0
+        self.number = 0
         name = re.escape(msgspec.json.encode(node)[1:-1])
         self._event_line = re.compile(
             rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE
@@ -225,7 +225,7 @@ class _Runs:
         for chunk in chunks:
             block = self._rest + chunk
             numbers = (int(match[1] or 1) for match in self._event_line.finditer(block))
-            self.latest = max([self.latest, *numbers])
+            self.number = max([self.number, *numbers])
             self._rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
 
     def add_rotated(self, path: Path) -> None:
@@ -244,7 +244,7 @@ class _Runs:
             except (OSError, EventError) as error:
                 _LOG.warning("cannot read which runs are in %s: %s", file, error)
             self._rest = b""
-            if self.latest:
+            if self.number:
                 return
 
 
