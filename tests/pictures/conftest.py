@@ -1,4 +1,4 @@
-"""One browser for all tests of the page, which run on one worker (`tests/streaming/conftest.py`)."""
+"""One browser for all tests of the page, all on one worker (`tests/streaming/conftest.py`)."""
 
 from __future__ import annotations
 
