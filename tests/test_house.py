@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -33,6 +34,7 @@ def command(*words: str | Path, cwd: Path = ROOT, **extra: str) -> subprocess.Co
     )
 
 
+@functools.cache
 def tracked() -> list[Path]:
     """Return the files that git tracks or would track."""
     listed = command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -135,18 +137,24 @@ COMPLAINTS = "grammar/complaints.py"
 FOLDER_MODULES, MODULE_LINES, CLASS_LINES, PUBLIC_MEMBERS = 12, 500, 300, 15
 
 
-def modules() -> list[Path]:
-    """Return the modules of the product."""
+@functools.cache
+def modules() -> dict[Path, str]:
+    """Return the modules of the product, with their text."""
     names = [path.relative_to(ROOT) for path in tracked() if path.suffix == ".py"]
     rooms = ("ketal", *ROOMS_ABOVE)
-    return [name for name in names if name.parts[0] in rooms]
+    return {name: (ROOT / name).read_text() for name in names if name.parts[0] in rooms}
+
+
+@functools.cache
+def syntax(name: Path) -> ast.Module:
+    return ast.parse(modules()[name])
 
 
 def test_class_and_module_names_are_unique() -> None:
     defining = [name for name in modules() if name.as_posix() != ORACLE]
     names = [name.stem for name in defining if not name.stem.startswith("__")]
     for name in defining:
-        body = ast.parse((ROOT / name).read_text()).body
+        body = syntax(name).body
         names += [node.name.lstrip("_") for node in body if isinstance(node, ast.ClassDef)]
     assert len(names) > 200
     assert [name for name, count in Counter(names).items() if count > 1] == []
@@ -156,12 +164,11 @@ def test_folders_modules_and_classes_stay_small() -> None:
     """A module or class beyond these sizes has a second concept that belongs elsewhere."""
     folders: Counter[str] = Counter()
     large: dict[str, int] = {}
-    for name in modules():
-        source = (ROOT / name).read_text()
+    for name, source in modules().items():
         folders[name.parent.as_posix()] += name.stem != "__init__"
         if len(lines := source.splitlines()) > MODULE_LINES:
             large[name.as_posix()] = len(lines)
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(syntax(name)):
             if isinstance(node, ast.ClassDef):
                 functions = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
                 public = {name for name in functions if not name.startswith("_")}
@@ -173,18 +180,16 @@ def test_folders_modules_and_classes_stay_small() -> None:
 
 
 def test_no_module_refers_to_a_design_document() -> None:
-    texts = {name: (ROOT / name).read_text() for name in modules()}
     assert [
-        str(name) for name, text in texts.items() if re.search(r"\b(DESIGN|INTERFACE)\b", text)
+        str(name) for name, text in modules().items() if re.search(r"\b(DESIGN|INTERFACE)\b", text)
     ] == []
 
 
 def test_the_oldest_entry_is_evicted_from_an_ordered_dict() -> None:
     """Of a dict, the first entry is searched for among all that were evicted before it."""
-    texts = {name: (ROOT / name).read_text() for name in modules()}
-    assert any("popitem(last=False)" in text for text in texts.values())
+    assert any("popitem(last=False)" in text for text in modules().values())
     evicts = re.compile(r"del \S+\[next\(iter\(|\.pop\(next\(iter\(")
-    assert [str(name) for name, text in texts.items() if evicts.search(text)] == []
+    assert [str(name) for name, text in modules().items() if evicts.search(text)] == []
 
 
 # --- imports ----------------------------------------------------------------

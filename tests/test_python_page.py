@@ -53,7 +53,10 @@ def run_pytest(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_lock.py"],
         cwd=folder, text=True, capture_output=True, check=False, timeout=600,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"},
+        env={
+            **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
     )  # fmt: skip
 
 

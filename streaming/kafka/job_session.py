@@ -305,11 +305,8 @@ class Session(ABC):
             parts=(len(self.parts), self.count) if self.count else None,
         )
         if self.parts:
-            self.engine.vacuity_watch.update(
-                now_s,
-                lambda: findings_of_parts(self.engine, self.parts),
-                lambda: awaited_dots(self.parts),
-            )
+            found = partial(findings_of_parts, self.engine, self.parts)
+            self.engine.vacuity_watch.update(now_s, found, partial(awaited_dots, self.parts))
         self.engine.hooks.report(self.engine.figures)
 
     # --- commit ---

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import ketal
+import ketal as library
 from ketal.replicated_stack.cluster import RunPlan
 from ketal.replicated_stack.demo import Demo
 from ketal.replicated_stack.node import Bug
+from tests.cli.conftest import Ketal
 from tests.streaming.conftest import QUICK_JVM
 
 
@@ -54,8 +55,8 @@ def test_demo_finds_draws_and_explains_a_bug(bug: str, carrier: list[str], tmp_p
     logs = sorted(Path(lines[-2].strip()).glob("*.jsonl"))
     events = sum(len(log.read_bytes().splitlines()) for log in logs)
     assert any(line.startswith(f"  {events} events, ") for line in lines)
-    program = ketal.load(Path(ketal.__file__).parent / "replicated_stack" / "protocol.ketal")
-    found = ketal.run(program, ketal.read_log(*logs))
+    program = library.load(Path(library.__file__).parent / "replicated_stack" / "protocol.ketal")
+    found = library.run(program, library.read_log(*logs))
     shown = sum(line.startswith("  !! ") for line in lines)
     assert len(found.matches) + len(found.violations) == shown
 
@@ -118,21 +119,21 @@ def test_closed_pipe_ends_the_demo_quietly(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "run1"]
 
 
-def test_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_an_error(ketal: Ketal, tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("no folder")
-    result = demo("--folder", str(taken))
-    assert result.returncode == 2
-    assert result.stderr == f"ketal: cannot create {taken}/run1: Not a directory\n"
+    result = ketal("demo", "--folder", taken)
+    assert result.code == 2
+    assert result.err == f"ketal: cannot create {taken}/run1: Not a directory\n"
 
 
-def test_negative_number_of_shuffles_is_refused() -> None:
-    result = demo("--shuffles", "-1")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "--shuffles must be 0 or more, not -1" in result.stderr
+def test_negative_number_of_shuffles_is_refused(ketal: Ketal) -> None:
+    result = ketal("demo", "--shuffles", "-1")
+    assert (result.code, result.out) == (2, "")
+    assert "--shuffles must be 0 or more, not -1" in result.err
 
 
-def test_unknown_bug_is_refused() -> None:
-    result = demo("--bug", "none")
-    assert result.returncode == 2
-    assert "invalid choice: 'none'" in result.stderr
+def test_unknown_bug_is_refused(ketal: Ketal) -> None:
+    result = ketal("demo", "--bug", "none")
+    assert result.code == 2
+    assert "invalid choice: 'none'" in result.err

@@ -80,13 +80,12 @@ def test_live_run_ends_at_ketal_end(start: Start) -> None:
     assert process.wait(timeout=PATIENCE_S) == 1
 
 
-def test_live_of_several_executions_is_refused(start: Start, write: Write) -> None:
+def test_live_of_several_executions_is_refused(ketal: Ketal, write: Write) -> None:
     write("two.log", '=== one ===\nwrite\na {"a":1}\n=== two ===\nwrite\na {"a":1}\n')
     words = ["--delimiter", "^=== (?<trace>.*) ===$", "--format", "shiviz"]
-    process = start("run", "--live", "conflict.ketal", "two.log", *words)
-    _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 2
-    assert err == "ketal: --live judges one execution, but two.log has several\n"
+    result = ketal("run", "--live", "conflict.ketal", "two.log", *words)
+    assert result.code == 2
+    assert result.err == "ketal: --live judges one execution, but two.log has several\n"
 
 
 def test_ctrl_c_prints_the_summary_before_the_exit(start: Start) -> None:

@@ -35,6 +35,9 @@ from tests.property.modes import compared
 from tests.property.test_modes import long_case
 from tests.sampling import sample
 
+# The cases are made once, by the worker that has all faults.
+pytestmark = pytest.mark.xdist_group("planted_faults")
+
 Planted = Callable[[], AbstractContextManager[Any]]
 """Returns a context manager within which a fault, or none, is planted."""
 Sees = Callable[[Planted], bool]

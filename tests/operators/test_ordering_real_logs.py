@@ -27,8 +27,8 @@ from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB
 from tests.operators.marked_queue import MarkedQueue, Released
 from tests.sampling import sample
 
-ORDERS = sample(3, 200)
-DROPS = sample(6, 2_000)
+ORDERS = sample(2, 200)
+DROPS = sample(4, 2_000)
 SHARES = 1 + DROPS // 500
 """The number of tests into which the drops are split, for workers to share."""
 S = 1_000_000

@@ -1,4 +1,4 @@
-"""One browser per test process for all tests of the page."""
+"""One browser for all tests of the page, all on one worker (`tests/streaming/conftest.py`)."""
 
 from __future__ import annotations
 

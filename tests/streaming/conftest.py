@@ -53,7 +53,7 @@ QUICK_RETURN = {
     "broker.heartbeat.interval.ms": "500",
 }
 """For tests that kill a broker: it is back in 3.5 s instead of 12 s on a machine that is idle."""
-OF_ONE_WORKER = ("spark", "mortal_broker", "secured", "filled_topics")
+OF_ONE_WORKER = ("spark", "mortal_broker", "secured", "filled_topics", "browser")
 """Fixtures that each worker would have to make for itself."""
 NICE = 10
 """The niceness of a worker outside of the groups."""
@@ -228,9 +228,11 @@ def connector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     The Java options suit a process that does not live long.
     """
+    # The default code cache of code that is optimised less would be full, and swept all the time.
+    options = ("-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m", *QUICK_JVM)
     settings = tmp_path_factory.mktemp("spark-conf")
     (settings / "spark-defaults.conf").write_text(
-        f"spark.driver.extraJavaOptions -XX:+UseSerialGC {' '.join(QUICK_JVM)}\n"
+        f"spark.driver.extraJavaOptions {' '.join(options)}\n"
     )
     with pytest.MonkeyPatch.context() as patch, required("Spark", ImportError):
         java = find_java(newest=newest_for_spark(version("pyspark")))

@@ -19,6 +19,7 @@ import ketal
 from ketal.errors import SettingError
 from ketal.trace import JsonLines, KafkaSink, Tracer
 from tests.logged import ketal_records
+from tests.sampling import sample
 from tests.trace.scripts import needs_fork, run_script
 from tests.trace.test_exactness import ListSink
 
@@ -444,7 +445,7 @@ def create():
 
 thread = threading.Thread(target=create)
 thread.start()
-for _ in range(200):
+for _ in range(int(sys.argv[1])):
     if not (child := os.fork()):
         os._exit(0)
     os.waitpid(child, 0)
@@ -460,7 +461,7 @@ assert free == [True], "the lock of monitors is held for ever"
 
 @needs_fork
 def test_process_can_fork_while_another_thread_makes_a_tracer() -> None:
-    assert run_script(FORK_DURING_CREATION).stderr == ""
+    assert run_script(FORK_DURING_CREATION, sample(80, 200)).stderr == ""
 
 
 def test_events_of_all_runs_of_a_node_have_the_same_kafka_key() -> None:

@@ -45,10 +45,12 @@ def test_tutorial_test_records_the_tutorial_program(
 
 def _pytest(folder: Path) -> subprocess.CompletedProcess[str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_store.py"]
+    plain["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    plugins = ["-p", "no:cacheprovider", "-p", "ketal.pytest_plugin"]
     return subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, check=False, timeout=120, env=plain
-    )
+        [sys.executable, "-m", "pytest", "-q", *plugins, "test_store.py"],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=120, env=plain,
+    )  # fmt: skip
 
 
 def main() -> None:

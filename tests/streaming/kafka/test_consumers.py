@@ -44,6 +44,7 @@ from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
 from ketal.streaming.kafka.state import topic_store as changelog
 from ketal.streaming.kafka.state.segments import Segments
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded
+from tests.sampling import sample
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
@@ -532,7 +533,8 @@ def test_consumer_without_parts_does_not_report_an_empty_topic(
     working = ours.start()
     ours.await_notice(working, "has 1 of 1 parts")
     produce(broker, [(source, 0, line) for _, line in pairs(range(1, 6))])
-    idle = [ours.start("--until-end") for _ in range(3)]  # one of the four has the part
+    # One of all consumers has the part.
+    idle = [ours.start("--until-end") for _ in range(sample(2, 3))]
     for member in idle:
         ours.finish(member)
         assert "no event was read" not in ours.stderr_of(member)

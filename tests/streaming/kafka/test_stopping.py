@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pkgutil
 import socket
 import threading
@@ -15,7 +16,7 @@ import pytest
 import ketal
 from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job.file import Target
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
@@ -34,11 +35,11 @@ PATIENCE_S = 120
 """Less than the timeout of a call of Kafka."""
 
 
-def stop(running: Running) -> None:
+def stop(running: Running, case: object = "it") -> None:
     running.engine.stop()
     running.join(PATIENCE_S)
-    assert not running.is_alive(), "it waits for Kafka"
-    assert running.fault is None
+    assert not running.is_alive(), f"{case} waits for Kafka"
+    assert running.fault is None, case
 
 
 def connecting_sessions() -> int:
@@ -90,34 +91,48 @@ def test_shutdown_does_not_wait_for_pending_calls_when_the_broker_is_gone(
     assert again.engine.summary["kafka"]["messages"] == 2
 
 
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("awaited", ["connecting.clients.topic_setting", "state.storage.load"])
+AWAITED = ("connecting.clients.topic_setting", "state.storage.load")
+"""The calls of a session for its state topic: for its setting, and for its messages."""
+
+
 def test_shutdown_does_not_wait_for_the_state_topic_when_the_broker_is_gone(
-    awaited: str, several: bool, mortal_broker: Broker, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """The broker is killed before the topic's setting is requested, or before it is read."""
-    source, state = make_topic(mortal_broker), make_topic(mortal_broker, policy="compact")
-    job = job_of(
-        mortal_broker, [source], tmp_path, store=Target("kafka", state), until_end=True,
-        source=Source(keyed_by="height" if several else None),
-    )  # fmt: skip
+    mortal_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is killed when four jobs, two of each kind, are about to make a call each."""
     program = ketal.compile(FORKS)
-    run(job, program)
-    target = f"ketal.streaming.kafka.{awaited}"
-    call, called = pkgutil.resolve_name(target), threading.Event()
+    jobs: dict[tuple[str, bool], Job] = {}
+    for awaited, several in itertools.product(AWAITED, (False, True)):
+        source, state = make_topic(mortal_broker), make_topic(mortal_broker, policy="compact")
+        (folder := tmp_path / source).mkdir()
+        job = job_of(
+            mortal_broker, [source], folder, store=Target("kafka", state), until_end=True,
+            source=Source(keyed_by="height" if several else None),
+        )  # fmt: skip
+        run(job, program)
+        jobs[awaited, several] = replace(job, call_timeout_ms=CALL_TIMEOUT_MS)
+    all_called = threading.Barrier(len(jobs) + 1, mortal_broker.kill)
+    for awaited in AWAITED:
+        waiting = {jobs[awaited, several].group_id for several in (False, True)}
+        target = f"ketal.streaming.kafka.{awaited}"
+        call = pkgutil.resolve_name(target)
 
-    def call_without_broker(*given: Any, **options: Any) -> Any:
-        mortal_broker.kill()
-        called.set()
-        return call(*given, **options)
+        def call_without_broker(
+            job: Job, *given: Any, _call: Any = call, _waiting: set[str] = waiting, **options: Any
+        ) -> Any:
+            if job.group_id in _waiting:
+                all_called.wait(PATIENCE_S)
+            return _call(job, *given, **options)
 
-    monkeypatch.setattr(target, call_without_broker)
-    job = replace(job, call_timeout_ms=CALL_TIMEOUT_MS)
-    running = Running(ProcessEngine(job, program, HookRecorder().hooks()))
-    running.start()
-    assert called.wait(PATIENCE_S)
-    stop(running)
+        monkeypatch.setattr(target, call_without_broker)
+    running = {
+        case: Running(ProcessEngine(job, program, HookRecorder().hooks()))
+        for case, job in jobs.items()
+    }
+    for one in running.values():
+        one.start()
+    all_called.wait(PATIENCE_S)
+    for case, one in running.items():
+        stop(one, case)
 
 
 def test_commit_that_stopping_breaks_off_is_not_repeated(

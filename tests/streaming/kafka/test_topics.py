@@ -8,6 +8,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.streaming.broker.server import Broker
+from tests.sampling import in_long
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import PATIENCE_POLLS, POLL_MS, Topic, consume, produce
 
@@ -77,6 +78,7 @@ def test_transaction_is_visible_as_a_whole_or_not_at_all(broker: Broker, topic: 
     assert uncommitted == [b"never to be seen", *committed]
 
 
+@in_long
 def test_kill_9_of_the_broker_loses_no_acknowledged_message(mortal_broker: Broker) -> None:
     """The restarted broker has the same address."""
     address = mortal_broker.bootstrap_servers
