@@ -21,7 +21,7 @@ def pytest_collection() -> Iterator[None]:
     """Collect garbage cycles seldom, and never among the collected tests, which live to the end.
 
     Scanning them and the caches of compiled patterns again and again took a tenth of the tests'
-    time. A command that a test runs in process unfreezes all objects at its end.
+    time.
     """
     gc.disable()
     try:
