@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from kafka import TopicPartition
 
@@ -60,8 +61,18 @@ class BackPressure:
         self._parts = [part for part in parts if len(part.positions) > 1]
         self._paused = set()
 
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Pause and resume partitions, and return new messages of the others, by partition."""
+        self._update()
+        batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
+            timeout_ms=timeout_ms, max_records=self._poll_records_max
+        )
+        if batches:
+            self._read_s = time.monotonic()
+        return batches
+
     @property
-    def poll_records_max(self) -> int:
+    def _poll_records_max(self) -> int:
         """How many messages the next poll may return, which may all have to be held back.
 
         While partitions are paused, each of the others may add so many before it is paused too.
@@ -70,10 +81,8 @@ class BackPressure:
         readers = max(len(part.positions) for part in self._parts) if self._paused else 1
         return max(1, min(usual, int(self._held_back_max * POLL_SHARE / readers)))
 
-    def update(self, *, has_read: bool) -> None:
-        """Pause and resume partitions after a poll; `has_read` is whether it returned messages."""
-        if has_read:
-            self._read_s = time.monotonic()
+    def _update(self) -> None:
+        """Pause the partitions that are ahead, and resume the others."""
         consumer = self._connection.consumer
         for part in self._parts:
             paused = self._paused & part.positions.keys()

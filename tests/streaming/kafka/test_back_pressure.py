@@ -32,6 +32,7 @@ ORDERS = (
 )
 ROUNDS = 600
 LIMITS = Limits(held_back_max=400)
+RESTARTS = 20
 READ_S = 60
 """How long a test waits for messages."""
 
@@ -77,6 +78,37 @@ def test_partitions_that_are_read_ahead_wait_for_the_others(
     produce(broker, _rounds([(name, number) for number in range(4)]))
     counts = _counts(_job(broker, [name], tmp_path, lateness_ms=0), order)
     assert counts == {"read": 4 * ROUNDS, "accepted": 4 * ROUNDS}
+
+
+def test_node_may_have_events_in_several_partitions(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Its events go to one partition after another, each of which has some that wait."""
+    name = topic(partitions=4)
+    steps = [(name, n // 200 % 4, _step({"n0": n + 1}, n)) for n in range(4 * ROUNDS)]
+    produce(broker, [*steps, *((name, number, END) for number in range(4))])
+    counts = _counts(_job(broker, [name], tmp_path, lateness_ms=0), ORDERS[0])
+    assert counts == {"read": 4 * ROUNDS, "accepted": 4 * ROUNDS}
+
+
+def test_partitions_that_are_read_ahead_wait_after_a_restart(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Of each start a poll of every partition that is ahead would be too many."""
+    name = topic(partitions=4)
+    produce(broker, _rounds([(name, number) for number in range(4)]))
+    job = _job(broker, [name], tmp_path, lateness_ms=0)
+    program = ketal.compile(PATTERN.format(order=ORDERS[0]))
+    for _ in range(RESTARTS):
+        engine = ProcessEngine(job, program, HookRecorder().hooks())
+        with (
+            closing(Outputs(job, engine.hooks)) as outputs,
+            closing(new_session(engine, outputs)) as session,
+        ):
+            session.begin()
+            _read(session, 1)
+            session.commit()
+    assert _counts(job, ORDERS[0]) == {"read": 4 * ROUNDS, "accepted": 4 * ROUNDS}
 
 
 def test_partitions_of_a_part_wait_for_each_other(broker: Broker, tmp_path: Path) -> None:
