@@ -27,7 +27,7 @@ PAUSE_SHARE, RESUME_SHARE = 0.5, 0.25
 POLL_SHARE = 0.25
 """The share of `held_back_max` that a poll may add, or that one poll of each partition may add."""
 PATIENCE_S = 1.0
-"""How long no message is returned before Kafka is asked whether there are messages to read."""
+"""How long a partition returns no message before Kafka is asked whether it has any to read."""
 
 
 class BackPressure:
@@ -51,7 +51,8 @@ class BackPressure:
         self._find_unread = find_unread
         self._parts: list[Part] = []
         self._paused: set[TopicPartition] = set()
-        self._read_s = time.monotonic()
+        self._read_s: dict[TopicPartition, float] = {}
+        """When each partition returned messages, or reading began."""
 
     def begin(self, parts: Iterable[Part]) -> None:
         """Begin anew with the parts that are read from now on; none of their partitions is paused.
@@ -60,6 +61,7 @@ class BackPressure:
         """
         self._parts = [part for part in parts if len(part.positions) > 1]
         self._paused = set()
+        self._read_s = {one: time.monotonic() for part in self._parts for one in part.positions}
 
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Pause and resume partitions, and return new messages of the others, by partition."""
@@ -67,8 +69,7 @@ class BackPressure:
         batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
             timeout_ms=timeout_ms, max_records=self._poll_records_max
         )
-        if batches:
-            self._read_s = time.monotonic()
+        self._read_s |= dict.fromkeys(batches, time.monotonic())
         return batches
 
     @property
@@ -90,17 +91,18 @@ class BackPressure:
             if part.ended:
                 continue
             is_crowded = part.held_share > (RESUME_SHARE if paused else PAUSE_SHARE)
-            ahead = self._ahead(part) if is_crowded else set()
+            ahead = self._ahead(part, paused) if is_crowded else set()
             consumer.pause(*ahead - paused)
             consumer.resume(*paused - ahead)
             self._paused |= ahead
         return_parked_records(consumer)
 
-    def _ahead(self, part: Part) -> set[TopicPartition]:
+    def _ahead(self, part: Part, paused: set[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions that have more events held back than another, which is unread."""
-        unread = [partition for partition in part.positions if self._count_unread(partition)]
-        if time.monotonic() - self._read_s >= PATIENCE_S:
-            unread = list(self._find_unread(unread))
+        unread = {partition for partition in part.positions if self._count_unread(partition)}
+        due_s = time.monotonic() - PATIENCE_S
+        if silent := sorted(one for one in unread - paused if self._read_s[one] <= due_s):
+            unread = unread.difference(silent).union(self._find_unread(silent))
         held = part.held_by_partition()
         least = min([held[partition] for partition in unread], default=sys.maxsize)
         return {partition for partition in part.positions if held[partition] > least}

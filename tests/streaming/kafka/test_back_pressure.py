@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 
 import ketal
 from ketal.model.limits import Limits
@@ -33,6 +34,7 @@ ORDERS = (
 ROUNDS = 600
 LIMITS = Limits(held_back_max=400)
 RESTARTS = 20
+NEW_MAX = 10_000
 READ_S = 60
 """How long a test waits for messages."""
 
@@ -143,6 +145,34 @@ def test_partitions_are_read_on_while_the_others_have_an_open_transaction(
         _read(session, waiting + 1)
         tally = session.parts[0].execution.counts.tally
     assert (tally.accepted, tally.held_back) == (waiting + 1, 0)
+
+
+def test_partition_is_read_on_while_one_has_an_open_transaction_and_another_new_messages(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """That the other returns messages does not mean that the first has any to read."""
+    name, waiting = topic(partitions=3), LIMITS.held_back_max
+    job = _job(broker, [name], tmp_path)
+    program = ketal.compile(PATTERN.format(order=ORDERS[0]))
+    engine = ProcessEngine(job, program, HookRecorder().hooks())
+    with (
+        closing(make_producer(job, f"test-{name}")) as producer,
+        closing(new_session(engine, Outputs(job, engine.hooks))) as session,
+    ):
+        producer.begin_transaction()
+        producer.send(name, _step({"n0": 1}, 0), partition=0).get(READ_S)
+        produce(broker, [(name, 1, _step({"n0": 1, "n1": n + 1}, 0)) for n in range(waiting)])
+        session.begin()
+        (part,) = session.parts
+        for counter in range(1, NEW_MAX):
+            produce(broker, [(name, 2, _step({"n2": counter}, 0))])
+            session._consume()
+            if part.positions[TopicPartition(name, 1)] == waiting:
+                break
+        producer.commit_transaction()
+        _read(session, waiting + 1 + counter)
+        tally = part.execution.counts.tally
+    assert (tally.accepted, tally.held_back) == (waiting + 1 + counter, 0)
 
 
 def _read(session: Session, messages: int) -> None:
