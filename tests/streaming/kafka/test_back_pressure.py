@@ -17,7 +17,11 @@ from ketal.model.limits import Limits
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.outputs import Outputs
-from ketal.streaming.kafka.connecting.clients import make_producer
+from ketal.streaming.kafka.connecting.clients import (
+    make_consumer,
+    make_producer,
+    return_parked_records,
+)
 from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
 from tests.streaming.conftest import make_topic
@@ -173,6 +177,36 @@ def test_partition_is_read_on_while_one_has_an_open_transaction_and_another_new_
         _read(session, waiting + 1 + counter)
         tally = part.execution.counts.tally
     assert (tally.accepted, tally.held_back) == (waiting + 1 + counter, 0)
+
+
+def test_resumed_partition_takes_turns_with_those_that_are_read(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Of each partition the client fetches some messages while it returns those of another."""
+    name = topic(partitions=3)
+    partitions = [TopicPartition(name, number) for number in range(3)]
+    produce(broker, [(name, n % 3, b"%d" % (n // 3)) for n in range(3 * ROUNDS)])
+    job = job_of(broker, [name], tmp_path, properties={"max_partition_fetch_bytes": 4_000})
+    with closing(make_consumer(job, of_group=False)) as consumer:
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        read: dict[TopicPartition, list[int]] = {partition: [] for partition in partitions}
+        current, count = None, 0
+        while all(len(values) < ROUNDS for values in read.values()):
+            batches = consumer.poll(timeout_ms=1_000, max_records=20)
+            for partition, records in batches.items():
+                read[partition] += [int(record.value) for record in records]
+            if current is not None:
+                consumer.resume(current)
+            elif batches:
+                current = [*batches][-1]
+                count = len(read[current])
+                consumer.pause(current)
+            return_parked_records(consumer)
+            time.sleep(0.01)  # The client fetches meanwhile.
+    assert current is not None
+    assert len(read[current]) > count
+    assert all(values == [*range(len(values))] for values in read.values())
 
 
 def _read(session: Session, messages: int) -> None:
