@@ -3,8 +3,9 @@
 Of a backlog, a short partition would be read to its end while a long one has just begun. Its events
 then wait for events that are not read yet, and are given up when `held_back_max` of them wait. So a
 part that is half full reads only those of its partitions that have the fewest events held back,
-until it is down to a quarter. This needs no times, and is right under every order: a partition that
-others wait for has few events held back, since it is behind.
+until it is down to a quarter. This needs no times: a partition that others wait for has few events
+held back, since it is behind. Under `total` it may have some, which wait for their turn, so what
+would be held back of partitions that are read alike should be well below half of the limit.
 
 The one rule: a partition is paused only while others of its part have messages to read.
 """
