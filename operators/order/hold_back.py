@@ -261,11 +261,11 @@ class HoldBackQueue:
         """Return whether the event of a dot is held."""
         return self._store.holds(dot.node, dot.counter)
 
-    def held_by_node(self) -> Iterator[tuple[str, int]]:
-        """Yield each node of held events, and how many of its events are held."""
+    def held_by_node(self) -> Iterator[tuple[str, int, int]]:
+        """Yield each node of held events, its last settled counter, and how many are held."""
         for node, progress in self._store.nodes.items():
             if progress.held:
-                yield node, len(progress.held)
+                yield node, self._store.settled[node], len(progress.held)
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return the held events in order of arrival, each with a missing dot that it waits for.

@@ -3,8 +3,9 @@
 Of a backlog, a short partition would be read to its end while a long one has just begun. Its events
 then wait for events that are not read yet, and are given up when `held_back_max` of them wait. So a
 part that is half full reads only those of its partitions that have the fewest events held back,
-until it is down to a quarter. This needs no times, and is right under every order: a partition that
-others wait for has few events held back, since it is behind.
+until it is down to a quarter. This needs no times: a partition that others wait for has few events
+held back, since it is behind. Under `total` it may have some, which wait for their turn, so what
+would be held back of partitions that are read alike should be well below half of the limit.
 
 The one rule: a partition is paused only while others of its part have messages to read.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from kafka import TopicPartition
 
@@ -26,7 +28,7 @@ PAUSE_SHARE, RESUME_SHARE = 0.5, 0.25
 POLL_SHARE = 0.25
 """The share of `held_back_max` that a poll may add, or that one poll of each partition may add."""
 PATIENCE_S = 1.0
-"""How long no message is returned before Kafka is asked whether there are messages to read."""
+"""How long a partition returns no message before Kafka is asked whether it has any to read."""
 
 
 class BackPressure:
@@ -50,7 +52,8 @@ class BackPressure:
         self._find_unread = find_unread
         self._parts: list[Part] = []
         self._paused: set[TopicPartition] = set()
-        self._read_s = time.monotonic()
+        self._read_s: dict[TopicPartition, float] = {}
+        """When each partition returned messages, or reading began."""
 
     def begin(self, parts: Iterable[Part]) -> None:
         """Begin anew with the parts that are read from now on; none of their partitions is paused.
@@ -59,9 +62,19 @@ class BackPressure:
         """
         self._parts = [part for part in parts if len(part.positions) > 1]
         self._paused = set()
+        self._read_s = {one: time.monotonic() for part in self._parts for one in part.positions}
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Pause and resume partitions, and return new messages of the others, by partition."""
+        self._update()
+        batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
+            timeout_ms=timeout_ms, max_records=self._poll_records_max
+        )
+        self._read_s |= dict.fromkeys(batches, time.monotonic())
+        return batches
 
     @property
-    def poll_records_max(self) -> int:
+    def _poll_records_max(self) -> int:
         """How many messages the next poll may return, which may all have to be held back.
 
         While partitions are paused, each of the others may add so many before it is paused too.
@@ -70,10 +83,8 @@ class BackPressure:
         readers = max(len(part.positions) for part in self._parts) if self._paused else 1
         return max(1, min(usual, int(self._held_back_max * POLL_SHARE / readers)))
 
-    def update(self, *, has_read: bool) -> None:
-        """Pause and resume partitions after a poll; `has_read` is whether it returned messages."""
-        if has_read:
-            self._read_s = time.monotonic()
+    def _update(self) -> None:
+        """Pause the partitions that are ahead, and resume the others."""
         consumer = self._connection.consumer
         for part in self._parts:
             paused = self._paused & part.positions.keys()
@@ -81,17 +92,18 @@ class BackPressure:
             if part.ended:
                 continue
             is_crowded = part.held_share > (RESUME_SHARE if paused else PAUSE_SHARE)
-            ahead = self._ahead(part) if is_crowded else set()
+            ahead = self._ahead(part, paused) if is_crowded else set()
             consumer.pause(*ahead - paused)
             consumer.resume(*paused - ahead)
             self._paused |= ahead
         return_parked_records(consumer)
 
-    def _ahead(self, part: Part) -> set[TopicPartition]:
+    def _ahead(self, part: Part, paused: set[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions that have more events held back than another, which is unread."""
-        unread = [partition for partition in part.positions if self._count_unread(partition)]
-        if time.monotonic() - self._read_s >= PATIENCE_S:
-            unread = list(self._find_unread(unread))
+        unread = {partition for partition in part.positions if self._count_unread(partition)}
+        due_s = time.monotonic() - PATIENCE_S
+        if silent := sorted(one for one in unread - paused if self._read_s[one] <= due_s):
+            unread = unread.difference(silent).union(self._find_unread(silent))
         held = part.held_by_partition()
         least = min([held[partition] for partition in unread], default=sys.maxsize)
         return {partition for partition in part.positions if held[partition] > least}

@@ -174,14 +174,10 @@ class Session(ABC):
             self._process_records(partition, part, batches[partition])
             if part.ended:
                 self.connection.consumer.pause(*part.positions)
-        self._back_pressure.update(has_read=bool(batches))
 
     def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Return new messages of the session's parts, by partition."""
-        batches: dict[TopicPartition, list[Any]]
-        most = self._back_pressure.poll_records_max
-        batches = self.connection.consumer.poll(timeout_ms=timeout_ms, max_records=most)
-        return batches
+        return self._back_pressure.poll(timeout_ms)
 
     def _check_topics(self) -> None:
         """Raise a ChangedError if a topic was deleted and made anew: its offsets are void then."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka import TopicPartition
@@ -84,8 +84,8 @@ class Part:
         """The metadata that its last commit stored with the offsets."""
         self.notice = ""
         """A notice to report about how the part was opened; empty for none."""
-        self._partition_of: dict[str, TopicPartition] = {}
-        """The partition that each node's last event was read from."""
+        self._last_read: dict[TopicPartition, dict[str, int]] = {one: {} for one in positions}
+        """The counter of the last event that was read of each node from each partition."""
         self._uses_time = uses_time(program)
         self._reader = MessageReader(job.source, job.limits, mapped=engine.mapped)
         self._partition_check = engine.partition_check
@@ -114,6 +114,10 @@ class Part:
             self.counts = {name: saved["counts"][name] for name in self.counts}
             self.watermarks.restore(saved["watermarks"])
             offsets = {(topic, number): offset for topic, number, offset in saved["offsets"]}
+            # A state of an earlier version does not have them.
+            for topic, number, node, counter in saved.get("last_read", ()):
+                if (partition := TopicPartition(topic, number)) in self._last_read:
+                    self._last_read[partition][node] = counter
         # The state may lack a partition, if the job did not read its topic for a while.
         for partition, position in self.positions.items():
             if offsets.get(partition, position) != position:
@@ -149,6 +153,9 @@ class Part:
             "offsets": [
                 (*partition, offset) for partition, offset in sorted(self.positions.items())
             ],
+            "last_read": [
+                (*partition, node, counter) for partition, node, counter, _ in self._held_reads()
+            ],
         }
         changes[PROGRESS] = encode_record(progress)
         return changes
@@ -181,9 +188,10 @@ class Part:
         message, and the message.
         """
         items, sources, taken = self._items(partition, records)
-        self._partition_of |= {item.node: partition for item in items if isinstance(item, Event)}
-        if len(self._partition_of) > self._job.limits.nodes_max:
-            self._partition_of = {}
+        last_read = self._last_read[partition]
+        last_read |= {item.node: item.dot.counter for item in items if isinstance(item, Event)}
+        if len(last_read) > self._job.limits.nodes_max:
+            last_read.clear()
 
         def place(index: int) -> str:
             return place_of(sources[index])
@@ -283,13 +291,23 @@ class Part:
     def held_by_partition(self) -> Counter[TopicPartition]:
         """Return how many events of each partition the fullest hold-back queue has."""
         held: Counter[TopicPartition] = Counter()
-        queue = self.execution.release.fullest_queue()
-        for node, count in () if queue is None else queue.held_by_node():
-            # An event that only numbers its incarnation has the node's own name.
-            partition = self._partition_of.get(node) or self._partition_of.get(base_node(node))
-            if partition is not None:
-                held[partition] += count
+        for partition, _, _, count in self._held_reads():
+            held[partition] += count
         return held
+
+    def _held_reads(self) -> Iterator[tuple[TopicPartition, str, int, int]]:
+        """Yield each partition and node of held events, the last one read, and how many at most.
+
+        Those of a node in several partitions may be in each that was read beyond what is settled.
+        """
+        queue = self.execution.release.fullest_queue()
+        for node, settled, count in () if queue is None else queue.held_by_node():
+            # An event that only numbers its incarnation has the node's own name.
+            names = {node, base_node(node)}
+            for partition, last_read in self._last_read.items():
+                last = max(last_read.get(name, 0) for name in names)
+                if last > settled:
+                    yield partition, node, last, min(count, last - settled)
 
     @property
     def summary_numbers(self) -> dict[str, Any]:

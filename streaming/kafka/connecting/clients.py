@@ -237,16 +237,18 @@ def return_parked_records(consumer: Any) -> None:
     """Have the next poll return what was fetched of partitions that were paused and resumed.
 
     kafka-python parks messages of a paused partition. It returns them after the partition is
-    resumed, but only while no partition is being read, and a partition read to its end counts as
-    being read until another is fetched: the parked messages might never be returned.
+    resumed, but only while no partition is being read, and meanwhile fetches no more of it: while
+    others have messages, the parked ones would wait. So they take turns with what is being read.
     """
     fetcher = _private_attribute(consumer, "_fetcher")
     parked = _private_attribute(fetcher, "_paused_partition_records")
-    current = fetcher._next_partition_records
-    if current is not None and consumer._subscription.is_paused(current.topic_partition):
-        parked[current.topic_partition] = current
-        current = None
-    fetcher._next_partition_records = current or None
+    is_paused = _private_attribute(consumer, "_subscription", "is_paused")
+    resumed = next((partition for partition in parked if not is_paused(partition)), None)
+    if resumed is not None:
+        current = fetcher._next_partition_records
+        fetcher._next_partition_records = parked.pop(resumed)
+        if current:
+            parked[current.topic_partition] = current
 
 
 def refuse_header_name(consumer: Any, error: BaseException) -> None:
