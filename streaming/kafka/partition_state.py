@@ -189,7 +189,7 @@ class Part:
         """
         items, sources, taken = self._items(partition, records)
         last_read = self._last_read[partition]
-        last_read |= {item.node: item.dot.counter for item in items if isinstance(item, Event)}
+        last_read |= {item.node: item.counter for item in items if isinstance(item, Event)}
         if len(last_read) > self._job.limits.nodes_max:
             last_read.clear()
 
