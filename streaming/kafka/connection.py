@@ -146,7 +146,7 @@ class Connection:
             if self._job.start == "earliest" or partition.topic in known
         ]
         if first:
-            ask = self.consumer.beginning_offsets
+            ask = partial(clients.partition_offsets, self.consumer.beginning_offsets)
             offsets.update(self._call("requesting start offsets", ask, first, self._timeout_ms))
         return {**offsets, **self.end_offsets([*fresh.difference(first)])}
 
@@ -160,8 +160,8 @@ class Connection:
             make = partial(clients.make_consumer, of_group=False, committed_only=False)
             self._uncommitted = self._call("connecting", make, self._job, calls=2)
         consumer = self.consumer if committed_only else self._uncommitted
-        ask = consumer.end_offsets
-        return self._call("requesting end offsets", ask, list(partitions), self._timeout_ms)
+        ask = partial(clients.partition_offsets, consumer.end_offsets)
+        return self._call("requesting end offsets", ask, partitions, self._timeout_ms)
 
     def commit(
         self,

@@ -26,10 +26,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import kafka
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as faults
 from kafka.admin import ConfigResource
 from kafka.cluster import collect_hosts
@@ -202,6 +203,26 @@ def make_no_topics(client: Any, cluster: str) -> None:
     if "allow_auto_create_topics" not in config:
         raise _unknown_version()
     config["allow_auto_create_topics"] = False
+
+
+def partition_offsets(
+    ask: Callable[[list[TopicPartition], float], dict[TopicPartition, int]],
+    partitions: Iterable[TopicPartition],
+    timeout_ms: float,
+) -> dict[TopicPartition, int]:
+    """Return what a consumer's `beginning_offsets` or `end_offsets` returns for partitions.
+
+    While a partition has no known leader and others have one, kafka-python asks for the others
+    only, and raises a KeyError. Raises a TimeoutError if that lasts longer than `timeout_ms`.
+    """
+    wanted, until_s = list(partitions), time.monotonic() + timeout_ms / 1e3
+    while True:
+        try:
+            return ask(wanted, timeout_ms)
+        except KeyError as unknown:
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"no broker leads {unknown}") from None
+        time.sleep(SLICE_S)
 
 
 def topic_id(consumer: Any, topic: str) -> int:

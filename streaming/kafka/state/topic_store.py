@@ -215,9 +215,10 @@ def _read(
 
         reader = make_consumer(committed_only=True)
         asked = make_consumer(committed_only=False) if open_too else reader
-        ends = asked.end_offsets(wanted, timeout_ms=timeout_ms)
+        ends = clients.partition_offsets(asked.end_offsets, wanted, timeout_ms)
         reader.assign(wanted)
-        for one, offset in reader.beginning_offsets(wanted, timeout_ms=timeout_ms).items():
+        beginnings = clients.partition_offsets(reader.beginning_offsets, wanted, timeout_ms)
+        for one, offset in beginnings.items():
             reader.seek(one, offset)
         return _read_to_ends(job, reader, ends, cancelled)
 

@@ -8,6 +8,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.streaming.broker.server import Broker
+from ketal.streaming.kafka.connecting import clients
 from tests.sampling import in_long
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import PATIENCE_POLLS, POLL_MS, Topic, consume, produce
@@ -76,6 +77,16 @@ def test_transaction_is_visible_as_a_whole_or_not_at_all(broker: Broker, topic: 
     assert committed == [value.upper() for value in HUNDRED]
     uncommitted = consume(broker, sink, isolation_level="read_uncommitted")
     assert uncommitted == [b"never to be seen", *committed]
+
+
+def test_offsets_are_asked_for_until_the_leaders_of_all_partitions_are_known(
+    broker: Broker, topic: Topic
+) -> None:
+    partitions = [TopicPartition(topic(), 0) for _ in range(2)]
+    with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)) as consumer:
+        consumer.end_offsets(partitions[:1])  # It knows one topic now.
+        offsets = clients.partition_offsets(consumer.end_offsets, partitions, 60_000)
+    assert offsets == dict.fromkeys(partitions, 0)
 
 
 @in_long
