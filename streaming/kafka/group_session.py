@@ -43,7 +43,7 @@ from ketal.model.wording import counted
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, run_in_background
-from ketal.streaming.kafka.connecting.clients import drop_paused_records, keep_joining
+from ketal.streaming.kafka.connecting.clients import keep_joining
 from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import Committed, Offsets, RunningJob
@@ -230,7 +230,6 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         self._assigned = None
         self._is_open = True
         self.set_parts(parts)
-        drop_paused_records(connection.consumer)
         for partition, offset in positions.items():
             connection.consumer.seek(partition, offset)
             if not self.part_of[partition].ended:

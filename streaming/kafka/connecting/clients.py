@@ -1,6 +1,6 @@
 """Kafka's clients, and the workarounds that a job needs (kafka-python 3.0.12).
 
-kafka-python has eight defects, each with a workaround here or in `group_session`:
+kafka-python has ten defects, each with a workaround here or in `group_session`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `call_with_deadline` bounds every such call.
@@ -17,6 +17,10 @@ kafka-python has eight defects, each with a workaround here or in `group_session
    makes a deleted topic again if the broker allows that: `make_no_topics` applies it.
 8. A leader of a group that has the metadata of its topics only after it joined takes them for a
    change, and all members join again: `group_session` subscribes before it requests metadata.
+9. What was fetched of a partition that was paused and resumed may never be returned, and keeps the
+   rest from being fetched: `return_parked_records`.
+10. A request for offsets fails if the leaders of some partitions are known, and not those of all:
+   `partition_offsets` repeats it.
 
 The one rule: no client makes a topic, and none is used again once it has failed.
 """
@@ -242,24 +246,13 @@ def keep_joining(consumer: Any) -> None:
     _private_attribute(consumer, "_coordinator", "request_rejoin")()
 
 
-def drop_paused_records(consumer: Any) -> None:
-    """Drop the messages that a consumer fetched from paused partitions, before these are resumed.
-
-    The consumer returns such messages only if it has read no other partition since, and as long as
-    it has them it fetches no more of their partition, which could then stall for ever.
-    """
-    parked = _private_attribute(consumer, "_fetcher", "_paused_partition_records")
-    for records in parked.values():
-        records.drain()
-    parked.clear()
-
-
 def return_parked_records(consumer: Any) -> None:
     """Have the next poll return what was fetched of partitions that were paused and resumed.
 
     kafka-python parks messages of a paused partition. It returns them after the partition is
     resumed, but only while no partition is being read, and meanwhile fetches no more of it: while
     others have messages, the parked ones would wait. So they take turns with what is being read.
+    After a seek to another offset they are dropped.
     """
     fetcher = _private_attribute(consumer, "_fetcher")
     parked = _private_attribute(fetcher, "_paused_partition_records")
