@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 
 import ketal
 from ketal.model.limits import Limits
@@ -128,12 +128,15 @@ def test_partitions_of_a_part_wait_for_each_other(broker: Broker, tmp_path: Path
     assert _counts(job, ORDERS[2]) == {"read": 4 * ROUNDS, "accepted": 4 * ROUNDS}
 
 
-def test_partitions_are_read_on_while_the_others_have_an_open_transaction(
-    broker: Broker, topic: Topic, tmp_path: Path
-) -> None:
-    """Its first message cannot be read yet, and is what all the others wait for."""
-    name, waiting = topic(partitions=2), LIMITS.held_back_max
-    job = _job(broker, [name], tmp_path)
+@contextmanager
+def _transaction_that_others_wait_for(
+    broker: Broker, name: str, waiting: int, folder: Path
+) -> Iterator[tuple[Session, KafkaProducer]]:
+    """Yield a session, and the producer of an open transaction with a message in partition 0.
+
+    This message cannot be read yet, and all messages of partition 1 wait for it.
+    """
+    job = _job(broker, [name], folder)
     program = ketal.compile(PATTERN.format(order=ORDERS[0]))
     engine = ProcessEngine(job, program, HookRecorder().hooks())
     with (
@@ -144,6 +147,14 @@ def test_partitions_are_read_on_while_the_others_have_an_open_transaction(
         producer.send(name, _step({"n0": 1}, 0), partition=0).get(READ_S)
         produce(broker, [(name, 1, _step({"n0": 1, "n1": n + 1}, 0)) for n in range(waiting)])
         session.begin()
+        yield session, producer
+
+
+def test_partitions_are_read_on_while_the_others_have_an_open_transaction(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    name, waiting = topic(partitions=2), LIMITS.held_back_max
+    with _transaction_that_others_wait_for(broker, name, waiting, tmp_path) as (session, producer):
         _read(session, waiting)
         producer.commit_transaction()
         _read(session, waiting + 1)
@@ -156,17 +167,7 @@ def test_partition_is_read_on_while_one_has_an_open_transaction_and_another_new_
 ) -> None:
     """That the other returns messages does not mean that the first has any to read."""
     name, waiting = topic(partitions=3), LIMITS.held_back_max
-    job = _job(broker, [name], tmp_path)
-    program = ketal.compile(PATTERN.format(order=ORDERS[0]))
-    engine = ProcessEngine(job, program, HookRecorder().hooks())
-    with (
-        closing(make_producer(job, f"test-{name}")) as producer,
-        closing(new_session(engine, Outputs(job, engine.hooks))) as session,
-    ):
-        producer.begin_transaction()
-        producer.send(name, _step({"n0": 1}, 0), partition=0).get(READ_S)
-        produce(broker, [(name, 1, _step({"n0": 1, "n1": n + 1}, 0)) for n in range(waiting)])
-        session.begin()
+    with _transaction_that_others_wait_for(broker, name, waiting, tmp_path) as (session, producer):
         (part,) = session.parts
         counter, deadline_s = 0, time.monotonic() + READ_S
         while part.positions[TopicPartition(name, 1)] < waiting:
