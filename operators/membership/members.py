@@ -93,6 +93,8 @@ class MembershipStage(Stateful):
     def add_named(self, nodes: Iterable[str]) -> tuple[str, ...]:
         """Add nodes that a clock names; return the incarnations among them that are over."""
         fresh = [node for node in nodes if node not in self.restorer.highest]
+        if not fresh:
+            return ()
         self.restorer.add_named(fresh)
         return self._end(name for base in self._index_runs(fresh) for name in self._pop_over(base))
 

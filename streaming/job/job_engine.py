@@ -168,11 +168,13 @@ class VacuityWatch:
         engine = self._engine
         if now_s < self._awaited_due_s or any(engine.figures.lag.values()):
             return
+        if not any(map(waits_for_ever, engine.program.compiled)):
+            return
         wait_s = engine.job.vacuous_after_ms / 1e3
         self._awaited_due_s = now_s + wait_s
         before, self._awaited = self._awaited, awaited()
         still = {dot: count for dot, count in self._awaited.items() if dot in before}
-        if still and any(map(waits_for_ever, engine.program.compiled)):
+        if still:
             dot = max(sorted(still), key=still.__getitem__)
             self._warn(
                 "held back",

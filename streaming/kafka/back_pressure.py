@@ -80,6 +80,8 @@ class BackPressure:
         While partitions are paused, each of the others may add so many before it is paused too.
         """
         usual: int = self._connection.consumer.config["max_poll_records"]
+        if not self._parts:
+            return usual
         readers = max(len(part.positions) for part in self._parts) if self._paused else 1
         return max(1, min(usual, int(self._held_back_max * POLL_SHARE / readers)))
 

@@ -85,7 +85,9 @@ class Part:
         self.notice = ""
         """A notice to report about how the part was opened; empty for none."""
         self._last_read: dict[TopicPartition, dict[str, int]] = {one: {} for one in positions}
-        """The counter of the last event that was read of each node from each partition."""
+        """The counter of the last event that was read of each node from each partition.
+
+        Only if there are several partitions; of one, all held events are."""
         self._uses_time = uses_time(program)
         self._reader = MessageReader(job.source, job.limits, mapped=engine.mapped)
         self._partition_check = engine.partition_check
@@ -188,10 +190,8 @@ class Part:
         message, and the message.
         """
         items, sources, taken = self._items(partition, records)
-        last_read = self._last_read[partition]
-        last_read |= {item.node: item.counter for item in items if isinstance(item, Event)}
-        if len(last_read) > self._job.limits.nodes_max:
-            last_read.clear()
+        if len(self.positions) > 1:
+            self._record_last_read(partition, items)
 
         def place(index: int) -> str:
             return place_of(sources[index])
@@ -203,6 +203,12 @@ class Part:
         self.positions[partition] = records[taken - 1].offset + 1
         self.counts["messages"] += taken
         return taken
+
+    def _record_last_read(self, partition: TopicPartition, items: Iterable[LogItem]) -> None:
+        last_read = self._last_read[partition]
+        last_read |= {item.node: item.counter for item in items if isinstance(item, Event)}
+        if len(last_read) > self._job.limits.nodes_max:
+            last_read.clear()
 
     def _items(
         self, partition: TopicPartition, records: Sequence[Any]

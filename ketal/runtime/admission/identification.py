@@ -185,10 +185,9 @@ class Admission:
             self.entries = ClockEntries()
         return self.membership
 
-    def departed_nodes(self, events: Iterable[Event]) -> Collection[str]:
+    def departed_nodes(self, events: Collection[Event]) -> Collection[str]:
         """Return the nodes that have left, by control events and by restarts in a log's events."""
         if self.membership is None:
-            events = list(events)
             named = itertools.chain.from_iterable(event.clock for event in events)
             return restarted({event.node for event in events}, named)
         return self.membership.departed
