@@ -17,6 +17,7 @@ import pytest
 
 import ketal
 from ketal.errors import SettingError
+from ketal.streaming.broker.settings import free_port
 from ketal.trace import (
     Collector,
     JsonLines,
@@ -26,7 +27,7 @@ from ketal.trace import (
     Tracer,
 )
 from ketal.trace.delivery import sending
-from tests.trace.scripts import free_port, needs_fork, run_script
+from tests.trace.scripts import needs_fork, run_script
 from tests.trace.test_log_sender import RecordingMonitor
 
 CONFLICT = """
@@ -153,8 +154,8 @@ def test_a_truncated_line_is_dropped_and_an_invalid_one_rejected() -> None:
 
 def _disconnected_sink() -> tuple[int, SocketSink, Tracer]:
     """Return a port, a sink and its tracer, whose connection to the port was closed."""
-    with socket.create_server(("127.0.0.1", 0)) as first:
-        port = first.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)) as first:
         sink = SocketSink("127.0.0.1", port)
         tracer = Tracer("n", sink)
         tracer.record("first")

@@ -23,10 +23,11 @@ import ketal
 from ketal.errors import SettingError
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.streaming.broker.settings import free_port
 from ketal.trace import Collector, LogSender, SocketSink, Tracer
 from ketal.trace.delivery import collecting, log_sender, sending
 from tests.logged import ketal_records
-from tests.trace.scripts import free_port, needs_fork, run_script
+from tests.trace.scripts import needs_fork, run_script
 
 
 class RecordingMonitor:

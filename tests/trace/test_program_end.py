@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from ketal.streaming.broker.settings import free_port
 from ketal.trace import Collector, SocketSink, Tracer, forks
 from ketal.trace.delivery import collecting, sending
-from tests.trace.scripts import free_port, needs_fork, run_script
+from tests.trace.scripts import needs_fork, run_script
 from tests.trace.test_log_sender import RecordingMonitor
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import zipfile
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ketal.streaming.broker.settings import free_port
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark.__main__ import write_package
 from tests.page_blocks import blocks, page, write_files
@@ -71,12 +71,6 @@ def test_archive_for_executors_is_an_importable_package(tmp_path: Path) -> None:
     assert str(tmp_path / "ketal.zip") in done.stdout
 
 
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @in_long
 @pytest.mark.usefixtures("jars")  # Downloads the jars, or skips with the reason.
 def test_cluster_of_a_master_and_two_workers_gives_the_verdicts_of_run(tmp_path: Path) -> None:
@@ -101,7 +95,7 @@ def test_cluster_of_a_master_and_two_workers_gives_the_verdicts_of_run(tmp_path:
             **{k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "JAVA_HOME": str(spark_home(java)),
-            "MASTER_PORT": str(_free_port()),
+            "MASTER_PORT": str(free_port()),
             "PYSPARK_PYTHON": str(python),
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             # Six JVMs that run for seconds.
