@@ -18,6 +18,7 @@ from ketal.model.log_arguments import LogItem, RecordBatch, batches_of, deciding
 from ketal.model.summaries import Summary
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import only_execution
 from ketal.runtime.execution import Execution
@@ -325,6 +326,11 @@ class Monitor:
         monitor = cls(program, limits=limits, listing=listing, trace=trace, on=on, execution=name)
         monitor._execution.state.restore(saved)
         return monitor
+
+
+def fullest_queue(monitor: Monitor) -> HoldBackQueue | None:
+    """Return the hold-back queue of a monitor with the most events; None if it has none."""
+    return monitor._execution.release.fullest_queue()
 
 
 def _batches_of_one_execution(events: Iterable[LogItem]) -> Iterator[RecordBatch]:

@@ -1,34 +1,23 @@
-"""Back-pressure: partitions that are read ahead are paused while many events are held back.
-
-Of a backlog, a short partition would be read to its end while a long one has just begun. Its events
-then wait for events that are not read yet, and are given up when `held_back_max` of them wait. So a
-part that is half full reads only those of its partitions that have the fewest events held back,
-until it is down to a quarter. This needs no times: a partition that others wait for has few events
-held back, since it is behind. Under `total` it may have some, which wait for their turn, so what
-would be held back of partitions that are read alike should be well below half of the limit.
+"""Pauses the partitions that are read ahead while many events are held back (`read_ahead`).
 
 The one rule: a partition is paused only while others of its part have messages to read.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafka import TopicPartition
 
+from ketal.runtime.read_ahead import PATIENCE_S
 from ketal.streaming.kafka.connecting.clients import return_parked_records
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.partition_state import FindUnread, Part
 
-PAUSE_SHARE, RESUME_SHARE = 0.5, 0.25
-"""The shares of `held_back_max` above which partitions are paused, and below which all resume."""
 POLL_SHARE = 0.25
 """The share of `held_back_max` that a poll may add, or that one poll of each partition may add."""
-PATIENCE_S = 1.0
-"""How long a partition returns no message before Kafka is asked whether it has any to read."""
 
 
 class BackPressure:
@@ -93,7 +82,7 @@ class BackPressure:
             self._paused = self._paused - paused
             if part.ended:
                 continue
-            is_crowded = part.held_share > (RESUME_SHARE if paused else PAUSE_SHARE)
+            is_crowded = part.is_crowded(are_waiting=bool(paused))
             ahead = self._ahead(part, paused) if is_crowded else set()
             consumer.pause(*ahead - paused)
             consumer.resume(*paused - ahead)
@@ -106,6 +95,4 @@ class BackPressure:
         due_s = time.monotonic() - PATIENCE_S
         if silent := sorted(one for one in unread - paused if self._read_s[one] <= due_s):
             unread = unread.difference(silent).union(self._find_unread(silent))
-        held = part.held_by_partition()
-        least = min([held[partition] for partition in unread], default=sys.maxsize)
-        return {partition for partition in part.positions if held[partition] > least}
+        return part.ahead(unread)

@@ -14,8 +14,7 @@ The one rule: parts share nothing; the verdicts of a part depend on its own mess
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import TopicPartition
@@ -24,10 +23,11 @@ from ketal.errors import OtherProgramError, StateError
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.log_arguments import LogItem
-from ketal.model.values import base_node
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.runtime.execution import Execution
+from ketal.runtime.read_ahead import ReadPositions, is_crowded
 from ketal.runtime.state.records import (
     OTHERS,
     Changes,
@@ -84,10 +84,8 @@ class Part:
         """The metadata that its last commit stored with the offsets."""
         self.notice = ""
         """A notice to report about how the part was opened; empty for none."""
-        self._last_read: dict[TopicPartition, dict[str, int]] = {one: {} for one in positions}
-        """The counter of the last event that was read of each node from each partition.
-
-        Only if there are several partitions; of one, all held events are."""
+        self._last_read = ReadPositions[TopicPartition](job.limits.nodes_max)
+        """Recorded only if there are several partitions; of one, all held events are."""
         self._uses_time = uses_time(program)
         self._reader = MessageReader(job.source, job.limits, mapped=engine.mapped)
         self._partition_check = engine.partition_check
@@ -118,8 +116,8 @@ class Part:
             offsets = {(topic, number): offset for topic, number, offset in saved["offsets"]}
             # A state of an earlier version does not have them.
             for topic, number, node, counter in saved.get("last_read", ()):
-                if (partition := TopicPartition(topic, number)) in self._last_read:
-                    self._last_read[partition][node] = counter
+                if (partition := TopicPartition(topic, number)) in self.positions:
+                    self._last_read.record_counters(partition, {node: counter})
         # The state may lack a partition, if the job did not read its topic for a while.
         for partition, position in self.positions.items():
             if offsets.get(partition, position) != position:
@@ -156,7 +154,8 @@ class Part:
                 (*partition, offset) for partition, offset in sorted(self.positions.items())
             ],
             "last_read": [
-                (*partition, node, counter) for partition, node, counter, _ in self._held_reads()
+                (*partition, node, counter)
+                for partition, node, counter, _ in self._last_read.held(self._fullest_queue())
             ],
         }
         changes[PROGRESS] = encode_record(progress)
@@ -191,7 +190,7 @@ class Part:
         """
         items, sources, taken = self._items(partition, records)
         if len(self.positions) > 1:
-            self._record_last_read(partition, items)
+            self._last_read.record(partition, items)
 
         def place(index: int) -> str:
             return place_of(sources[index])
@@ -203,12 +202,6 @@ class Part:
         self.positions[partition] = records[taken - 1].offset + 1
         self.counts["messages"] += taken
         return taken
-
-    def _record_last_read(self, partition: TopicPartition, items: Iterable[LogItem]) -> None:
-        last_read = self._last_read[partition]
-        last_read |= {item.node: item.counter for item in items if isinstance(item, Event)}
-        if len(last_read) > self._job.limits.nodes_max:
-            last_read.clear()
 
     def _items(
         self, partition: TopicPartition, records: Sequence[Any]
@@ -288,32 +281,21 @@ class Part:
             verdict for item in self._advanced_watermark() for verdict in self.execution.feed(item)
         ]
 
-    @property
-    def held_share(self) -> float:
-        """The share of `held_back_max` that the events in the fullest hold-back queue are."""
-        queue = self.execution.release.fullest_queue()
-        return 0.0 if queue is None else len(queue) / queue.options.held_back_max
+    # --- back-pressure ---
 
-    def held_by_partition(self) -> Counter[TopicPartition]:
-        """Return how many events of each partition the fullest hold-back queue has."""
-        held: Counter[TopicPartition] = Counter()
-        for partition, _, _, count in self._held_reads():
-            held[partition] += count
-        return held
+    def is_crowded(self, *, are_waiting: bool) -> bool:
+        """Return whether too many events are held back for reading all partitions.
 
-    def _held_reads(self) -> Iterator[tuple[TopicPartition, str, int, int]]:
-        """Yield each partition and node of held events, the last one read, and how many at most.
-
-        Those of a node in several partitions may be in each that was read beyond what is settled.
+        `are_waiting` is whether some are paused already.
         """
-        queue = self.execution.release.fullest_queue()
-        for node, settled, count in () if queue is None else queue.held_by_node():
-            # An event that only numbers its incarnation has the node's own name.
-            names = {node, base_node(node)}
-            for partition, last_read in self._last_read.items():
-                last = max(last_read.get(name, 0) for name in names)
-                if last > settled:
-                    yield partition, node, last, min(count, last - settled)
+        return is_crowded(self._fullest_queue(), are_waiting=are_waiting)
+
+    def ahead(self, unread: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions that have more events held back than one that is unread."""
+        return self._last_read.ahead(self._fullest_queue(), unread)
+
+    def _fullest_queue(self) -> HoldBackQueue | None:
+        return self.execution.release.fullest_queue()
 
     @property
     def summary_numbers(self) -> dict[str, Any]:

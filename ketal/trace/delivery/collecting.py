@@ -29,6 +29,8 @@ from ketal.logs.formats.jsonl import read_lines
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
+from ketal.model.log_arguments import RecordBatch
+from ketal.trace.delivery.connection_pauses import ConnectionPauses
 from ketal.trace.delivery.log_sender import parse_announcement
 from ketal.trace.delivery.sending import checked_address
 from ketal.trace.feeding import Feedable, LockedMonitor
@@ -48,12 +50,10 @@ _SHAPE = Shape(Source())
 class MonitorFeeder(LockedMonitor, ABC):
     """Base of the collectors."""
 
-    def _feed_lines(self, name: str, chunks: Iterator[bytes]) -> None:
-        """Feed the events of JSON lines; `name` is the source in the places of rejections."""
-        for batch in read_lines(name, chunks, _SHAPE, DEFAULT):
-            with self.lock:
-                for number, item in enumerate(batch.items):
-                    self._monitor.feed(item, place=batch.place(number))
+    def _feed_records(self, batch: RecordBatch, numbers: range) -> None:
+        """Feed some records of a batch, by their indexes; the lock is held."""
+        for number in numbers:
+            self._monitor.feed(batch.items[number], place=batch.place(number))
 
     @abstractmethod
     def close(self) -> None:
@@ -115,6 +115,7 @@ class Collector(MonitorFeeder):
     def __init__(self, monitor: Feedable, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(monitor)
         self._offsets: OrderedDict[str, int] = OrderedDict()
+        self._pauses = ConnectionPauses(monitor)
         address = checked_address(host, port, port_min=0)
         with refused_as_setting(f"events cannot be received on port {port} of {host}"):
             self._server = _Server(address, self._process_connection)
@@ -131,7 +132,28 @@ class Collector(MonitorFeeder):
             chunks = chain([first], chunks)
         else:
             chunks = self._acknowledged_chunks(*announcement, connection, chain([rest], chunks))
-        self._feed_lines(peer, chunks)
+        with self.lock:
+            self._pauses.open(peer, of_log=announcement is not None)
+        try:
+            for batch in read_lines(peer, chunks, _SHAPE, DEFAULT):
+                self._feed_batch(peer, batch)
+        finally:
+            with self.lock:
+                self._pauses.close(peer)
+
+    def _feed_batch(self, peer: str, batch: RecordBatch) -> None:
+        """Feed a batch of records of a connection, in portions; wait while it is paused."""
+        begin, count = 0, len(batch.items)
+        while begin < count:
+            with self.lock:
+                portion = self._pauses.portion(peer)
+                end = count if portion is None else min(count, begin + portion)
+                self._feed_records(batch, range(begin, end))
+                if portion is not None:
+                    self._pauses.record(peer, batch.items[begin:end])
+            begin = end
+            if portion == 0:
+                self._pauses.wait(peer)
 
     def _acknowledged_chunks(
         self, log: str, size_bytes: int, connection: socket.socket, chunks: Iterator[bytes]
@@ -360,7 +382,10 @@ class TopicCollector(MonitorFeeder):
 
     def _process_message(self, message: Any) -> None:
         place = f"{message.topic}/{message.partition}/{message.offset}"
-        self._feed_lines(place, iter([(message.value or b"").replace(b"\n", b" ")]))
+        line = (message.value or b"").replace(b"\n", b" ")
+        for batch in read_lines(place, iter([line]), _SHAPE, DEFAULT):
+            with self.lock:
+                self._feed_records(batch, range(len(batch.items)))
         self.taken += 1
 
     def wait(self, messages: int, *, timeout_s: float | None = None) -> bool:

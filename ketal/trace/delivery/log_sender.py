@@ -41,6 +41,7 @@ from ketal.trace.delivery.sending import (
     connected,
     end_all,
     receive_byte,
+    send_slowly,
 )
 
 _LOG = logging.getLogger("ketal.trace")
@@ -167,7 +168,7 @@ class LogSender:
                 finishing, replaced = self._finishing.is_set(), self._is_replaced(log)
                 size_bytes = log.seek(0, os.SEEK_END)
                 while part := _whole_lines(log, offset, tail, size_bytes):
-                    connection.sendall(part)
+                    send_slowly(connection, part, stop)
                     offset += len(part)
                     tail = (tail + part)[-_TAIL_BYTES:]
                     if stop.is_set():

@@ -99,6 +99,20 @@ def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
         yield close_in_child(connection)
 
 
+def send_slowly(connection: socket.socket, data: bytes, stop: threading.Event) -> None:
+    """Send data, however slowly it is received; raise a TimeoutError if `stop` is set meanwhile.
+
+    `sendall` would limit the whole time to the timeout of the socket.
+    """
+    unsent = memoryview(data)
+    while unsent:
+        try:
+            unsent = unsent[connection.send(unsent) :]
+        except TimeoutError:
+            if stop.is_set():
+                raise
+
+
 def receive_byte(connection: socket.socket, wait_s: float) -> bytes | None:
     """Wait for a byte; return it, `b""` if the connection was closed, or None on timeout."""
     connection.settimeout(wait_s)

@@ -25,6 +25,7 @@ from ketal.trace.delivery.sending import (
     connected,
     end_all,
     receive_byte,
+    send_slowly,
 )
 from ketal.trace.plain_values import encoded
 
@@ -156,7 +157,7 @@ class SocketSink:
             if lines:
                 if receive_byte(connection, 0) is not None:
                     raise ConnectionError("the collector closed the connection")
-                connection.sendall(b"".join(lines))
+                send_slowly(connection, b"".join(lines), stop)
                 for _ in lines:
                     unsent.popleft()
             elif self._closed:

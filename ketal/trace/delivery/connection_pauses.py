@@ -1,0 +1,103 @@
+"""Pauses the logs that are read ahead while many events are held back (`read_ahead`).
+
+While the connection of a log is not read, TCP lets its sender wait, which loses nothing. Those of
+sinks are never paused: their unsent events are in memory only, and lost at the end of the program.
+
+The one rule: a log is paused only for connections that sent lines within the last `PATIENCE_S`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from ketal.model.limits import DEFAULT
+from ketal.model.log_arguments import LogItem
+from ketal.operators.order.hold_back import HoldBackQueue
+from ketal.runtime.monitor import Monitor, fullest_queue
+from ketal.runtime.read_ahead import PATIENCE_S, ReadPositions, is_crowded
+from ketal.trace.feeding import Feedable
+
+PORTION_SHARE = 0.01
+"""The share of `held_back_max` that may be fed before it is decided again which logs are paused."""
+STARTING_S = 1.0
+"""How long a collector that has just started waits for more senders to connect."""
+PAUSE_S = 1.0
+"""How long a paused connection waits, unless it is resumed, before it asks again."""
+
+
+class ConnectionPauses:
+    """The open connections of a collector, and which of the logs among them are paused.
+
+    The lock of the monitor must be held while a method other than `wait` is called.
+    """
+
+    def __init__(self, monitor: Feedable) -> None:
+        # The events that other objects hold back, if any, are not known.
+        self._monitor = monitor if isinstance(monitor, Monitor) else None
+        self._positions = ReadPositions[str](DEFAULT.nodes_max)
+        self._sent_s: dict[str, float] = {}
+        """When each open connection had lines that were not fed yet, or was opened."""
+        self._started_s = time.monotonic()
+        self._paused: set[str] = set()
+        self._resumed: dict[str, threading.Event] = {}
+        """For the connection of each log what is set when it is resumed."""
+        self._decided_s = 0.0
+        """When it was decided last which logs are paused."""
+        self._portion = 0
+        """How many lines may be fed until it is decided again."""
+
+    def open(self, connection: str, *, of_log: bool) -> None:
+        """Add a connection; `of_log` is whether its sender has announced a log."""
+        self._sent_s[connection] = time.monotonic()
+        if of_log:
+            self._resumed[connection] = threading.Event()
+
+    def close(self, connection: str) -> None:
+        """Remove a connection."""
+        self._pause(set())  # it is decided anew without it
+        del self._sent_s[connection]
+        self._resumed.pop(connection, None)
+        self._positions.forget(connection)
+
+    def record(self, connection: str, items: Sequence[LogItem]) -> None:
+        """Record lines of a connection that were fed."""
+        self._positions.record(connection, items)
+        self._portion -= len(items)
+
+    def portion(self, connection: str) -> int | None:
+        """Return how many of a connection's lines may be fed now, None for all; 0 if it is paused.
+
+        The connection has lines that are not fed yet.
+        """
+        queue = None if self._monitor is None else fullest_queue(self._monitor)
+        if queue is None:
+            return None
+        now_s = self._sent_s[connection] = time.monotonic()
+        if self._portion <= 0 or now_s >= self._decided_s + PAUSE_S:
+            self._pause(self._ahead(queue, now_s))
+            self._decided_s = now_s
+            self._portion = max(1, int(queue.options.held_back_max * PORTION_SHARE))
+        return 0 if connection in self._paused else self._portion
+
+    def _ahead(self, queue: HoldBackQueue, now_s: float) -> set[str]:
+        """Return the logs to pause."""
+        if not is_crowded(queue, are_waiting=bool(self._paused)):
+            return set()
+        unread = {one for one, time_s in self._sent_s.items() if time_s > now_s - PATIENCE_S}
+        if now_s < self._started_s + STARTING_S:
+            unread.add("")  # one that is not open yet
+        return self._positions.ahead(queue, unread) & self._resumed.keys()
+
+    def _pause(self, connections: set[str]) -> None:
+        """Pause these connections, and resume the others."""
+        for one in connections - self._paused:
+            self._resumed[one].clear()
+        for one in self._paused - connections:
+            self._resumed[one].set()
+        self._paused = connections
+
+    def wait(self, connection: str) -> None:
+        """Wait until a paused connection is resumed, for `PAUSE_S` at most."""
+        self._resumed[connection].wait(PAUSE_S)
