@@ -106,7 +106,8 @@ def test_duplicate_and_rejected_records_are_not_counted() -> None:
     (one,) = cuts.executions
     assert (one.events, one.cuts, cuts.duplicates, cuts.rejected) == (3, 5, 1, 2)
     assert cuts.first_rejected == (
-        "a@2: a@2 was read before with other content; a dot is unique in an execution"
+        "a@2: a@2 was read before with other content; a dot is unique in an execution "
+        "(do two programs use the name 'a'?)"
     )
     assert str(cuts).splitlines()[:2] == [
         "duplicates         1",

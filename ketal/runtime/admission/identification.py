@@ -152,7 +152,8 @@ class Admission:
             status = self._admit(event)
         if status is CONTRADICTION:
             raise EventError(
-                f"{event.dot} was read before with other content; a dot is unique in an execution"
+                f"{event.dot} was read before with other content; a dot is unique in an execution "
+                f"(do two programs use the name {base_node(event.node)!r}?)"
             )
         return status, event
 
