@@ -22,6 +22,7 @@ from kafka import TopicPartition
 from ketal.errors import OtherProgramError, StateError
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import rfc3339
 from ketal.model.log_arguments import LogItem
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -45,6 +46,9 @@ from ketal.streaming.kafka.watermarks import Watermarks
 
 PROGRESS = OTHERS + b"progress"
 """The name of the record with the part's own progress: counts, watermarks and offsets."""
+
+AHEAD_S = 3_600.0
+"""How far the mark of a partition may be ahead of this machine's clock without a warning."""
 
 FindUnread = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
 
@@ -86,6 +90,9 @@ class Part:
         """A notice to report about how the part was opened; empty for none."""
         self._last_read = ReadPositions[TopicPartition](job.limits.nodes_max)
         """Recorded only if there are several partitions; of one, all held events are."""
+        self._notify = engine.hooks.notify
+        self._ahead: set[TopicPartition] = set()
+        """The partitions of which it was warned that their mark is far ahead."""
         self._uses_time = uses_time(program)
         self._reader = MessageReader(job.source, job.limits, mapped=engine.mapped)
         self._partition_check = engine.partition_check
@@ -191,6 +198,8 @@ class Part:
         items, sources, taken = self._items(partition, records)
         if len(self.positions) > 1:
             self._last_read.record(partition, items)
+        if self._uses_time:
+            self._warn_if_ahead(partition, items, sources)
 
         def place(index: int) -> str:
             return place_of(sources[index])
@@ -202,6 +211,29 @@ class Part:
         self.positions[partition] = records[taken - 1].offset + 1
         self.counts["messages"] += taken
         return taken
+
+    def _warn_if_ahead(
+        self, partition: TopicPartition, items: Sequence[LogItem], sources: Sequence[Any]
+    ) -> None:
+        """Warn once of a partition whose mark is far ahead of this machine's clock.
+
+        `items` are those of the batch that raised the mark, if it was not raised earlier, and
+        `sources` the messages of these.
+        """
+        mark_s, latest_s = self.watermarks.mark_s(partition), time.time() + AHEAD_S
+        if mark_s <= latest_s or partition in self._ahead:
+            return
+        self._ahead.add(partition)
+        topic, number = partition
+        subject = f"the mark of {topic}/{number}"
+        for item, record in zip(items, sources, strict=True):
+            if isinstance(item, Event) and item.time is not None and float(item.time) > latest_s:
+                subject = f"the time of {item.dot} ({place_of(record)})"
+                break
+        self._notify(
+            f"warning: {subject} is far ahead of this machine's clock; once the watermark follows, "
+            f"all events before {rfc3339(mark_s)} are late"
+        )
 
     def _items(
         self, partition: TopicPartition, records: Sequence[Any]

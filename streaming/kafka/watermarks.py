@@ -67,6 +67,10 @@ class Watermarks:
         self._marks_s[partition] = mark_s
         return self._least is None or partition == self._least
 
+    def mark_s(self, partition: Partition) -> float:
+        """Return the mark of a partition."""
+        return self._marks_s[partition]
+
     def mark_active(self, partitions: Iterable[Partition], now_ms: float) -> None:
         """Mark partitions active, since they have messages."""
         self._skip_unpolled_time(now_ms)

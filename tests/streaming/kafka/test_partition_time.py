@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,12 +63,12 @@ def events() -> list[dict[str, Any]]:
     return out
 
 
-def part_of(text: str) -> Part:
+def part_of(text: str, recorder: HookRecorder | None = None) -> Part:
     job = Job(
         pattern="p", topics=["t"], bootstrap_servers="b", group_id="g",
         store=Target("kafka", "state"),
     )  # fmt: skip
-    engine = ProcessEngine(job, ketal.compile(text), HookRecorder().hooks())
+    engine = ProcessEngine(job, ketal.compile(text), (recorder or HookRecorder()).hooks())
     return Part(engine, 0, {TopicPartition("t", n): 0 for n in (0, 1)}, Changelog(job, 0, 1))
 
 
@@ -150,3 +151,23 @@ def test_watermark_of_a_part_that_has_ended_does_not_count() -> None:
     for number in (0, 1):
         feed(parts[0], number, [{"type": "ketal.end"}])
     assert least_watermark_s(parts) == 195
+
+
+def test_partition_whose_mark_is_far_ahead_is_reported_once() -> None:
+    """All later events of the partition would be late without any other sign of the cause."""
+    recorder = HookRecorder()
+    part = part_of(pattern("CausalOrder(gap = 10 s)", "next"), recorder)
+    now_s = int(time.time())
+    feed(part, 0, [event_of(now_s + 1_000, "a", a=1), event_of(now_s, "b", b=1)])
+    assert not recorder.notices
+    feed(part, 0, [event_of(now_s, "a", a=2), event_of(4_000_000_000, "b", b=2)])
+    feed(part, 0, [event_of(4_000_000_001, "b", b=3)])
+    assert recorder.notices == [
+        "warning: the time of b@2 (t/0/3) is far ahead of this machine's clock; once the watermark "
+        "follows, all events before 2096-10-02T07:06:35Z are late"
+    ]
+    feed(part, 1, [{"type": "ketal.watermark", "time": "2100-01-01T00:00:00Z"}])
+    assert recorder.notices[1:] == [
+        "warning: the mark of t/1 is far ahead of this machine's clock; once the watermark "
+        "follows, all events before 2100-01-01T00:00:00Z are late"
+    ]
