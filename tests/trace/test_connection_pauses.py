@@ -97,6 +97,22 @@ def test_log_is_not_paused_for_a_connection_that_sends_nothing(
 
 
 @pytest.mark.usefixtures("patient")
+def test_log_is_not_paused_for_one_that_has_sent_all_events_that_others_know(
+    tmp_path: Path,
+) -> None:
+    """Else a lost event would stop all logs that wait for it, as long as any other is sent."""
+    path = tmp_path / "n.jsonl"
+    path.write_bytes(b"".join(line("n", n, lost=1, idle=1) for n in range(1, 1_001)))
+    monitor = monitor_of()
+    with Collector(monitor) as collector, opened(collector, line("idle", 1), of_log=True):
+        until(monitor, "read", 1)
+        sender = LogSender(path, *collector.address)
+        until(monitor, "read", 1_001)
+        sender.close()
+    assert counts(monitor)["held_back"] == LIMIT
+
+
+@pytest.mark.usefixtures("patient")
 def test_sinks_are_never_paused_and_logs_only_while_others_are_open(tmp_path: Path) -> None:
     """The unsent events of a sink are lost when its program ends."""
     monitor = monitor_of()

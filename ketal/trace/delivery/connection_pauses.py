@@ -3,6 +3,9 @@
 While the connection of a log is not read, TCP lets its sender wait, which loses nothing. Those of
 sinks are never paused: their unsent events are in memory only, and lost at the end of the program.
 
+A log is paused only for connections that are to send an event which others know: not for one that
+has sent all of its events so far, nor for an event that was lost.
+
 The one rule: a log is paused only for connections that sent lines within the last `PATIENCE_S`.
 """
 
@@ -12,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.model.log_arguments import LogItem
 from ketal.operators.order.hold_back import HoldBackQueue
@@ -37,6 +41,8 @@ class ConnectionPauses:
         # The events that other objects hold back, if any, are not known.
         self._monitor = monitor if isinstance(monitor, Monitor) else None
         self._positions = ReadPositions[str](DEFAULT.nodes_max)
+        self._known: dict[str, int] = {}
+        """The largest counter of each node in the clocks of the events that were fed."""
         self._sent_s: dict[str, float] = {}
         """When each open connection had lines that were not fed yet, or was opened."""
         self._started_s = time.monotonic()
@@ -56,7 +62,7 @@ class ConnectionPauses:
 
     def close(self, connection: str) -> None:
         """Remove a connection."""
-        self._pause(set())  # it is decided anew without it
+        self._resume()
         del self._sent_s[connection]
         self._resumed.pop(connection, None)
         self._positions.forget(connection)
@@ -65,6 +71,15 @@ class ConnectionPauses:
         """Record lines of a connection that were fed."""
         self._positions.record(connection, items)
         self._portion -= len(items)
+        # The last event of a node has the largest clock.
+        for event in {item.node: item for item in items if isinstance(item, Event)}.values():
+            for node, counter in event.clock.items():
+                if counter > self._known.get(node, 0):
+                    self._known[node] = counter
+        if len(self._known) > DEFAULT.nodes_max:
+            self._known.clear()
+        if self._paused and not self._positions.is_behind(connection, self._known):
+            self._resume()
 
     def portion(self, connection: str) -> int | None:
         """Return how many of a connection's lines may be fed now, None for all; 0 if it is paused.
@@ -85,10 +100,19 @@ class ConnectionPauses:
         """Return the logs to pause."""
         if not is_crowded(queue, are_waiting=bool(self._paused)):
             return set()
-        unread = {one for one, time_s in self._sent_s.items() if time_s > now_s - PATIENCE_S}
+        unread = {
+            one
+            for one, time_s in self._sent_s.items()
+            if time_s > now_s - PATIENCE_S and self._positions.is_behind(one, self._known)
+        }
         if now_s < self._started_s + STARTING_S:
             unread.add("")  # one that is not open yet
         return self._positions.ahead(queue, unread) & self._resumed.keys()
+
+    def _resume(self) -> None:
+        """Resume all logs; it is decided anew once one of them has lines to feed."""
+        self._pause(set())
+        self._portion = 0
 
     def _pause(self, connections: set[str]) -> None:
         """Pause these connections, and resume the others."""
