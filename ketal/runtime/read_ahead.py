@@ -71,12 +71,9 @@ class ReadPositions(Generic[S]):
             last_read.clear()
 
     def is_behind(self, source: S, known: Mapping[str, int]) -> bool:
-        """Return whether a source is to have events that `known`, counters of nodes, includes.
-
-        One of which nothing was read may have any.
-        """
-        last_read = self._last_read.get(source)
-        return not last_read or any(known.get(node, 0) > last for node, last in last_read.items())
+        """Return whether `known`, counters of nodes, includes later events of nodes of a source."""
+        last_read = self._last_read.get(source, {})
+        return any(known.get(node, 0) > last for node, last in last_read.items())
 
     def forget(self, source: S) -> None:
         """Forget a source that is not read any more."""

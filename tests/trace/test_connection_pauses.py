@@ -52,11 +52,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_pauses, "PATIENCE_S", 2 * PATIENCE_S)
 
 
-def opened(collector: Collector, lines: bytes, *, of_log: bool) -> socket.socket:
-    """Return a connection that has sent lines, of a log or of a sink, and may send more."""
+def opened(collector: Collector, lines: bytes, *, size_bytes: int | None) -> socket.socket:
+    """Return a connection that has sent lines, of a log of that size or of a sink."""
     connection = socket.create_connection(collector.address, timeout=PATIENCE_S)
-    if of_log:
-        connection.sendall(announcement(lines, len(lines)))
+    if size_bytes is not None:
+        connection.sendall(announcement(lines, size_bytes))
         assert connection.recv(10) == b"0\n"
     connection.sendall(lines)
     return connection
@@ -89,7 +89,7 @@ def test_log_is_not_paused_for_a_connection_that_sends_nothing(
     path = tmp_path / "n.jsonl"
     path.write_bytes(b"".join(line("n", n, lost=1) for n in range(1, 1_001)))
     monitor = monitor_of()
-    with Collector(monitor) as collector, opened(collector, line("quiet", 1), of_log=True):
+    with Collector(monitor) as collector, opened(collector, line("quiet", 1), size_bytes=1_000):
         sender = LogSender(path, *collector.address)
         until(monitor, "read", 1_001)
         sender.close()
@@ -97,42 +97,76 @@ def test_log_is_not_paused_for_a_connection_that_sends_nothing(
 
 
 @pytest.mark.usefixtures("patient")
-def test_log_is_not_paused_for_one_that_has_sent_all_events_that_others_know(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("known", "size_bytes"),
+    [({"behind": 2}, len(line("behind", 1))), ({"of_its_thread": 1}, 1_000)],
+    ids=["log-that-grew", "log-that-was-longer"],
+)
+def test_sinks_are_never_paused_and_logs_only_while_others_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: dict[str, int], size_bytes: int
 ) -> None:
-    """Else a lost event would stop all logs that wait for it, as long as any other is sent."""
-    path = tmp_path / "n.jsonl"
-    path.write_bytes(b"".join(line("n", n, lost=1, idle=1) for n in range(1, 1_001)))
-    monitor = monitor_of()
-    with Collector(monitor) as collector, opened(collector, line("idle", 1), of_log=True):
-        until(monitor, "read", 1)
-        sender = LogSender(path, *collector.address)
-        until(monitor, "read", 1_001)
-        sender.close()
-    assert counts(monitor)["held_back"] == LIMIT
-
-
-@pytest.mark.usefixtures("patient")
-def test_sinks_are_never_paused_and_logs_only_while_others_are_open(tmp_path: Path) -> None:
     """The unsent events of a sink are lost when its program ends."""
+    monkeypatch.setattr(connection_pauses, "STARTING_S", 0.0)
     monitor = monitor_of()
     path = tmp_path / "ahead.jsonl"
-    path.write_bytes(b"".join(line("ahead", n, behind=2) for n in range(1, 151)))
+    path.write_bytes(b"".join(line("ahead", n, **known) for n in range(1, 151)))
     with Collector(monitor) as collector:
-        behind = opened(collector, line("behind", 1), of_log=True)
+        behind = opened(collector, line("behind", 1), size_bytes=size_bytes)
         until(monitor, "read", 1)
-        sink = opened(
-            collector, b"".join(line("sink", n, behind=2) for n in range(1, 151)), of_log=False
-        )
+        lines = b"".join(line("sink", n, **known) for n in range(1, 151))
+        sink = opened(collector, lines, size_bytes=None)
         until(monitor, "read", 151)
         sender = LogSender(path, *collector.address)
-        time.sleep(0.2)
+        time.sleep(0.5)
         assert counts(monitor)["read"] < 200
         behind.close()
         until(monitor, "read", 301)
         sender.close()
         sink.close()
         assert collector.wait(timeout_s=PATIENCE_S)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("of_log", [True, False])
+def test_log_is_not_paused_for_a_connection_that_is_not_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_log: bool
+) -> None:
+    """Otherwise an event that is lost would stop a log for as long as another one grows."""
+    monkeypatch.setattr(connection_pauses, "STARTING_S", 0.0)
+    path = tmp_path / "n.jsonl"
+    path.write_bytes(b"".join(line("n", n, lost=1) for n in range(1, 1_001)))
+    lines = line("growing", 1)
+    monitor = monitor_of()
+    with (
+        Collector(monitor) as collector,
+        opened(collector, lines, size_bytes=len(lines) if of_log else None) as growing,
+    ):
+        until(monitor, "read", 1)
+        growing.sendall(line("growing", 2))
+        until(monitor, "read", 2)
+        sender = LogSender(path, *collector.address)
+        until(monitor, "read", 1_002)
+        sender.close()
+
+
+def test_connections_of_equal_source_addresses_are_told_apart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They may be those to two addresses of the collector."""
+    monitor = monitor_of()
+    with Collector(monitor, host="0.0.0.0") as collector, socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(("127.0.0.1", 0))
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(one.getsockname())
+            for connection, host, node in ((one, "127.0.0.1", "a"), (other, "127.0.0.2", "b")):
+                connection.connect((host, collector.address[1]))
+                connection.sendall(announcement(line(node, 1), 1_000) + line(node, 1))
+                until(monitor, "read", 1 if connection is one else 2)
+        one.close()
+        assert collector.wait(timeout_s=PATIENCE_S)
+    assert not caplog.records
 
 
 def test_sending_has_no_limit_of_time(monkeypatch: pytest.MonkeyPatch) -> None:

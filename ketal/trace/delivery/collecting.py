@@ -133,27 +133,27 @@ class Collector(MonitorFeeder):
         else:
             chunks = self._acknowledged_chunks(*announcement, connection, chain([rest], chunks))
         with self.lock:
-            self._pauses.open(peer, of_log=announcement is not None)
+            self._pauses.open(connection, of_log=announcement is not None)
         try:
             for batch in read_lines(peer, chunks, _SHAPE, DEFAULT):
-                self._feed_batch(peer, batch)
+                self._feed_batch(connection, batch)
         finally:
             with self.lock:
-                self._pauses.close(peer)
+                self._pauses.close(connection)
 
-    def _feed_batch(self, peer: str, batch: RecordBatch) -> None:
+    def _feed_batch(self, connection: socket.socket, batch: RecordBatch) -> None:
         """Feed a batch of records of a connection, in portions; wait while it is paused."""
         begin, count = 0, len(batch.items)
         while begin < count:
             with self.lock:
-                portion = self._pauses.portion(peer)
+                portion = self._pauses.portion(connection)
                 end = count if portion is None else min(count, begin + portion)
                 self._feed_records(batch, range(begin, end))
                 if portion is not None:
-                    self._pauses.record(peer, batch.items[begin:end])
+                    self._pauses.record(connection, batch.items[begin:end])
             begin = end
             if portion == 0:
-                self._pauses.wait(peer)
+                self._pauses.wait(connection)
 
     def _acknowledged_chunks(
         self, log: str, size_bytes: int, connection: socket.socket, chunks: Iterator[bytes]
@@ -175,6 +175,8 @@ class Collector(MonitorFeeder):
             with self.lock:
                 # An earlier connection of the same log may not be at its end yet.
                 self._set_offset(log, max(self._offsets.get(log, 0), offset))
+                if offset >= size_bytes:
+                    self._pauses.catch_up(connection)
         with contextlib.suppress(OSError):
             connection.sendall(b"%d\n" % offset)
 

@@ -3,8 +3,9 @@
 While the connection of a log is not read, TCP lets its sender wait, which loses nothing. Those of
 sinks are never paused: their unsent events are in memory only, and lost at the end of the program.
 
-A log is paused only for connections that are to send an event which others know: not for one that
-has sent all of its events so far, nor for an event that was lost.
+A log is paused only for connections that have more to send: a log that is not read up to its
+announced size, or events that others know. For those that have sent all, or because an event was
+lost, reading must not stop.
 
 The one rule: a log is paused only for connections that sent lines within the last `PATIENCE_S`.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from socket import socket
 
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
@@ -40,34 +42,44 @@ class ConnectionPauses:
     def __init__(self, monitor: Feedable) -> None:
         # The events that other objects hold back, if any, are not known.
         self._monitor = monitor if isinstance(monitor, Monitor) else None
-        self._positions = ReadPositions[str](DEFAULT.nodes_max)
+        self._positions = ReadPositions[socket | None](DEFAULT.nodes_max)
         self._known: dict[str, int] = {}
         """The largest counter of each node in the clocks of the events that were fed."""
-        self._sent_s: dict[str, float] = {}
+        self._sent_s: dict[socket, float] = {}
         """When each open connection had lines that were not fed yet, or was opened."""
-        self._started_s = time.monotonic()
-        self._paused: set[str] = set()
-        self._resumed: dict[str, threading.Event] = {}
+        self._resumed: dict[socket, threading.Event] = {}
         """For the connection of each log what is set when it is resumed."""
+        self._backlogs: set[socket] = set()
+        """The connections of logs that are not read up to their announced size."""
+        self._paused: set[socket] = set()
+        self._started_s = time.monotonic()
         self._decided_s = 0.0
         """When it was decided last which logs are paused."""
         self._portion = 0
         """How many lines may be fed until it is decided again."""
 
-    def open(self, connection: str, *, of_log: bool) -> None:
+    def open(self, connection: socket, *, of_log: bool) -> None:
         """Add a connection; `of_log` is whether its sender has announced a log."""
         self._sent_s[connection] = time.monotonic()
         if of_log:
             self._resumed[connection] = threading.Event()
+            self._backlogs.add(connection)
 
-    def close(self, connection: str) -> None:
+    def catch_up(self, connection: socket) -> None:
+        """Record that a log was read up to its announced size."""
+        if connection in self._backlogs:
+            self._backlogs.remove(connection)
+            self._resume()
+
+    def close(self, connection: socket) -> None:
         """Remove a connection."""
         self._resume()
-        del self._sent_s[connection]
+        self._backlogs.discard(connection)
         self._resumed.pop(connection, None)
+        del self._sent_s[connection]
         self._positions.forget(connection)
 
-    def record(self, connection: str, items: Sequence[LogItem]) -> None:
+    def record(self, connection: socket, items: Sequence[LogItem]) -> None:
         """Record lines of a connection that were fed."""
         self._positions.record(connection, items)
         self._portion -= len(items)
@@ -78,10 +90,10 @@ class ConnectionPauses:
                     self._known[node] = counter
         if len(self._known) > DEFAULT.nodes_max:
             self._known.clear()
-        if self._paused and not self._positions.is_behind(connection, self._known):
+        if self._paused and not self._has_more(connection):
             self._resume()
 
-    def portion(self, connection: str) -> int | None:
+    def portion(self, connection: socket) -> int | None:
         """Return how many of a connection's lines may be fed now, None for all; 0 if it is paused.
 
         The connection has lines that are not fed yet.
@@ -96,32 +108,36 @@ class ConnectionPauses:
             self._portion = max(1, int(queue.options.held_back_max * PORTION_SHARE))
         return 0 if connection in self._paused else self._portion
 
-    def _ahead(self, queue: HoldBackQueue, now_s: float) -> set[str]:
+    def wait(self, connection: socket) -> None:
+        """Wait until a paused connection is resumed, for `PAUSE_S` at most."""
+        self._resumed[connection].wait(PAUSE_S)
+
+    def _has_more(self, connection: socket) -> bool:
+        """Return whether a connection is to send events that exist already."""
+        return connection in self._backlogs or self._positions.is_behind(connection, self._known)
+
+    def _ahead(self, queue: HoldBackQueue, now_s: float) -> set[socket]:
         """Return the logs to pause."""
         if not is_crowded(queue, are_waiting=bool(self._paused)):
             return set()
-        unread = {
+        unread: set[socket | None] = {
             one
             for one, time_s in self._sent_s.items()
-            if time_s > now_s - PATIENCE_S and self._positions.is_behind(one, self._known)
+            if time_s > now_s - PATIENCE_S and self._has_more(one)
         }
         if now_s < self._started_s + STARTING_S:
-            unread.add("")  # one that is not open yet
-        return self._positions.ahead(queue, unread) & self._resumed.keys()
+            unread.add(None)  # one that is not open yet
+        return self._resumed.keys() & self._positions.ahead(queue, unread)
 
     def _resume(self) -> None:
         """Resume all logs; it is decided anew once one of them has lines to feed."""
         self._pause(set())
         self._portion = 0
 
-    def _pause(self, connections: set[str]) -> None:
+    def _pause(self, connections: set[socket]) -> None:
         """Pause these connections, and resume the others."""
         for one in connections - self._paused:
             self._resumed[one].clear()
         for one in self._paused - connections:
             self._resumed[one].set()
         self._paused = connections
-
-    def wait(self, connection: str) -> None:
-        """Wait until a paused connection is resumed, for `PAUSE_S` at most."""
-        self._resumed[connection].wait(PAUSE_S)
