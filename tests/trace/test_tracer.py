@@ -637,6 +637,26 @@ def test_receives_names_the_calls_within_which_a_message_was_sent() -> None:
     assert "arg_types" not in events[1]["data"]
 
 
+def test_message_does_not_name_a_call_of_another_tracer_that_its_sender_does_not_know() -> None:
+    """As in a simulation, where functions of several nodes call each other."""
+    events = ListSink()
+    one, other, third = (Tracer(node, events) for node in ("n1", "n2", "n3"))
+
+    @one.event(at="begin")
+    def push() -> None:
+        third.receive(other.send("message"), "apply")
+        other.receive(one.send("message"), "apply")
+        third.receive(other.send("message"), "apply")
+
+    push()
+    assert [event["receives"] for event in events if event["type"] == "apply"] == [
+        ["n2@1"],
+        ["n1@2", "n1@1"],
+        ["n2@3", "n1@1"],
+    ]
+    assert not third.failures
+
+
 def test_joining_gathered_tasks_merges_their_clocks() -> None:
     events = ListSink()
     tracer = Tracer("n1", events, activity="task")
