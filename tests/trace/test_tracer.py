@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import functools
 import logging
 import pickle
@@ -746,6 +747,25 @@ def test_any_value_becomes_a_readable_attribute(value: object) -> None:
     tracer.record("t", value=value)
     assert not tracer.failures
     ketal.Event(**events[0])
+
+
+def test_enums_with_a_plain_value_become_that_value_as_in_an_event() -> None:
+    class Colour(str, enum.Enum):  # noqa: UP042
+        RED = "red"
+
+    class Level(enum.IntEnum):
+        HIGH = 3
+
+    values: dict[str, Any] = {
+        "colour": Colour.RED, "level": Level.HIGH, "list": [Colour.RED], "map": {Colour.RED: 1},
+    }  # fmt: skip
+    events = ListSink()
+    Tracer("n", events).record(Colour.RED, **values)
+    (event,) = events
+    assert (event["type"], str(event["data"])) == ("red", str({
+        "colour": "red", "level": 3, "list": ["red"], "map": {"red": 1},
+    }))  # fmt: skip
+    assert ketal.Event(node="n", type="red", clock={"n": 1}, data=values).data == event["data"]
 
 
 def test_numpy_scalars_become_plain_numbers() -> None:
