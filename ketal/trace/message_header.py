@@ -66,9 +66,12 @@ NO_KNOWLEDGE = SenderKnowledge({}, ())
 
 
 def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]] = ()) -> str:
-    """Return the header of a message: sender, clock, and the enclosing calls (node, counter)."""
+    """Return the header of a message: sender, clock, and the enclosing calls (node, counter).
+
+    A call that the clock does not include is left out: another tracer of the process recorded it.
+    """
     text = f"{VERSION};{quote(node, safe='')};{_members_text(clock.items())}"
-    calls_text = _members_text(calls)
+    calls_text = _members_text(call for call in calls if call[1] <= clock.get(call[0], 0))
     return f"{text};{calls_text}" if calls_text else text
 
 

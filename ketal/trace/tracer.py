@@ -252,12 +252,7 @@ class Tracer:
         headers: dict[str, str] = {}
         with self._recorder:
             event = self._recorder.record(type, data)
-            clock = event["clock"]
-            # Calls that another tracer of this process records are not in the clock.
-            calls = [
-                (node, count) for node, count in OPEN_CALLS.get() if count <= clock.get(node, 0)
-            ]
-            text = message_header.encoded(event["node"], clock, calls)
+            text = message_header.encoded(event["node"], event["clock"], OPEN_CALLS.get())
             if len(text) <= bytes_max:
                 headers[message_header.NAME] = text
             else:
