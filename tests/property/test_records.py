@@ -43,7 +43,7 @@ ORDERS = (
         "causal", total=True, nodes=tuple(f"n{i}" for i in range(1, 6)), gap=syntax.Duration(2, "s")
     ),
 )
-ROOMY = Limits(matches_per_event_max=300, configurations_max=300, runs_max=300)
+ROOMY = Limits(matches_per_event_max=300, configurations_max=300, runs_max=300, visits_max=20_000)
 """No memory limit is reached, but patterns with exponentially many matches end."""
 LIMITS = (
     ROOMY,
