@@ -21,7 +21,15 @@ from ketal.errors import EventError
 
 BLOCK_BYTES = 32_768
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_SUPPORTED = {_GZIP: ("gzip", "gzip -dc"), _ZSTD: ("Zstandard", "zstd -dc")}
+_SUPPORTED = {
+    _GZIP: ("gzip", "gzip -dc"),
+    # `pzstd` begins a file with a skippable frame, which contains no data.
+    **dict.fromkeys(
+        [_ZSTD, *(bytes([first, *b"\x2a\x4d\x18"]) for first in range(0x50, 0x60))],
+        ("Zstandard", "zstd -dc"),
+    ),
+}
+"""The kind of compressed data, and the command that decompresses it, by the first bytes."""
 _SUFFIXES = {".gz": "gzip", ".zst": "Zstandard"}
 _UNSUPPORTED = {
     b"BZh": ("bzip2", "bzip2 -dc"),

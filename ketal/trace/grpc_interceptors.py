@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 
-from ketal.trace.message_header import SHORT_MAX
+from ketal.trace.message_header import SHORT_MAX, Text, without_clocks
 from ketal.trace.tracer import Tracer, checked_tracer
 
 _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
@@ -28,7 +28,7 @@ _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 class _CallDetails(grpc.ClientCallDetails):  # type: ignore[misc]
     """A copy of the details of a call, with other metadata."""
 
-    def __init__(self, details: Any, metadata: list[tuple[str, str | bytes]]) -> None:
+    def __init__(self, details: Any, metadata: list[tuple[Text, Text]]) -> None:
         self.method = details.method
         self.timeout = details.timeout
         self.metadata = metadata
@@ -37,10 +37,10 @@ class _CallDetails(grpc.ClientCallDetails):  # type: ignore[misc]
         self.compression = getattr(details, "compression", None)
 
 
-def begin_call(tracer: Tracer, details: Any) -> list[tuple[str, str | bytes]]:
+def begin_call(tracer: Tracer, details: Any) -> list[tuple[Text, Text]]:
     """Record the beginning of a call; return its metadata with the clock."""
     headers = tracer.send_within(SHORT_MAX, "grpc.call", method=_method(details))
-    return [*(details.metadata or ()), *headers.items()]
+    return [*without_clocks(details.metadata or ()), *headers.items()]
 
 
 def end_call(tracer: Tracer, details: Any, code: Any, trailing_metadata: Any) -> None:
@@ -136,7 +136,8 @@ class ServedCall:
         headers = self._tracer.send_within(SHORT_MAX, "grpc.answer", method=self._method)
         # `grpc.aio` gives handlers that are not coroutines a context without this method.
         read_trailing = getattr(self._context, "trailing_metadata", lambda: self._trailing)
-        self._context.set_trailing_metadata((*(read_trailing() or ()), *headers.items()))
+        trailing = without_clocks(read_trailing() or ())
+        self._context.set_trailing_metadata((*trailing, *headers.items()))
 
     def __enter__(self) -> ServedCall:
         return self

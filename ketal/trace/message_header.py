@@ -9,6 +9,10 @@ calls are lists of members, as in W3C's headers `tracestate` and `baggage`. Name
 percent-encoded, so the text consists of visible ASCII characters, which HTTP, Kafka, gRPC and SMTP
 transfer unchanged.
 
+A program that passes on the headers of a message that it received, beside its own, sends several
+clocks. The last is that of the send; libraries that join headers of one name separate them by
+commas.
+
 The one rule: `decoded(encoded(node, clock, calls))` returns the clock, and the dots of the send and
 of the calls.
 """
@@ -33,6 +37,8 @@ SHORT_MAX = 4_096
 headers, and for OpenTelemetry, which drops longer entries of baggage."""
 
 _COUNTER = re.compile(r"[0-9]{1,19}", re.ASCII)
+_JOINED = re.compile(r", *(?=[0-9]+;)", re.ASCII)
+"""The comma between two clocks; one between two members is never followed by a version."""
 
 Text = str | bytes
 
@@ -60,18 +66,25 @@ NO_KNOWLEDGE = SenderKnowledge({}, ())
 
 
 def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]] = ()) -> str:
-    """Return the header of a message: sender, clock, and the enclosing calls (node, counter)."""
+    """Return the header of a message: sender, clock, and the enclosing calls (node, counter).
+
+    A call that the clock does not include is left out: another tracer of the process recorded it.
+    """
     text = f"{VERSION};{quote(node, safe='')};{_members_text(clock.items())}"
-    calls_text = _members_text(calls)
+    calls_text = _members_text(call for call in calls if call[1] <= clock.get(call[0], 0))
     return f"{text};{calls_text}" if calls_text else text
 
 
 def decoded(text: str | bytes) -> SenderKnowledge:
-    """Parse a header; raise a ValueError if it is malformed, too long or of another version."""
+    """Parse a header, the last of several joined ones.
+
+    Raises a ValueError if it is malformed, too long or of another version.
+    """
     if len(text) > BYTES_MAX:
         raise ValueError(f"the header has {len(text):,} bytes, more than {BYTES_MAX:,}")
     if isinstance(text, bytes):
         text = text.decode("ascii")
+    text = _JOINED.split(text)[-1]
     if text.count(";") < 2:
         raise ValueError(f"{text[:60]!r} is not of the form version;node;clock")
     version, node, entries, *calls = text.split(";", 3)
@@ -120,15 +133,29 @@ def sender_knowledge(headers: Headers, count_failure: Callable[[str], None]) -> 
 
 
 def _clock_text(headers: Headers) -> Text | None:
-    """Return the header of the clock, by its case-insensitive name; None if it is missing."""
+    """Return the last header with the case-insensitive name of the clock; None if it is missing."""
     if headers is None or isinstance(headers, str | bytes):
         return headers
     items = getattr(headers, "items", None)
+    clock = None
     for name, value in cast("Iterable[tuple[Text, Text]]", headers if items is None else items()):
-        text = name.decode("latin-1") if isinstance(name, bytes) else name
-        if text.lower() == NAME:
-            return value
-    return None
+        if _is_clock(name):
+            clock = value
+    return clock
+
+
+def without_clocks(headers: Iterable[tuple[Text, Text]]) -> list[tuple[Text, Text]]:
+    """Return the headers of a message without the clocks of messages that they were received with.
+
+    A carrier that adds a clock removes these first, so that headers that are passed on by many
+    programs do not grow.
+    """
+    return [(name, value) for name, value in headers if not _is_clock(name)]
+
+
+def _is_clock(name: Text) -> bool:
+    text = name.decode("latin-1") if isinstance(name, bytes) else name
+    return text.lower() == NAME
 
 
 def kafka_headers(headers: Mapping[str, str]) -> list[tuple[str, bytes]]:

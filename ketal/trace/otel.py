@@ -32,7 +32,7 @@ from opentelemetry.propagators.textmap import (
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from ketal.trace import message_header
-from ketal.trace.tracer import Tracer, checked_tracer
+from ketal.trace.tracer import Tracer, checked_tracer, count_failure
 
 ENTRY = "ketal.clock"
 """The name of the clock's entry in the baggage, and of its span attribute."""
@@ -102,7 +102,16 @@ class ClockPropagator(TextMapPropagator):
         """Write baggage and clock into the headers of a message."""
         headers = self._tracer.send_within(message_header.SHORT_MAX)
         if message_header.NAME in headers:
-            context = baggage.set_baggage(ENTRY, headers[message_header.NAME], context)
+            with_clock = baggage.set_baggage(ENTRY, headers[message_header.NAME], context)
+            # The baggage percent-encodes the clock once more, and has no room for all entries.
+            written: dict[str, str] = {}
+            self._baggage.inject(written, with_clock)
+            if baggage.get_baggage(ENTRY, self._baggage.extract(written, Context())):
+                context = with_clock
+            else:
+                count_failure(
+                    self._tracer, "a message's clock does not fit into its baggage and was not sent"
+                )
         self._baggage.inject(carrier, context, setter)
 
     def extract(

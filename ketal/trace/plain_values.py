@@ -28,13 +28,13 @@ _EXACT_MAX = 2**63
 def plain(value: Any, depth: int = 0) -> Any:
     """Convert a value to JSON data of bounded size; a value without a JSON form to its `repr`.
 
-    A numpy scalar is converted to the value that it holds.
+    A numpy scalar, and a value of a subclass, as an enum, is converted to the value that it holds.
     """
     if value is None or isinstance(value, bool):
         return value
     try:
         if isinstance(value, str):
-            return cut_text(str(value))
+            return cut_text(value)
         if isinstance(value, int):
             return int(value) if -_EXACT_MAX <= value < _EXACT_MAX else cut_text(repr(value))
         if isinstance(value, float):
@@ -42,7 +42,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         if depth < DEPTH_MAX:
             if isinstance(value, Mapping):
                 items = islice(value.items(), ITEMS_MAX)
-                return {cut_text(str(name)): plain(item, depth + 1) for name, item in items}
+                return {_key(name): plain(item, depth + 1) for name, item in items}
             if isinstance(value, list | tuple | set | frozenset):
                 return [plain(item, depth + 1) for item in islice(value, ITEMS_MAX)]
         number = unboxed(value)
@@ -74,8 +74,13 @@ def encoded(event: Mapping[str, object]) -> bytes:
     return json
 
 
+def _key(name: Any) -> str:
+    return cut_text(name if isinstance(name, str) else str(name))
+
+
 def cut_text(text: str) -> str:
     """Return a text cut to `TEXT_MAX` characters, without halves of surrogate pairs."""
+    text = str.__str__(text)  # A subclass, as an enum, may define another one.
     if len(text) > TEXT_MAX:
         text = text[: TEXT_MAX - 1] + "…"
     # UTF-8, and so JSON, cannot represent half of a surrogate pair.

@@ -341,3 +341,8 @@ def checked_tracer(tracer: Tracer) -> Tracer:
     if not isinstance(tracer, Tracer):
         raise wrong_type("tracer", "a Tracer", tracer)
     return tracer
+
+
+def count_failure(tracer: Tracer, reason: str) -> None:
+    """Count a failure of a carrier in the tracer's `failures`, and log the first for a reason."""
+    tracer._recorder.count_failure(reason)

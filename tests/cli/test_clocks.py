@@ -262,6 +262,20 @@ def test_compare_without_events_compares_the_answers_of_schemes(ketal: Ketal, wr
     assert [line.split()[0] for line in table] == ["3", "scheme", "lamport", "vector"]
 
 
+@pytest.mark.parametrize(("name", "command"), [("again.jsonl.gz", "gzip"), ("again.zst", "zstd")])
+def test_output_that_is_not_compressed_has_no_name_of_a_compressed_file(
+    ketal: Ketal, write: Write, tmp_path: Path, name: str, command: str
+) -> None:
+    """A reader would refuse it."""
+    log = write("run.jsonl", RUN)
+    result = ketal("clocks", "restamp", "itc", log, "--write", name)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        f"ketal: {name}: the output is not compressed; use `--write - | {command} > {name}`\n"
+    )
+    assert not (tmp_path / name).exists()
+
+
 def test_restamp_can_count_relevant_events_only(ketal: Ketal, write: Write) -> None:
     """Baquero, "Causality is Graphically Simple": a version vector counts versions only."""
     log = write(

@@ -121,6 +121,26 @@ def test_damaged_or_truncated_zstandard_data_is_rejected(tmp_path: Path) -> None
         assert lost.reason.startswith(f"the Zstandard data {reason}")
 
 
+@pytest.mark.parametrize("size", [0, 4, 2_000])
+@pytest.mark.parametrize("number", [0, 15])
+def test_skippable_frames_between_zstandard_data_are_skipped(
+    tmp_path: Path, number: int, size: int
+) -> None:
+    """As in a file that `pzstd` writes, which begins with such a frame."""
+    frame = (0x184D2A50 + number).to_bytes(4, "little") + size.to_bytes(4, "little") + b"\n" * size
+    path = tmp_path / "run.jsonl.zst"
+    packed = frame.join([b"", zstandard.compress(RAW[:50_000]), zstandard.compress(RAW[50_000:])])
+    path.write_bytes(packed + frame)
+    assert read(path) == ([*range(1, 3001)], [])
+    path.write_bytes(frame)
+    assert read(path) == ([], [])
+    if size:
+        path.write_bytes(frame[:-1])
+        counters, (lost,) = read(path)
+        assert counters == []
+        assert "is truncated after byte " in lost.reason
+
+
 def test_zstandard_data_with_a_long_window_is_refused_with_a_hint(tmp_path: Path) -> None:
     long = zstandard.ZstdCompressionParameters(window_log=28)
     packer = zstandard.ZstdCompressor(compression_params=long).compressobj()

@@ -43,14 +43,14 @@ ORDERS = (
         "causal", total=True, nodes=tuple(f"n{i}" for i in range(1, 6)), gap=syntax.Duration(2, "s")
     ),
 )
-ROOMY = Limits(matches_per_event_max=300, configurations_max=300, runs_max=300)
+ROOMY = Limits(matches_per_event_max=300, configurations_max=300, runs_max=300, visits_max=20_000)
 """No memory limit is reached, but patterns with exponentially many matches end."""
 LIMITS = (
     ROOMY,
-    Limits(dots_max=4, counters_max=3, held_back_max=3, lost_max=2, unlearned_max=4),
-    Limits(dots_max=7, counters_max=100, candidates_max=3, configurations_max=2),
-    Limits(dots_max=5, nodes_max=3),
-    Limits(dots_max=20, restored_entries_max=5),
+    replace(ROOMY, dots_max=4, counters_max=3, held_back_max=3, lost_max=2, unlearned_max=4),
+    replace(ROOMY, dots_max=7, counters_max=100, candidates_max=3, configurations_max=2),
+    replace(ROOMY, dots_max=5, nodes_max=3),
+    replace(ROOMY, dots_max=20, restored_entries_max=5),
 )
 
 

@@ -35,6 +35,12 @@ class Service:
         context.set_trailing_metadata((("own", "kept"),))
         if request == b"fail":
             context.abort(grpc.StatusCode.NOT_FOUND, "no")
+        if request == b"pass on":
+            passed_on = [
+                (key, value) for key, value in context.invocation_metadata() if key != "user-agent"
+            ]
+            context.set_trailing_metadata(passed_on)
+            return ",".join(key for key, _ in passed_on).encode()
         return request + b"!"
 
     def unary_stream(self, request: bytes, context: Any) -> Iterator[bytes]:
@@ -119,6 +125,22 @@ def test_metadata_of_the_service_is_kept(calls: tuple[ListSink, Tracer, Any]) ->
         b"a", timeout=30, metadata=(("x", "y"),)
     )
     assert {"own": "kept"}.items() <= dict(call.trailing_metadata()).items()
+
+
+def test_metadata_that_is_passed_on_has_no_other_clock(
+    calls: tuple[ListSink, Tracer, Any],
+) -> None:
+    """As from a service that calls another one with the metadata of the call that it serves."""
+    events, _, channel = calls
+    other = ("ketal-clock", "1;other;other=7")
+    served, call = channel.unary_unary("/s.S/unary_unary").with_call(
+        b"pass on", timeout=30, metadata=(other, ("x", "y"))
+    )
+    assert served == b"x,ketal-clock"
+    assert [tuple(pair) for pair in call.trailing_metadata()] == [
+        ("x", "y"), ("ketal-clock", "1;server;client=1,server=2"),
+    ]  # fmt: skip
+    assert _clocks(events) == WHOLE
 
 
 def test_call_by_future_is_recorded(calls: tuple[ListSink, Tracer, Any]) -> None:

@@ -10,7 +10,7 @@ import multiprocessing
 import queue
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from ketal.trace import (
     TracedSocket,
     TracedStreams,
     Tracer,
+    kafka_headers,
     message_header,
 )
 from ketal.trace.carriers.sockets import PAYLOAD_MAX, PREFIX
@@ -200,6 +201,50 @@ def test_asgi_messages_carry_the_clock() -> None:
     assert _received(events) == [
         ("http.request", {"a": 2, "b": 1}, "a@2"), ("answered", {"a": 3, "b": 2}, "b@2"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "passed_on",
+    [
+        lambda old, new: [*kafka_headers(old), *kafka_headers(new)],
+        lambda old, new: {message_header.NAME: ", ".join([*old.values(), *new.values()])},
+        lambda old, new: ",".join([*old.values(), *new.values()]).encode(),
+    ],
+    ids=["two headers", "joined headers", "joined bytes"],
+)
+def test_clock_of_a_message_is_that_of_its_send_not_one_that_is_passed_on(
+    passed_on: Callable[[dict[str, str], dict[str, str]], Any],
+) -> None:
+    """`a` sends to `b`, which sends the headers on to `c`, with its own."""
+    events, one, other = _traced_pair()
+    third = Tracer("c", events)
+    received = one.send()
+    other.receive(received)
+    third.receive(passed_on(received, other.send()))
+    assert _received(events)[-1] == ("receive", {"a": 2, "b": 2, "c": 1}, "b@2")
+    assert not third.failures
+
+
+def test_asgi_response_has_no_clock_of_another_response() -> None:
+    """The application passes on the headers of a response that it received."""
+    events, one, other = _traced_pair()
+    response = Tracer("c", events).send("answer")
+    sent: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        other.receive(response)
+        pairs = [(name.title().encode(), value.encode()) for name, value in response.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": pairs})
+
+    async def send(message: Any) -> None:
+        sent.extend(message["headers"])
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    scope = {"type": "http", "method": "GET", "path": "/p", "headers": [*one.send().items()]}
+    asyncio.run(AsgiMiddleware(application, other)(scope, receive, send))
+    assert sent == [(b"ketal-clock", b"1;b;a=2,b=3,c=1")]
 
 
 def test_queue_messages_carry_the_clock() -> None:

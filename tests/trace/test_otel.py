@@ -95,6 +95,31 @@ def test_clock_too_long_for_baggage_is_counted() -> None:
     assert dict(shop.clocks.failures) == {reason: 1}
 
 
+@pytest.mark.parametrize(
+    ("clock", "users"),
+    [
+        # 4,000 bytes as text, and 6,000 with each `=` and `,` as three bytes.
+        ({f"{node:05}": 1 for node in range(500)}, {}),
+        ({f"{node:05}": 1 for node in range(250)}, {name: name * 4_000 for name in "pq"}),
+        ({"other": 1}, {f"user{number}": "x" for number in range(180)}),
+    ],
+    ids=["percent-encoded", "beside long entries", "beside many entries"],
+)
+def test_clock_that_baggage_has_no_room_for_is_counted(
+    clock: dict[str, int], users: dict[str, str]
+) -> None:
+    shop, till = Service("shop", ListSink()), Service("till", ListSink())
+    shop.clocks.receive(message_header.encoded(next(iter(clock)), clock))
+    context = Context()
+    for name, value in users.items():
+        context = baggage.set_baggage(name, value, context)
+    headers: dict[str, str] = {}
+    shop.propagator.inject(headers, context)
+    assert baggage.get_all(till.propagator.extract(headers, Context())) == users
+    reason = "a message's clock does not fit into its baggage and was not sent"
+    assert dict(shop.clocks.failures) == {reason: 1}
+
+
 def test_span_end_records_the_error() -> None:
     events = ListSink()
     shop = Service("shop", events)

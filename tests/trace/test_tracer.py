@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import functools
 import logging
 import pickle
@@ -637,6 +638,26 @@ def test_receives_names_the_calls_within_which_a_message_was_sent() -> None:
     assert "arg_types" not in events[1]["data"]
 
 
+def test_message_does_not_name_a_call_of_another_tracer_that_its_sender_does_not_know() -> None:
+    """As in a simulation, where functions of several nodes call each other."""
+    events = ListSink()
+    one, other, third = (Tracer(node, events) for node in ("n1", "n2", "n3"))
+
+    @one.event(at="begin")
+    def push() -> None:
+        third.receive(other.send("message"), "apply")
+        other.receive(one.send("message"), "apply")
+        third.receive(other.send("message"), "apply")
+
+    push()
+    assert [event["receives"] for event in events if event["type"] == "apply"] == [
+        ["n2@1"],
+        ["n1@2", "n1@1"],
+        ["n2@3", "n1@1"],
+    ]
+    assert not third.failures
+
+
 def test_joining_gathered_tasks_merges_their_clocks() -> None:
     events = ListSink()
     tracer = Tracer("n1", events, activity="task")
@@ -726,6 +747,25 @@ def test_any_value_becomes_a_readable_attribute(value: object) -> None:
     tracer.record("t", value=value)
     assert not tracer.failures
     ketal.Event(**events[0])
+
+
+def test_enums_with_a_plain_value_become_that_value_as_in_an_event() -> None:
+    class Colour(str, enum.Enum):  # noqa: UP042
+        RED = "red"
+
+    class Level(enum.IntEnum):
+        HIGH = 3
+
+    values: dict[str, Any] = {
+        "colour": Colour.RED, "level": Level.HIGH, "list": [Colour.RED], "map": {Colour.RED: 1},
+    }  # fmt: skip
+    events = ListSink()
+    Tracer("n", events).record(Colour.RED, **values)
+    (event,) = events
+    assert (event["type"], str(event["data"])) == ("red", str({
+        "colour": "red", "level": 3, "list": ["red"], "map": {"red": 1},
+    }))  # fmt: skip
+    assert ketal.Event(node="n", type="red", clock={"n": 1}, data=values).data == event["data"]
 
 
 def test_numpy_scalars_become_plain_numbers() -> None:

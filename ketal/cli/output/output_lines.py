@@ -164,7 +164,8 @@ def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[Out
     """Open the output of a command: a file, or standard output.
 
     `path` is the `--write` of a command; None and `-` are standard output. A SettingError if the
-    file cannot be written, or is one of the `inputs`, which the command reads.
+    file cannot be written, is one of the `inputs`, which the command reads, or has the name of a
+    compressed one.
     """
     if path is None or path == "-":
         # UTF-8 in every locale.
@@ -176,6 +177,10 @@ def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[Out
         yield sink
         sink.flush()
         return
+    from ketal.logs.formats.jsonl import refuse_compressed
+
+    command = "gzip" if path.endswith(".gz") else "zstd"
+    refuse_compressed(path, f"use `--write - | {command} > {path}`")
     refuse_inputs(path, inputs)
     with write_errors(path):
         file = open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115

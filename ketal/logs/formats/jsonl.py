@@ -207,12 +207,10 @@ def write_jsonl(
     return event_count
 
 
-def refuse_compressed(name: str) -> None:
+def refuse_compressed(name: str, hint: str = "pass a binary file that compresses it") -> None:
     """Raise a SettingError if the name of a file to be written is that of a compressed one."""
     if name.endswith((".gz", ".zst")):
-        raise SettingError(
-            f"{name}: the output is not compressed; pass a binary file that compresses it"
-        )
+        raise SettingError(f"{name}: the output is not compressed; {hint}")
 
 
 def object_of(event: Event | Control | Draft) -> dict[str, Any]:

@@ -69,7 +69,8 @@ class AsgiMiddleware:
                     message_header.SHORT_MAX, "http.response", status=message["status"], **request
                 )
                 pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-                message = {**message, "headers": [*message.get("headers", ()), *pairs]}
+                own = message_header.without_clocks(message.get("headers", ()))
+                message = {**message, "headers": [*own, *pairs]}
             await send(message)
 
         await self._application(scope, receive, send_with_clock)
