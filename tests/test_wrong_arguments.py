@@ -6,6 +6,7 @@ import inspect
 import io
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ TEXT = p("find next A").replace("pattern P {", "param most = 1; pattern P {")
 EVENTS = [Event("n", "a", {"n": 1}), Event("m", "b", {"m": 1})]
 
 
+@cache
 def program() -> Program:
     return ketal.compile(p("find next A", order="CausalOrder"))
 

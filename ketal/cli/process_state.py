@@ -23,17 +23,13 @@ COLLECT_AFTER = 100_000
 
 @contextmanager
 def calm_collector() -> Iterator[None]:
-    """Collect garbage cycles less often in the body of a `with`; what was frozen stays frozen."""
-    before, is_first = gc.get_threshold(), not gc.get_freeze_count()
-    if is_first:
-        gc.freeze()
+    """Collect garbage cycles less often in the body of a `with`."""
+    before = gc.get_threshold()
     gc.set_threshold(COLLECT_AFTER, 20, 50)
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        if is_first:
-            gc.unfreeze()
 
 
 @contextmanager

@@ -356,7 +356,7 @@ def test_names_are_written_in_pattern_syntax() -> None:
         assert name in text
 
 
-@examples(30, 1_000)
+@examples(15, 1_000)
 @given(
     texts=st.lists(st.text(min_size=1, max_size=150), min_size=1, max_size=30),
     values=st.lists(st.text(max_size=80) | st.integers() | st.floats(), min_size=1, max_size=30),

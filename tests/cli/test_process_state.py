@@ -14,8 +14,9 @@ def test_collector_is_after_a_command_as_it_was_before(is_frozen: bool) -> None:
     was_frozen, threshold = bool(gc.get_freeze_count()), gc.get_threshold()
     (gc.freeze if is_frozen else gc.unfreeze)()
     try:
+        frozen = gc.get_freeze_count()
         with calm_collector():
-            assert gc.get_freeze_count()
+            assert gc.get_freeze_count() == frozen
             assert gc.get_threshold() > threshold
         assert bool(gc.get_freeze_count()) == is_frozen
         assert gc.get_threshold() == threshold

@@ -227,7 +227,7 @@ def _incarnations_first(run: Small, order: tuple[int, ...]) -> bool:
 def test_every_arrival_order_with_clocks_that_name_incarnations(
     relation: str, restarts: bool
 ) -> None:
-    @examples(10, 750)
+    @examples(6, 750)
     @given(executions(named=True, restarts=restarts))
     def holds(run: Small) -> None:
         check(PROGRAMS[relation], run)
@@ -256,7 +256,7 @@ def test_entry_of_an_incarnation_between_two_others_is_counted_if_it_was_misread
 
 @pytest.mark.parametrize("relation", sorted(PROGRAMS))
 def test_every_arrival_order_with_events_that_number_incarnations(relation: str) -> None:
-    @examples(15, 750)
+    @examples(8, 750)
     @given(executions(named=False, restarts=True))
     def holds(run: Small) -> None:
         check_numbered(PROGRAMS[relation], run)

@@ -20,7 +20,7 @@ MARK = "comment"
 COMMENTS = (f"// {MARK}N ", f"/* {MARK}N */", f"/* {MARK}N\n     // ; }} */", f"/** {MARK}N **/")
 
 
-@examples(12, 500)
+@examples(8, 500)
 @given(files(), st.data())
 def test_parse_of_render_is_the_same_file(file: ast.File, data: st.DataObject) -> None:
     """A drawn file has no errors; a guard or a body alone is rendered on one line.

@@ -83,7 +83,7 @@ def check_together(body: str, limits: Limits | None, stream: list[Any], cut: int
 
 @pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
 @pytest.mark.parametrize("body", PATTERNS.values(), ids=PATTERNS)
-@examples(18, 1_500)
+@examples(10, 1_500)
 @given(stream=streams, end=st.integers(0, 60), cut=st.integers(0, 40))
 def test_joint_processing_equals_single_events(
     body: str, limits: Limits | None, stream: list[Any], end: int, cut: int
@@ -93,7 +93,7 @@ def test_joint_processing_equals_single_events(
     check_together(body, limits, stream, cut)
 
 
-@examples(18, 1_500)
+@examples(10, 1_500)
 @given(
     steps=st.lists(st.tuples(st.sampled_from("AB"), st.sampled_from(["z", "z", "z", "zy", "y"]))),
     swapped=st.sets(st.integers(0, 40), max_size=4),

@@ -226,7 +226,7 @@ def test_shrunk_clocks_give_the_verdicts_of_whole_clocks() -> None:
     """A Monitor over shrunk clocks gives the oracle's verdicts on the whole clocks."""
     seen: Counter[str] = Counter()
 
-    @drawn(130, 1_000)
+    @drawn(100, 1_000)
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=False)
         expected, _ = judged_log(case.program, case.run.true)
@@ -304,7 +304,7 @@ def test_leaves_at_any_place_change_no_verdict_without_a_count(
     """A stream judges as the finite log, or counts late, lost and doubtful events."""
     seen: Counter[tuple[str, bool]] = Counter()
 
-    @drawn(60, 3_000)
+    @drawn(45, 3_000)
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=restarts, losses=losses, anywhere=True)
         if case.kind == "dependent":

@@ -53,6 +53,8 @@ QUICK_RETURN = {
     "broker.heartbeat.interval.ms": "500",
 }
 """For tests that kill a broker: it is back in 3.5 s instead of 12 s on a machine that is idle."""
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.{}CheckpointFileManager"
+"""Spark's class for the files of checkpoints; by default it starts a process for each file."""
 OF_ONE_WORKER = ("spark", "mortal_broker", "secured", "filled_topics", "browser")
 """Fixtures that each worker would have to make for itself."""
 NICE = 10
@@ -258,6 +260,9 @@ def spark(connector: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             # Plans of a few rows are run once: to compile them takes longer than to interpret them.
             "spark.sql.codegen.wholeStage": sample("false", "true"),
             "spark.sql.codegen.factoryMode": sample("NO_CODEGEN", "FALLBACK"),
+            "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS.format(
+                sample("FileSystemBased", "FileContextBased")
+            ),
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
         }
