@@ -1,7 +1,8 @@
 """Pauses the logs that are read ahead while many events are held back (`read_ahead`).
 
-While the connection of a log is not read, TCP lets its sender wait, which loses nothing. Those of
-sinks are never paused: their unsent events are in memory only, and lost at the end of the program.
+While the connection of a log is not read, TCP lets its sender wait; what is unsent at the end of
+the program stays in its file. Connections of sinks are never paused: their unsent events are in
+memory only, and lost at the end.
 
 A log is paused only for connections that have more to send: a log that is not read up to its
 announced size, or events that others know. For those that have sent all, or because an event was
