@@ -53,6 +53,8 @@ class ConnectionPauses:
         self._backlogs: set[socket] = set()
         """The connections of logs that are not read up to their announced size."""
         self._paused: set[socket] = set()
+        self._awaited: set[socket | None] = set()
+        """The connections that logs are paused for; None is one that is not open yet."""
         self._started_s = time.monotonic()
         self._decided_s = 0.0
         """When it was decided last which logs are paused."""
@@ -91,7 +93,7 @@ class ConnectionPauses:
                     self._known[node] = counter
         if len(self._known) > DEFAULT.nodes_max:
             self._known.clear()
-        if self._paused and not self._has_more(connection):
+        if connection in self._awaited and not self._has_more(connection):
             self._resume()
 
     def portion(self, connection: socket) -> int | None:
@@ -118,21 +120,21 @@ class ConnectionPauses:
         return connection in self._backlogs or self._positions.is_behind(connection, self._known)
 
     def _ahead(self, queue: HoldBackQueue, now_s: float) -> set[socket]:
-        """Return the logs to pause."""
+        """Return the logs to pause, and set what they are paused for."""
+        self._awaited = set()
         if not is_crowded(queue, are_waiting=bool(self._paused)):
             return set()
-        unread: set[socket | None] = {
-            one
-            for one, time_s in self._sent_s.items()
-            if time_s > now_s - PATIENCE_S and self._has_more(one)
-        }
+        for one, time_s in self._sent_s.items():
+            if time_s > now_s - PATIENCE_S and self._has_more(one):
+                self._awaited.add(one)
         if now_s < self._started_s + STARTING_S:
-            unread.add(None)  # one that is not open yet
-        return self._resumed.keys() & self._positions.ahead(queue, unread)
+            self._awaited.add(None)
+        return self._resumed.keys() & self._positions.ahead(queue, self._awaited)
 
     def _resume(self) -> None:
         """Resume all logs; it is decided anew once one of them has lines to feed."""
         self._pause(set())
+        self._awaited = set()
         self._portion = 0
 
     def _pause(self, connections: set[socket]) -> None:
