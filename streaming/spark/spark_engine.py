@@ -93,7 +93,7 @@ class SparkEngine(JobEngine):
         return session
 
     def _run(self, session: SparkSession, checkpoint: Checkpoint, outputs: Outputs) -> None:
-        from py4j.protocol import Py4JNetworkError
+        from py4j.protocol import Py4JError
 
         count = self.figures.count_verdicts
         sink = Sink(self.job, self._options, outputs, checkpoint, count, self.mapped)
@@ -111,7 +111,9 @@ class SparkEngine(JobEngine):
                     outputs.clear()
                     self.report_failure(str(lost), "the job has been failing", lost)
                     self.wait(RETRY_S)
-        except (Py4JNetworkError, ConnectionError) as fault:
+        except (Py4JError, ConnectionError) as fault:
+            if not _is_connection_lost(fault):
+                raise
             # A signal to the whole process group ends Spark as well, so then this is not a fault.
             if not self.stopping:
                 raise LostError(
@@ -342,6 +344,16 @@ def _last_cause(text: str) -> str:
     causes = [line for line in lines if line.startswith("Caused by:")]
     cause = causes[-1] if causes else next((line for line in lines if line), text)
     return cause.removeprefix("Caused by: ")[:300]
+
+
+def _is_connection_lost(fault: Exception) -> bool:
+    """Return whether an exception of py4j says that Spark did not answer.
+
+    Other exceptions contain the answer: an exception of Java, or in the message a trace.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    return not (isinstance(fault, Py4JJavaError) or "Trace:" in str(fault))
 
 
 def _stop_spark(session: SparkSession) -> None:

@@ -6,17 +6,19 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ketal
-from ketal.errors import SettingError, StateError
+from ketal.errors import LostError, SettingError, StateError
 from ketal.logs import Source
 from ketal.model.limits import DEFAULT
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
+from ketal.streaming.spark import spark_engine
 from ketal.streaming.spark.checkpoint import Checkpoint
 from ketal.streaming.spark.families import HASHING, families, row_placements
 from ketal.streaming.spark.group import Group, Work
@@ -324,6 +326,27 @@ def test_permanent_error_of_kafka_is_not_treated_as_a_lost_broker(
     )
     with pytest.raises(SettingError, match=message):
         raise fault
+
+
+@pytest.mark.parametrize(("answer", "is_lost"), [("x", True), ("xsjava.lang.E: no", False)])
+def test_call_that_spark_does_not_answer_loses_the_connection(
+    answer: str, is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If Spark ends during a call, py4j takes the error `x` for the answer."""
+    from py4j.protocol import Py4JError, get_return_value
+
+    def counted(*_: object) -> None:
+        get_return_value(answer, None, "z:org.apache.spark.sql.functions", "lit")
+
+    monkeypatch.setattr(spark_engine, "partition_counts", counted)
+    job = Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", engine="spark")
+    engine = SparkEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
+    checkpoint: Any = SimpleNamespace(written=SimpleNamespace(batch=-1))
+    session: Any = None
+    outputs: Any = None
+    error: type[Exception] = LostError if is_lost else Py4JError
+    with pytest.raises(error, match=r"functions\.lit"):
+        engine._run(session, checkpoint, outputs)
 
 
 def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
