@@ -135,6 +135,17 @@ def test_a_receive_before_its_own_send_is_rejected(tmp_path: Path) -> None:
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 2}]
 
 
+def test_a_receive_that_waits_for_a_cycle_is_stamped(tmp_path: Path) -> None:
+    """`c` receives what `a` sends after its cycle, and is the first in the log."""
+    path = write(
+        tmp_path / "log.jsonl",
+        row("c", "recv", 2), row("a", "recv", 1), row("a", "send", 1), row("a", "send", 2),
+    )  # fmt: skip
+    log = read_log(path, rebuild=KEYS)
+    assert [item.place.rpartition(":")[2] for item in log.rejected] == ["2"]
+    assert [event.clock for event in log] == [{"a": 2, "c": 1}, {"a": 1}, {"a": 2}]
+
+
 def _one_message(count: int) -> list[dict[str, Any]]:
     return [row(node, type, 1) for node, type in (("a", "send"), ("b", "recv"))] * count
 

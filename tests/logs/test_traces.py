@@ -166,6 +166,19 @@ def test_causes_take_precedence_over_span_times(tmp_path: Path) -> None:
     assert events["s1 start"].data["moved"] is True
 
 
+def test_only_events_whose_service_contradicts_the_causes_are_moved(tmp_path: Path) -> None:
+    """A span of `c` waits for `a`, whose clock contradicts the causes; that of `c` does not."""
+    events = events_by_name(
+        otlp(
+            tmp_path / "t.json",
+            resource("a", span(1, 200, 300), span(2, 100, 150, 1)),
+            resource("c", span(3, 10, 15, 1), span(4, 20, 25)),
+        )
+    )
+    assert [name for name, event in events.items() if "moved" in event.data] == ["s1 start"]
+    assert happened_before(events["s3 end"], events["s4 start"])
+
+
 def test_clock_skew_between_services_is_ignored(tmp_path: Path) -> None:
     """The server's clock is an hour behind: by the clocks, its span is before the call."""
     events = events_by_name(
@@ -480,6 +493,20 @@ def test_links_that_close_a_cycle(tmp_path: Path) -> None:
     assert events["s3 start"].data["moved"] is True
     assert [name for name, event in events.items() if "moved" in event.data] == ["s3 start"]
     assert itself.rebuilding == Rebuilding(round_links=1)
+
+
+def test_a_link_that_closes_no_cycle_is_kept(tmp_path: Path) -> None:
+    """Of two links of a span one closes a cycle; the other is to a span of another cycle."""
+    log = otlp(
+        tmp_path / "t.json",
+        resource("a", span(1, 1, 2, links=[link(2), link(3)])),
+        resource("b", span(2, 3, 4, links=[link(1)])),
+        resource("c", span(3, 5, 6, links=[link(4)])),
+        resource("d", span(4, 7, 8, links=[link(3)])),
+    )
+    events = events_by_name(log)
+    assert happened_before(events["s3 start"], events["s1 start"])
+    assert log.rebuilding == Rebuilding(round_links=2)
 
 
 def test_many_causes_of_one_span_take_linear_work(tmp_path: Path) -> None:
