@@ -129,9 +129,10 @@ def add_receives(
 ) -> Iterator[Record]:
     """Yield the records, with the send of each receive added to `receives`: `--field message=PATH`.
 
-    `path` is the path of the message id in an event. The event that happened before all others with
-    the same id is the send, the others are its receives; so clocks distinguish sends from receives,
-    and only the path of the id has to be given. `mapped` tracks whether some event has an id.
+    `path` is the path of the message id in an event. Of the events with the same id the first one
+    in canonical order is the send, and those that it happened before are its receives; so clocks
+    distinguish sends from receives, and only the path of the id has to be given. `mapped` tracks
+    whether some event has an id, and counts the events that are neither.
     """
     keys = path_of(path)
     all_records = read_all(records, limits, "pairing messages by their ids")
@@ -150,7 +151,10 @@ def add_receives(
         if number not in names:
             return event
         send = senders[names[number]].dot
-        if event.dot == send or event.clock.get(send.node, 0) < send.counter:
+        if event.dot == send:
+            return event
+        if event.clock.get(send.node, 0) < send.counter:
+            mapped.unpaired += 1
             return event
         return msgspec.structs.replace(event, receives=(*received(event), send))
 
