@@ -588,6 +588,14 @@ def test_invalid_documents(tmp_path: Path, format: str, text: bytes) -> None:
     assert len(log.rejected) == 1
 
 
+def test_a_document_of_the_other_format_is_rejected_with_its_format(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"resourceSpans": [resource("a", span(1, 1, 2))]}))
+    assert "--format otlp" in read_log(path, format="zipkin").rejected[0].reason
+    path.write_text(json.dumps([z(1, "a", 1, 2)]))
+    assert "--format zipkin" in read_log(path, format="otlp").rejected[0].reason
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [
