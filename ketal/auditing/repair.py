@@ -90,7 +90,7 @@ def repair_execution(part: ExaminedExecution) -> Repair:
         if f.code == "A011" and f.event.node != f.event.read.node
     )
     items, repair = _apply(part, decisions, renamed)
-    if repair.changed and not _adds_no_fault(part, items, decisions):
+    if repair.changed and not _has_faults_left(part, items, decisions):
         for decision in decisions.values():
             decision.leave_all("correcting the faults one by one contradicts other events")
         items, repair = _apply(part, decisions, frozenset())
@@ -125,14 +125,20 @@ def _apply(
     )
 
 
-def _adds_no_fault(part: ExaminedExecution, items: _Items, decisions: dict[int, _Decision]) -> bool:
-    """Audit a corrected log again; return whether it has only the faults that were left."""
+def _has_faults_left(
+    part: ExaminedExecution, items: _Items, decisions: dict[int, _Decision]
+) -> bool:
+    """Audit a corrected log again; return whether it has exactly the faults that were left.
+
+    A fault that was left and is gone is that of two events with one dot which are now equal: the
+    correction of one of them would drop the other as a duplicate.
+    """
     again = ExaminedExecution(part.name, part.messages)
     for position in sorted(items):
         again.add(position, items[position])
     again.examine()
-    left = {(f.event.position, f.code) for d in decisions.values() for f, _ in d.left}
-    return left.issuperset((f.event.position, f.code) for f in again.execution.findings)
+    left = {(at, f.code) for at, d in decisions.items() if at in items for f, _ in d.left}
+    return left == {(f.event.position, f.code) for f in again.execution.findings}
 
 
 # --- corrected events ----------------------------------------------------------------------

@@ -333,7 +333,8 @@ def read_log(
         Field of the event → path in the record, as `{"clock": "pkt.vc"}`; keys are joined by `.`,
         and `\.` is a literal dot. The field `incarnation` becomes the attribute `incarnation`, the
         number of the node's run. The field `message` is the path of the id of a message in an
-        event: the event that happened before all others with the same id is its send.
+        event: of the events with the same id the first one in canonical order is its send, and
+        those that it happened before are its receives.
     nodes : sequence of str, optional
         The nodes of positional clocks; a clock that names its nodes is rejected.
     time_unit : str

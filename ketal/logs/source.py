@@ -24,6 +24,7 @@ from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import dig
+from ketal.model.wording import counted
 
 TRACES = ("otlp", "zipkin")
 """Formats of trace files."""
@@ -256,7 +257,8 @@ class MappedFields:
     """The optional fields that a source maps, and which of them no record has: likely mistyped.
 
     A record without one of the other fields is rejected. `is_divided` is whether the delimiter of
-    the source, if it has one, divides a file.
+    the source, if it has one, divides a file. `unpaired` counts the events with the id of a message
+    that are neither its send nor after it.
     """
 
     def __init__(self, fields: Mapping[str, str]) -> None:
@@ -272,6 +274,7 @@ class MappedFields:
         }
         """Field → the keys of its path, for fields that no record has had so far."""
         self.is_read = False  # whether some record was read
+        self.unpaired = 0
         self.is_divided: bool | None = None  # None if no file was read by a delimiter
 
     def mark_present(self, record: Mapping[str, Any]) -> None:
@@ -292,6 +295,11 @@ class MappedFields:
         for name in self.absent if self.is_read else ():
             path = self._fields[name]
             yield f"{name}={path}: no record that was read has a value at this path"
+        if self.unpaired:
+            yield (
+                f"{MESSAGE}={self._fields[MESSAGE]}: {counted(self.unpaired, 'event')} with the id "
+                "of a message whose send did not happen before it, so that it is not a receive"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

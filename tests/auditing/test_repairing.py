@@ -149,6 +149,18 @@ def test_correction_that_would_cause_another_fault_is_not_made() -> None:
     assert any("contradicts other events" in change.message for change in done.left)
 
 
+def test_correction_that_would_make_an_event_a_duplicate_is_not_made() -> None:
+    """With the entry of the first event removed, the third one would be dropped as its copy."""
+    rows: list[tuple[str, dict[str, int]]] = [
+        ("b", {"b": 1, "c": 1}), ("b", {"b": 2}), ("b", {"b": 1}),
+    ]  # fmt: skip
+    (part,) = examine_log(log_of((node, clock, {}) for node, clock in rows), None)
+    done = repair_execution(part)
+    assert not done.changed
+    assert [item.clock for item in done.items] == [clock for _, clock in rows]  # type: ignore[union-attr]
+    assert sorted(change.code for change in done.left) == ["A003", "A007"]
+
+
 def test_why_a_second_event_with_a_dot_is_not_repaired() -> None:
     clocks = [{"a": 1}, {"a": 1}, {"a": 2}]
     (part,) = examine_log(log_of(("a", clock, {"x": n}) for n, clock in enumerate(clocks)), None)

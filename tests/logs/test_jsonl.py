@@ -602,6 +602,19 @@ def test_log_can_be_rewritten_into_its_own_file(tmp_path: Path) -> None:
     assert [item for _, item, _, _ in read_log(path).records()] == written
 
 
+def test_a_log_with_several_executions_is_not_written_to_one_file(tmp_path: Path) -> None:
+    """In one file the events of the second execution would be duplicates of the first."""
+    path = tmp_path / "run.jsonl"
+    event = Event(node="n", type="a", clock={"n": 1})
+    rejected = Rejected(place="?", reason="damage")
+    records: list[Any] = [("one", event, "", 1), ("", rejected, "", 2), ("two", event, "", 3)]
+    log = Log(lambda: iter(records))
+    with pytest.raises(SettingError, match="several executions, among them one and two; write"):
+        write_jsonl(log, path)
+    assert not path.exists()
+    assert [write_jsonl(part, path) for part in log.executions.values()] == [1, 0, 1]
+
+
 def test_a_file_is_unchanged_if_writing_fails(tmp_path: Path) -> None:
     def cut() -> Iterator[Event]:
         yield Event("n", "a", {"n": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -135,6 +136,17 @@ def test_a_receive_before_its_own_send_is_rejected(tmp_path: Path) -> None:
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 2}]
 
 
+def test_a_receive_that_waits_for_a_cycle_is_stamped(tmp_path: Path) -> None:
+    """`c` receives what `a` sends after its cycle, and is the first in the log."""
+    path = write(
+        tmp_path / "log.jsonl",
+        row("c", "recv", 2), row("a", "recv", 1), row("a", "send", 1), row("a", "send", 2),
+    )  # fmt: skip
+    log = read_log(path, rebuild=KEYS)
+    assert [item.place.rpartition(":")[2] for item in log.rejected] == ["2"]
+    assert [event.clock for event in log] == [{"a": 2, "c": 1}, {"a": 1}, {"a": 2}]
+
+
 def _one_message(count: int) -> list[dict[str, Any]]:
     return [row(node, type, 1) for node, type in (("a", "send"), ("b", "recv"))] * count
 
@@ -250,6 +262,45 @@ def test_clocks_of_random_runs_are_rebuilt_exactly(tmp_path: Path) -> None:
                 sent.append((moment, dict(clock)))
         path = write(tmp_path / "log.jsonl", *rows)
         assert [event.clock for event in read_log(path, rebuild=KEYS)] == truth
+
+
+def _past(at: int, causes: dict[int, set[int]]) -> set[int]:
+    """Return the positions of the events before an event; with its own if it is in a cycle."""
+    past: set[int] = set()
+    pending = [at]
+    while pending:
+        new = causes[pending.pop()] - past
+        past |= new
+        pending.extend(new)
+    return past
+
+
+def test_of_messages_in_any_order_those_in_cycles_are_rejected(tmp_path: Path) -> None:
+    """Without a cycle the clocks are the pasts; in a cycle only receives of it are rejected."""
+
+    @drawn(50, 2_000)
+    def holds(rng: random.Random) -> None:
+        numbers = [*range(1, 6)]
+        rows = [row(rng.choice("abc"), "send", number) for number in numbers]
+        rows += [row(rng.choice("abc"), "recv", rng.choice(numbers)) for _ in range(6)]
+        rng.shuffle(rows)
+        sends = {one["msg"]: at for at, one in enumerate(rows) if one["type"] == "send"}
+        causes: dict[int, set[int]] = {}
+        last: dict[str, int] = {}
+        for at, one in enumerate(rows):
+            causes[at] = {last[one["node"]]} if one["node"] in last else set()
+            causes[at] |= {sends[one["msg"]]} if one["type"] == "recv" else set()
+            last[one["node"]] = at
+        pasts = {at: _past(at, causes) for at in causes}
+        log = read_log(write(tmp_path / "log.jsonl", *rows), rebuild=KEYS)
+        rejected = {int(item.place.rpartition(":")[2]) - 1 for item in log.rejected}
+        assert all(at in pasts[at] and rows[at]["type"] == "recv" for at in rejected)
+        assert bool(rejected) == any(at in past for at, past in pasts.items())
+        if not rejected:
+            for (at, past), event in zip(pasts.items(), log, strict=True):
+                nodes = Counter(rows[known]["node"] for known in past | {at})
+                assert event.clock == nodes
+        assert ketal.audit(log).clean
 
 
 @pytest.mark.parametrize("options", [{"rebuild": "id=x"}, {"rebuild": KEYS, "nodes": ["a"]}])

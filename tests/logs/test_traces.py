@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +18,11 @@ from ketal.logs import Log, read_log
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent, happened_before
+from tests.sampling import drawn
 from tests.work import counted_lines
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
+PHASES = ("start", "end")
 
 
 def span(number: int, begin: float, end: float | None, parent: int = 0, **more: Any) -> Any:
@@ -164,6 +167,19 @@ def test_causes_take_precedence_over_span_times(tmp_path: Path) -> None:
     )
     assert happened_before(events["s1 start"], events["s3 start"])
     assert events["s1 start"].data["moved"] is True
+
+
+def test_only_events_whose_service_contradicts_the_causes_are_moved(tmp_path: Path) -> None:
+    """A span of `c` waits for `a`, whose clock contradicts the causes; that of `c` does not."""
+    events = events_by_name(
+        otlp(
+            tmp_path / "t.json",
+            resource("a", span(1, 200, 300), span(2, 100, 150, 1)),
+            resource("c", span(3, 10, 15, 1), span(4, 20, 25)),
+        )
+    )
+    assert [name for name, event in events.items() if "moved" in event.data] == ["s1 start"]
+    assert happened_before(events["s3 end"], events["s4 start"])
 
 
 def test_clock_skew_between_services_is_ignored(tmp_path: Path) -> None:
@@ -482,6 +498,74 @@ def test_links_that_close_a_cycle(tmp_path: Path) -> None:
     assert itself.rebuilding == Rebuilding(round_links=1)
 
 
+def test_a_link_that_closes_no_cycle_is_kept(tmp_path: Path) -> None:
+    """Of two links of a span one closes a cycle; the other is to a span of another cycle."""
+    log = otlp(
+        tmp_path / "t.json",
+        resource("a", span(1, 1, 2, links=[link(2), link(3)])),
+        resource("b", span(2, 3, 4, links=[link(1)])),
+        resource("c", span(3, 5, 6, links=[link(4)])),
+        resource("d", span(4, 7, 8, links=[link(3)])),
+    )
+    events = events_by_name(log)
+    assert happened_before(events["s3 start"], events["s1 start"])
+    assert log.rebuilding == Rebuilding(round_links=2)
+
+
+def test_events_are_moved_and_links_dropped_only_in_cycles(tmp_path: Path) -> None:
+    """Cycles of causes, links and the times of each service; without one, nothing is changed."""
+
+    @drawn(50, 2_000)
+    def holds(rng: random.Random) -> None:
+        times = rng.sample(range(1, 100), 12)
+        numbers = range(1, 7)
+        services: dict[str, list[Any]] = {"a": [], "b": [], "c": []}
+        after: dict[str, set[str]] = {f"s{n} {phase}": set() for n in numbers for phase in PHASES}
+        links: set[tuple[str, str]] = set()
+        at: dict[str, int] = {}
+        for n in numbers:
+            begin, end = sorted(times[2 * n - 2 : 2 * n])
+            parent = rng.randrange(n)
+            linked = [m for m in numbers if m != n and rng.random() < 0.1]
+            more = {"links": [link(m) for m in linked]}
+            rng.choice([*services.values()]).append(span(n, begin, end, parent, **more))
+            at |= {f"s{n} start": begin, f"s{n} end": end}
+            after[f"s{n} start"].add(f"s{n} end")
+            if parent:
+                after[f"s{parent} start"].add(f"s{n} start")
+            links |= {(f"s{m} start", f"s{n} start") for m in linked}
+        for cause, effect in links:
+            after[cause].add(effect)
+        log = otlp(tmp_path / "t.json", *(resource(name, *own) for name, own in services.items()))
+        events = events_by_name(log)
+        linked_only = {name: _reached(name, after) for name in after}
+        for node in services:
+            ordered = sorted(
+                (name for name in after if events[name].node == node), key=at.__getitem__
+            )
+            for first, second in pairwise(ordered):
+                after[first].add(second)
+        in_cycle = {name for name in after if name in _reached(name, after)}
+        moved = {name for name, event in events.items() if "moved" in event.data}
+        assert moved <= in_cycle
+        dropped = {one for one in links if not happened_before(events[one[0]], events[one[1]])}
+        assert all(cause in linked_only[effect] for cause, effect in dropped)
+        for name, later in after.items():
+            for other in () if in_cycle else later:
+                assert happened_before(events[name], events[other])
+
+
+def _reached(name: str, after: dict[str, set[str]]) -> set[str]:
+    """Return what follows an event; with itself if it is in a cycle."""
+    reached: set[str] = set()
+    pending = [name]
+    while pending:
+        new = after[pending.pop()] - reached
+        reached |= new
+        pending.extend(new)
+    return reached
+
+
 def test_many_causes_of_one_span_take_linear_work(tmp_path: Path) -> None:
     """The links of a consumer to its producers, and the replies that a client waits for."""
 
@@ -559,6 +643,14 @@ def test_invalid_documents(tmp_path: Path, format: str, text: bytes) -> None:
     log = read_log(tmp_path / "t.json", format=format)
     assert list(log) == []
     assert len(log.rejected) == 1
+
+
+def test_a_document_of_the_other_format_is_rejected_with_its_format(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"resourceSpans": [resource("a", span(1, 1, 2))]}))
+    assert "--format otlp" in read_log(path, format="zipkin").rejected[0].reason
+    path.write_text(json.dumps([z(1, "a", 1, 2)]))
+    assert "--format zipkin" in read_log(path, format="otlp").rejected[0].reason
 
 
 @pytest.mark.parametrize(

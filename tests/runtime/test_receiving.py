@@ -280,8 +280,15 @@ def test_messages_are_paired_by_their_ids(tmp_path: Path) -> None:
         {"node": "c", "type": "r", "clock": {"a": 1, "c": 3}},
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    events = list(ketal.read_log(path, fields={"message": "msg.id"}))
+    log = ketal.read_log(path, fields={"message": "msg.id"})
+    events = list(log)
     assert [[*map(str, e.receives)] for e in events] == [["a@1"], [], [], ["a@1"], []]
+    assert list(log.mapped.sentences()) == [
+        "message=msg.id: 1 event with the id of a message whose send did not happen before it, so "
+        "that it is not a receive"
+    ]
+    assert len(list(log)) == 5
+    assert log.mapped.unpaired == 1
     assert events[0].data == {"msg": {"id": 7}}
     with pytest.raises(SettingError, match="the field message and rebuild cannot be combined"):
         Source(fields={"message": "msg.id"}, rebuild="id=msg.id,send=type:s,receive=type:r")

@@ -30,7 +30,7 @@ from ketal.logs.streams import LongLineError, blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.event import Draft, Event, decode_events
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import LogItem, RecordBatch, deciding_log
+from ketal.model.log_arguments import LogItem, Record, RecordBatch, deciding_log
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 ARRAY = re.compile(rb"\s*\[[\s\[]*\{")
@@ -161,7 +161,8 @@ def write_jsonl(
     Raises
     ------
     SettingError
-        If the file cannot be written, or its name ends in `.gz` or `.zst`.
+        If the file cannot be written, its name ends in `.gz` or `.zst`, or the log has several
+        executions: a file of JSON lines holds one.
     TypeError
         If an argument has the wrong type.
 
@@ -194,9 +195,7 @@ def write_jsonl(
         raise wrong_type("file", "a path or a binary file", file)
     encode = msgspec.json.Encoder().encode
     event_count = 0
-    items: Iterable[Any] = events
-    if hasattr(events, "records"):
-        items = (item for _, item, _, _ in events.records() if not isinstance(item, Rejected))
+    items = _items_of_execution(events.records()) if hasattr(events, "records") else events
     for event in items:
         line = encode(object_of(event)) + b"\n"
         try:
@@ -205,6 +204,21 @@ def write_jsonl(
             raise write_error(str(getattr(file, "name", "")), fault) from None
         event_count += 1
     return event_count
+
+
+def _items_of_execution(records: Iterable[Record]) -> Iterator[Any]:
+    """Yield the items of records but rejected ones; raise a SettingError at another execution."""
+    first: str | None = None
+    for execution, item, _, _ in records:
+        if isinstance(item, Rejected):
+            continue
+        first = execution if first is None else first
+        if execution != first:
+            raise SettingError(
+                f"the log has several executions, among them {first or 'one without a name'} and "
+                f"{execution or 'one without a name'}; write each of log.executions to its own file"
+            )
+        yield item
 
 
 def refuse_compressed(name: str, hint: str = "pass a binary file that compresses it") -> None:

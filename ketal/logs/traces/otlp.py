@@ -30,7 +30,8 @@ from ketal.model.log_arguments import Record
 
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _CAPITAL = re.compile("[A-Z]")
-_RESOURCES = ("resourceSpans", "resource_spans")
+RESOURCES = ("resourceSpans", "resource_spans")
+"""The names of the list of resources in a document."""
 _SCOPES = (
     "scopeSpans",
     "scope_spans",
@@ -44,7 +45,7 @@ def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
     exports = elements(document) if document.lstrip()[:1] == b"[" else [document]
     for export in exports:
         try:
-            resources = _list_elements(export, _RESOURCES)
+            resources = _list_elements(export, RESOURCES)
         except EventError as fault:
             yield text.rejected_record(fault)
             continue
@@ -95,7 +96,9 @@ def _list_elements(
         # In document order, in which `Text.spans` searches them.
         lists = [bytes(value) for name, value in fields.items() if name in names]
         if not lists and needed and fields:
-            raise EventError(f"the document has no {names[0]}")
+            raise EventError(
+                f"the document has no {names[0]} (pass --format zipkin if these are Zipkin's spans)"
+            )
         return [part for element in lists if element != b"null" for part in elements(element)]
     except msgspec.DecodeError as fault:
         raise EventError(f"{names[0]} cannot be read: {fault}") from None

@@ -14,8 +14,9 @@ ambiguous is ordered by its node alone.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import msgspec
 
@@ -31,6 +32,8 @@ from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record
 from ketal.model.wording import counted
+
+Waiting = TypeVar("Waiting")
 
 
 @dataclass
@@ -126,9 +129,10 @@ def add_receives(
 ) -> Iterator[Record]:
     """Yield the records, with the send of each receive added to `receives`: `--field message=PATH`.
 
-    `path` is the path of the message id in an event. The event that happened before all others with
-    the same id is the send, the others are its receives; so clocks distinguish sends from receives,
-    and only the path of the id has to be given. `mapped` tracks whether some event has an id.
+    `path` is the path of the message id in an event. Of the events with the same id the first one
+    in canonical order is the send, and those that it happened before are its receives; so clocks
+    distinguish sends from receives, and only the path of the id has to be given. `mapped` tracks
+    whether some event has an id, and counts the events that are neither.
     """
     keys = path_of(path)
     all_records = read_all(records, limits, "pairing messages by their ids")
@@ -147,7 +151,10 @@ def add_receives(
         if number not in names:
             return event
         send = senders[names[number]].dot
-        if event.dot == send or event.clock.get(send.node, 0) < send.counter:
+        if event.dot == send:
+            return event
+        if event.clock.get(send.node, 0) < send.counter:
+            mapped.unpaired += 1
             return event
         return msgspec.structs.replace(event, receives=(*received(event), send))
 
@@ -174,7 +181,7 @@ def clocks_from_sends(
     refused: dict[int, int] = {}
     last: dict[str, dict[str, int]] = {}
     ready = deque(pending)
-    positions = iter(range(len(events)))
+    first = 0
     remaining = len(events)
     while remaining:
         while ready:
@@ -187,8 +194,10 @@ def clocks_from_sends(
                 remaining -= 1
                 ready.extend(events[receive].node for receive in receivers.get(at, ()))
         if remaining:
-            # The heads of all nodes wait for each other: reject the first receive in the log.
-            at = next(at for at in positions if at not in clocks and at not in refused)
+            # Each head waits for a send behind another head: some wait for each other in a cycle.
+            while first in clocks or first in refused:
+                first += 1
+            at = min(waiting_cycle(first, lambda head: pending[events[send_of[head]].node][0]))
             refused[at] = send_of.pop(at)
             pending[events[at].node].popleft()
             remaining -= 1
@@ -198,3 +207,16 @@ def clocks_from_sends(
                 ready.append(events[receive].node)
             ready.append(events[at].node)
     return clocks, refused
+
+
+def waiting_cycle(first: Waiting, awaited: Callable[[Waiting], Waiting]) -> list[Waiting]:
+    """Return the cycle that `awaited` leads to from `first`, in which each waits for the next one.
+
+    What is on the way to the cycle waits for it, but not for itself.
+    """
+    path: dict[Waiting, None] = {}
+    while first not in path:
+        path[first] = None
+        first = awaited(first)
+    waiting = list(path)
+    return waiting[waiting.index(first) :]

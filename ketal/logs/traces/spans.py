@@ -20,17 +20,17 @@ its own, and so is each span without a service, which is ordered by its causes a
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
 from ketal.logs.log_records import rejected_record, too_many_error
 from ketal.logs.shape import checked_size, json_type_of
-from ketal.logs.traces.rebuilding import Rebuilding
+from ketal.logs.traces.rebuilding import Rebuilding, waiting_cycle
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import in_seconds
 from ketal.model.limits import Limits
@@ -262,9 +262,15 @@ def _is_reply(span: TraceSpan, parent: TraceSpan) -> bool:
 
 
 def _stamp_in_order(span_events: list[_SpanEvent], rebuilding: Rebuilding) -> Iterator[_SpanEvent]:
-    """Stamp and yield the events, each after its causes and the earlier events of its node."""
+    """Stamp and yield the events, each after its causes and the earlier events of its node.
+
+    Where causes, links and the orders of nodes form a cycle, an event of it is moved ahead within
+    its node, or, if it has no two events of one node in turn, one of its links is dropped and
+    counted: two spans cannot each have begun after the other. Parents form no cycles.
+    """
+    by_time = sorted(span_events, key=_SpanEvent.by_time)
     queues: dict[str, deque[_SpanEvent]] = {}
-    for span_event in sorted(span_events, key=_SpanEvent.by_time):
+    for span_event in by_time:
         queues.setdefault(span_event.span.node, deque()).append(span_event)
     effects: dict[int, list[tuple[_SpanEvent, bool]]] = {}
     for span_event in span_events:
@@ -277,31 +283,35 @@ def _stamp_in_order(span_events: list[_SpanEvent], rebuilding: Rebuilding) -> It
                 effects.setdefault(cause.number, []).append((span_event, is_link))
     last: dict[str, dict[str, int]] = {}
     ready = sorted(queues)
-    # Candidates to be taken before earlier events of their node, if all nodes wait for each other.
-    candidates: list[tuple[bool, int, int]] = []
-
-    def offer(span_event: _SpanEvent) -> None:
-        if span_event.clock is None and not span_event.open_causes:
-            has_open_link = span_event.open_links > 0
-            heapq.heappush(candidates, (has_open_link, span_event.by_time()[0], span_event.number))
-
-    for span_event in span_events:
-        offer(span_event)
+    unstamped = deque(by_time)
     for _ in span_events:
-        ready_event = _next_ready(queues, ready)
-        span_event = ready_event or _next_out_of_order(span_events, candidates, rebuilding)
-        if ready_event is None:
-            # The first event of a node keeps its place: only a link of it was dropped.
-            node = span_event.span.node
-            span_event.moved = queues[node][0] is not span_event
-            ready.append(node)
-        _stamp(span_event, last)
-        yield span_event
-        for effect, is_link in effects.get(span_event.number, ()):
+        while (next_event := _next_ready(queues, ready)) is None:
+            while unstamped[0].clock is not None:
+                unstamped.popleft()
+            cycle = waiting_cycle(unstamped[0], lambda waiting: _awaited(waiting, queues))
+            first, awaited = min(
+                (
+                    (one, after)
+                    for one, after in pairwise([*cycle, cycle[0]])
+                    if not one.open_causes
+                ),
+                key=lambda pair: (pair[0].open_links > 0, pair[0].by_time()[0], pair[0].number),
+            )
+            ready.append(first.span.node)
+            if not first.open_links:
+                first.moved = True
+                next_event = first
+                break
+            first.linked.remove(awaited)
+            first.open_links -= 1
+            effects[awaited.number].remove((first, True))
+            rebuilding.round_links += 1
+        _stamp(next_event, last)
+        yield next_event
+        for effect, is_link in effects.get(next_event.number, ()):
             effect.open_causes -= not is_link
             effect.open_links -= is_link
             ready.append(effect.span.node)
-            offer(effect)
 
 
 def _next_ready(queues: dict[str, deque[_SpanEvent]], ready: list[str]) -> _SpanEvent | None:
@@ -316,21 +326,15 @@ def _next_ready(queues: dict[str, deque[_SpanEvent]], ready: list[str]) -> _Span
     return None
 
 
-def _next_out_of_order(
-    span_events: list[_SpanEvent], candidates: list[tuple[bool, int, int]], rebuilding: Rebuilding
-) -> _SpanEvent:
-    """Return an event to take out of its node's order: all its causes but links are stamped.
+def _awaited(span_event: _SpanEvent, queues: dict[str, deque[_SpanEvent]]) -> _SpanEvent:
+    """Return an event that comes before one whose turn has not come.
 
-    Drops and counts its links to events without a stamp, which close a cycle: two spans cannot each
-    have begun after the other. Parents form no cycles, so there always is such an event.
+    It is a cause without a clock, else a linked event without one, else the first event of the
+    node.
     """
-    span_event = span_events[heapq.heappop(candidates)[2]]
-    while span_event.clock is not None:
-        span_event = span_events[heapq.heappop(candidates)[2]]
-    linked = [link for link in span_event.linked if link.clock is not None]
-    rebuilding.round_links += len(span_event.linked) - len(linked)
-    span_event.linked = linked
-    return span_event
+    open_causes = span_event.causes if span_event.open_causes else span_event.linked
+    waiting = (cause for cause in open_causes if cause.clock is None)
+    return min(waiting, key=_SpanEvent.by_time, default=queues[span_event.span.node][0])
 
 
 def _stamp(span_event: _SpanEvent, last: dict[str, dict[str, int]]) -> None:

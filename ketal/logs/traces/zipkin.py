@@ -27,6 +27,7 @@ from typing import Any
 from ketal.errors import EventError
 from ketal.logs.log_records import rejected_record
 from ketal.logs.traces.documents import Text, elements
+from ketal.logs.traces.otlp import RESOURCES
 from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan, checked_object, span_data
 from ketal.model.log_arguments import Record
 
@@ -113,7 +114,9 @@ def _report(record: dict[str, Any], text: Text) -> SpanReport:
     trace = _id(record, "traceId", _TRACE_ID)[-16:]
     span, parent = _id(record, "id", _ID), _id(record, "parentId", _ID)
     if not trace or not span:
-        raise EventError(f"the span has no {'traceId' if not trace else 'id'}")
+        is_otlp = any(name in record for name in RESOURCES)
+        hint = " (pass --format otlp, whose spans are in resources)" if is_otlp else ""
+        raise EventError(f"the span has no {'traceId' if not trace else 'id'}{hint}")
     endpoint, tags = (checked_object(record.get(name), name) for name in ("localEndpoint", "tags"))
     service, kind, name = endpoint.get("serviceName"), record.get("kind"), record.get("name")
     return SpanReport(
