@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import gzip
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -138,6 +141,50 @@ def test_sink_closed_during_a_write_writes_to_no_other_file(
     assert path.read_bytes() == b""
     for file in opened:
         os.close(file)
+
+
+def test_file_that_gets_the_number_of_a_descriptor_that_the_program_closed_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    """As a program does that becomes a daemon."""
+    log = tmp_path / "n.jsonl"
+    tracer = Tracer("n", JsonLines(log))
+    number = tracer._recorder.sink._file  # type: ignore[attr-defined]
+    os.close(number)
+    tracer.record("a")
+    with open(tmp_path / "other", "w+b", buffering=0) as other:
+        assert other.fileno() == number
+        tracer.record("b")
+        tracer._recorder.sink.close()  # type: ignore[attr-defined]
+        del tracer
+        gc.collect()
+        other.write(b"data")
+        other.seek(0)
+        assert other.read() == b"data"
+    assert log.read_bytes() == b""
+
+
+def test_event_is_counted_whose_descriptor_the_program_closed(tmp_path: Path) -> None:
+    tracer = Tracer("n", tmp_path / "n.jsonl")
+    os.close(tracer._recorder.sink._file)  # type: ignore[attr-defined]
+    tracer.record("a")
+    tracer.record("b")
+    (reason,) = tracer.failures
+    assert "the program closed the file descriptor" in reason
+    assert tracer.failures.total() == 2
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda sink: pickle.loads(pickle.dumps(sink))])
+def test_copy_of_a_sink_opens_the_file_again(tmp_path: Path, copied: Any) -> None:
+    """With the number of its descriptor it would write to any file, such as one of a child."""
+    sink = JsonLines(tmp_path / "n.jsonl")
+    other = copied(sink)
+    del sink
+    gc.collect()
+    with open(tmp_path / "other", "w+b") as next_file:
+        Tracer("n", other).record("t")
+        assert next_file.read() == b""
+    assert list(_clocks(tmp_path / "n.jsonl")) == ["n@1"]
 
 
 def test_program_may_change_its_folder_before_it_makes_a_tracer(

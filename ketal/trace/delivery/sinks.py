@@ -10,6 +10,7 @@ The one rule: `write` returns after the whole event is written, or raises.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import logging
 import os
@@ -105,8 +106,9 @@ class JsonLines:
             self._is_file = not self._path.exists() or self._path.is_file()
             access = os.O_RDWR if self._is_file else os.O_WRONLY
             self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
+        self._descriptor = _Descriptor(self._file)
         # Not at exit, since later functions at exit may record events.
-        weakref.finalize(self, os.close, self._file).atexit = False
+        weakref.finalize(self, self._descriptor.close).atexit = False
         self._is_closed = False
         self._claims = Claims()
         self._process = os.getpid()
@@ -170,6 +172,11 @@ class JsonLines:
         """
         if self._is_closed:
             raise OSError("the sink is closed")
+        if not self._descriptor.is_open():
+            raise OSError(
+                f"the program closed the file descriptor of {self._path}; a program that becomes a "
+                "daemon must do so before it creates its tracers"
+            )
         line = encoded(event) + b"\n"
         if not self._is_file:
             self._append(b"\n" + line if self._is_short else line)
@@ -201,12 +208,49 @@ class JsonLines:
     def close(self) -> None:
         """Close the file; later events are counted as failures."""
         self._is_closed = True
-        # The descriptor remains taken and cannot be written: a thread in `write` must fail, and not
-        # write to another file with its number.
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, self._file, inheritable=False)
-        os.close(null)
+        self._descriptor.disable()
         self._claims = Claims()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Opened again: in another process the number of the descriptor is that of another file.
+        return JsonLines, (str(self._path),)
+
+
+class _Descriptor:
+    """A descriptor that this module opened, which the program may close all the same.
+
+    A program that becomes a daemon closes all descriptors; the next file that it opens may have the
+    same number, and must not be written to or closed here.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._opened = os.fstat(number)
+
+    def is_open(self) -> bool:
+        """Return whether the descriptor still refers to the file that was opened."""
+        try:
+            return os.path.samestat(os.fstat(self._number), self._opened)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            return False
+
+    def disable(self) -> None:
+        """Make the descriptor one that cannot be written, and whose number remains taken.
+
+        A thread in `write` must fail, and not write to another file with this number.
+        """
+        if self.is_open():
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, self._number, inheritable=False)
+            self._opened = os.fstat(null)
+            os.close(null)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self.is_open():
+            os.close(self._number)
 
 
 class _LatestRun:
