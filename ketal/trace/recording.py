@@ -6,6 +6,7 @@ The one rule: failures are counted and logged once per reason, and never raised.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -161,13 +162,16 @@ class EventRecorder:
         """
         if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
             reason = "other failures"
-        if reason not in self.failures:
-            _LOG.warning(
-                "node %s: %s (further occurrences are counted, not logged)",
-                self.activities.node,
-                reason,
-            )
+        is_first = reason not in self.failures
         self.failures[reason] += 1
+        if is_first:
+            # A filter of the program may raise any exception.
+            with contextlib.suppress(Exception):
+                _LOG.warning(
+                    "node %s: %s (further occurrences are counted, not logged)",
+                    self.activities.node,
+                    reason,
+                )
 
     def before_fork(self) -> None:
         """Lock the running activity's line and the sink, for consistent copies in the child."""
