@@ -15,6 +15,7 @@ import errno
 import functools
 import inspect
 import os
+import signal
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -457,3 +458,22 @@ def checked_texts(what: str, given: Iterable[str]) -> list[str]:
         if all(isinstance(text, str) for text in texts):
             return texts
     raise wrong_type(what, "a list of str", given)
+
+
+def raise_of_signal(error: Exception) -> None:
+    """Raise an error again if a handler of a signal raised it, which belongs to the program.
+
+    For code that suppresses errors of its own: a handler, as one that limits the time of a task,
+    runs at any point of it.
+    """
+    codes = set()
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        function = handler.func if isinstance(handler, functools.partial) else handler
+        called = function if hasattr(function, "__code__") else type(function).__call__
+        codes.add(getattr(called, "__code__", None))
+    place = error.__traceback__
+    while place is not None:
+        if place.tb_frame.f_code in codes:
+            raise error
+        place = place.tb_next

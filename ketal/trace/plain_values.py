@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ketal.errors import raise_of_signal
 from ketal.model.attributes import unboxed
 
 TEXT_MAX = 1_000
@@ -63,8 +64,9 @@ def _plain(value: Any, depth: int, room: list[int]) -> Any:
         if isinstance(number, int | float):
             return _plain(number, depth, room)
         return cut_text(repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
-    except Exception:
+    except Exception as error:
         # A `repr` that the program defines may raise any exception.
+        raise_of_signal(error)
         return f"<{type(value).__name__}>"
 
 
@@ -89,7 +91,8 @@ def type_name(value: object) -> str:
     """Return the name of a value's class, also of a proxy that has no object at present."""
     try:
         return value.__class__.__name__
-    except Exception:
+    except Exception as error:
+        raise_of_signal(error)
         return type(value).__name__
 
 

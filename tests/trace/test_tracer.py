@@ -7,12 +7,14 @@ import enum
 import functools
 import logging
 import pickle
+import signal
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -444,6 +446,53 @@ def test_bound_work_in_a_pool_has_the_clock_of_its_binding() -> None:
     assert clocks["within"] == {"n": 1, "n/1": 1}
     assert clocks["unbound"] == {"n": 1, "n/1": 2}
     assert clocks["again"] == {"n": 2, "n/1": 3}
+
+
+def end_task(number: int, frame: object) -> None:
+    raise TimeoutError("the time of the task is over")
+
+
+class TaskEnd:
+    def __call__(self, number: int, frame: object) -> None:
+        end_task(number, frame)
+
+
+class Interrupted:
+    """A value, a sink, headers, … during whose use a signal arrives."""
+
+    def wait(self, *anything: object, **more: object) -> Any:
+        signal.raise_signal(signal.SIGURG)
+
+    __repr__ = __str__ = write = feed = items = wait
+
+
+@pytest.mark.parametrize("handler", [end_task, TaskEnd(), partial(end_task)])
+@pytest.mark.parametrize("place", ["repr", "sink", "monitor", "headers", "error", "filter"])
+def test_exception_of_a_signal_handler_is_raised_in_the_program(place: str, handler: Any) -> None:
+    """It is not a failure of tracing, and ends a task whose time is over."""
+    interrupted = Interrupted()
+    sinks: dict[str, Any] = {"sink": interrupted, "filter": Failing()}
+    tracer = Tracer(
+        "n", sinks.get(place, ListSink()), monitor=interrupted if place == "monitor" else None
+    )
+
+    @tracer.event
+    def work(value: object) -> None:
+        if place == "error":
+            raise type("OddError", (Exception,), {"__str__": Interrupted.wait})
+
+    log, earlier = logging.getLogger("ketal.trace"), signal.signal(signal.SIGURG, handler)
+    waits = (lambda record: interrupted.wait()) if place == "filter" else (lambda record: True)
+    log.addFilter(waits)
+    try:
+        with pytest.raises(TimeoutError, match="the time of the task is over"):
+            tracer.receive(interrupted) if place == "headers" else work(
+                interrupted if place == "repr" else 1
+            )
+    finally:
+        signal.signal(signal.SIGURG, earlier)
+        log.removeFilter(waits)
+    assert tracer.failures.total() >= 1
 
 
 def test_event_of_a_signal_handler_within_another_is_distinct() -> None:
