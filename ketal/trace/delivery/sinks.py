@@ -32,6 +32,8 @@ from ketal.trace.plain_values import encoded
 
 _LOG = logging.getLogger("ketal.trace")
 _READ_BYTES = 1 << 20
+_NUMBER_MIN = 512
+"""Minimum number of the descriptor of a log; few programs open as many files at their start."""
 
 FOLDER_VARIABLE = "KETAL_TRACE"
 """The environment variable that names the folder for logs of tracers without a sink."""
@@ -105,7 +107,7 @@ class JsonLines:
             # The content of a device or a pipe cannot be read again.
             self._is_file = not self._path.exists() or self._path.is_file()
             access = os.O_RDWR if self._is_file else os.O_WRONLY
-            self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
+            self._file = _moved_up(os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644))
         self._descriptor = _Descriptor(self._file)
         # Not at exit, since later functions at exit may record events.
         weakref.finalize(self, self._descriptor.close).atexit = False
@@ -172,12 +174,15 @@ class JsonLines:
         """
         if self._is_closed:
             raise OSError("the sink is closed")
-        if not self._descriptor.is_open():
-            raise OSError(
-                f"the program closed the file descriptor of {self._path}; a program that becomes a "
-                "daemon must do so before it creates its tracers"
-            )
         line = encoded(event) + b"\n"
+        try:
+            self._write(line)
+        except OSError as error:
+            # If the program closed the descriptor, another file may get its number later.
+            self._is_closed |= error.errno == errno.EBADF
+            raise
+
+    def _write(self, line: bytes) -> None:
         if not self._is_file:
             self._append(b"\n" + line if self._is_short else line)
             return
@@ -216,11 +221,27 @@ class JsonLines:
         return JsonLines, (str(self._path),)
 
 
+def _moved_up(file: int) -> int:
+    """Return a descriptor of the same file with a number of at least `_NUMBER_MIN`, if possible.
+
+    A program that becomes a daemon closes all descriptors, and the files that it opens next get the
+    lowest numbers. So the next event finds its descriptor closed, and is not written to one of
+    them.
+    """
+    try:
+        from fcntl import F_DUPFD_CLOEXEC, fcntl
+
+        moved = fcntl(file, F_DUPFD_CLOEXEC, _NUMBER_MIN)
+    except (ImportError, OSError):  # Not on Unix; or the process may not open as many files.
+        return file
+    os.close(file)
+    return moved
+
+
 class _Descriptor:
     """A descriptor that this module opened, which the program may close all the same.
 
-    A program that becomes a daemon closes all descriptors; the next file that it opens may have the
-    same number, and must not be written to or closed here.
+    The file that has its number then must not be closed here.
     """
 
     def __init__(self, number: int) -> None:
