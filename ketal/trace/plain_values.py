@@ -6,6 +6,7 @@ The one rule: no value raises an exception, and none makes an event too large.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -26,6 +27,7 @@ VALUES_MAX = 100_000
 EVENT_BYTES_MAX = 900_000
 """Maximum bytes of an event as JSON: readers refuse longer lines, Kafka brokers longer records."""
 _EXACT_MAX = 2**63
+_THREAD = threading.local()
 _CONTAINERS = (Mapping, list, tuple, set, frozenset)
 
 
@@ -63,11 +65,25 @@ def _plain(value: Any, depth: int, room: list[int]) -> Any:
         number = unboxed(value)
         if isinstance(number, int | float):
             return _plain(number, depth, room)
-        return cut_text(repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
+        return cut_text(_repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
     except Exception as error:
         # A `repr` that the program defines may raise any exception.
         raise_of_signal(error)
         return f"<{type(value).__name__}>"
+
+
+def _repr(value: object) -> str:
+    """Return the `repr` of a value, or its class within the `repr` of another one.
+
+    A `repr` may call traced functions, whose events have values with a `repr` that calls them, too.
+    """
+    if getattr(_THREAD, "is_in_repr", False):
+        return f"<{type(value).__name__}>"
+    _THREAD.is_in_repr = True
+    try:
+        return repr(value)
+    finally:
+        _THREAD.is_in_repr = False
 
 
 def _plain_items(value: Any, depth: int, room: list[int]) -> Any:

@@ -877,6 +877,28 @@ def test_values_beyond_the_limit_of_an_attribute_are_left_out() -> None:
     assert plain([[1] * ITEMS_MAX] * ITEMS_MAX) == [[1] * ITEMS_MAX] * ITEMS_MAX
 
 
+def test_repr_may_call_traced_functions() -> None:
+    """An event of the call has a value whose `repr` calls the function again, and so on."""
+    sink = ListSink()
+    tracer = Tracer("n", sink)
+
+    class Node:
+        @tracer.event
+        def root(self) -> Node:
+            return self
+
+        def __repr__(self) -> str:
+            return f"child of {self.root().__class__.__name__}"
+
+    with calls_at_most(10_000):
+        tracer.record("t", node=Node())
+        tracer.record("t", node=Node())
+    assert [event["data"].get("node", event["data"].get("result")) for event in sink] == [
+        "<Node>", "child of Node", "<Node>", "child of Node"
+    ]  # fmt: skip
+    assert not tracer.failures
+
+
 def test_a_proxy_without_an_object_is_recorded(tmp_path: Path) -> None:
     """As that of a request, of werkzeug, outside of a request."""
 
