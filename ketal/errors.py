@@ -15,12 +15,15 @@ import errno
 import functools
 import inspect
 import os
+import signal
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Any
+
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,3 +460,26 @@ def checked_texts(what: str, given: Iterable[str]) -> list[str]:
         if all(isinstance(text, str) for text in texts):
             return texts
     raise wrong_type(what, "a list of str", given)
+
+
+def raise_of_signal(error: Exception) -> None:
+    """Raise an error again if a handler of a signal raised it, which belongs to the program.
+
+    For code that suppresses errors of its own: a handler, as one that limits the time of a task,
+    runs at any point of it.
+    """
+    called = set()
+    place = error.__traceback__
+    while place is not None:
+        code = place.tb_frame.f_code
+        # A handler takes two arguments. To ask for all handlers takes long.
+        takes_two = code.co_argcount > 1 or code.co_flags & inspect.CO_VARARGS
+        if takes_two and not code.co_filename.startswith(_PACKAGE):
+            called.add(code)
+        place = place.tb_next
+    for number in signal.valid_signals() if called else ():
+        handler = signal.getsignal(number)
+        function = handler.func if isinstance(handler, functools.partial) else handler
+        function = function if hasattr(function, "__code__") else type(function).__call__
+        if getattr(function, "__code__", None) in called:
+            raise error

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from ketal.errors import SettingError, returns_coroutine, wrong_type
+from ketal.trace.plain_values import type_name
 from ketal.trace.recording import EventRecorder, error_text
 
 CallPoint = Literal["begin", "end"]
@@ -115,7 +116,7 @@ def _end_recorder(
                 data["message"] = error_text(error)
             elif result:
                 data["result"] = value
-                data["result_type"] = value.__class__.__name__
+                data["result_type"] = type_name(value)
             recorder.record(name, data)
 
     return lambda args, kwargs: partial(on_end, args, kwargs)
@@ -159,7 +160,7 @@ def _arguments_reader(function: Callable[..., Any]) -> _ArgumentsReader:
             for name, value in ordered.items()
         }
         if ordered:
-            attributes["arg_types"] = [value.__class__.__name__ for value in ordered.values()]
+            attributes["arg_types"] = [type_name(value) for value in ordered.values()]
         return attributes
 
     return read

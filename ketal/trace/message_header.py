@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import quote, unquote
 
 from ketal.clocks.vector import COUNTER_MAX
+from ketal.errors import raise_of_signal
 
 NAME = "ketal-clock"
 """The name of the header."""
@@ -128,6 +129,7 @@ def sender_knowledge(headers: Headers, count_failure: Callable[[str], None]) -> 
             return decoded(text)
         count_failure(f"a message without the header {NAME} was received")
     except Exception as error:  # The headers may be any object of the program.
+        raise_of_signal(error)
         count_failure(f"a message's clock cannot be read: {error}")
     return NO_KNOWLEDGE
 

@@ -6,12 +6,14 @@ The one rule: no value raises an exception, and none makes an event too large.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import msgspec
 
+from ketal.errors import raise_of_signal
 from ketal.model.attributes import unboxed
 
 TEXT_MAX = 1_000
@@ -20,38 +22,94 @@ ITEMS_MAX = 100
 """Maximum items of a list or a mapping; the others are left out."""
 DEPTH_MAX = 4
 """Maximum nesting of lists and mappings; deeper values are text."""
+VALUES_MAX = 100_000
+"""Maximum values in the lists and mappings of one attribute; further ones are left out."""
 EVENT_BYTES_MAX = 900_000
 """Maximum bytes of an event as JSON: readers refuse longer lines, Kafka brokers longer records."""
 _EXACT_MAX = 2**63
+_THREAD = threading.local()
+_CONTAINERS = (Mapping, list, tuple, set, frozenset)
 
 
-def plain(value: Any, depth: int = 0) -> Any:
+def plain(value: Any) -> Any:
     """Convert a value to JSON data of bounded size; a value without a JSON form to its `repr`.
 
     A numpy scalar, and a value of a subclass, as an enum, is converted to the value that it holds.
     """
-    if value is None or isinstance(value, bool):
-        return value
+    return _plain(value, 0, [VALUES_MAX])
+
+
+def _plain(value: Any, depth: int, room: list[int]) -> Any:
+    """Convert a value at a depth; `room` holds how many values of lists and mappings may follow.
+
+    A list or a mapping at `DEPTH_MAX` becomes the text of its own conversion, of `ITEMS_MAX` values
+    at most: a `repr` of lists that contain each other could take for ever.
+    """
     try:
+        if value is None or isinstance(value, bool):
+            return value
         if isinstance(value, str):
             return cut_text(value)
         if isinstance(value, int):
             return int(value) if -_EXACT_MAX <= value < _EXACT_MAX else cut_text(repr(value))
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else repr(float(value))
-        if depth < DEPTH_MAX:
-            if isinstance(value, Mapping):
-                items = islice(value.items(), ITEMS_MAX)
-                return {_key(name): plain(item, depth + 1) for name, item in items}
-            if isinstance(value, list | tuple | set | frozenset):
-                return [plain(item, depth + 1) for item in islice(value, ITEMS_MAX)]
+        if isinstance(value, _CONTAINERS):
+            if depth != DEPTH_MAX:
+                return _plain_items(value, depth, room) if depth < 2 * DEPTH_MAX else "…"
+            room_of_text = [min(room[0], ITEMS_MAX)]
+            room[0] -= room_of_text[0]
+            text = repr(_plain_items(value, depth, room_of_text))
+            room[0] += room_of_text[0]
+            return cut_text(text)
         number = unboxed(value)
         if isinstance(number, int | float):
-            return plain(number)
-        return cut_text(repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
-    except Exception:
+            return _plain(number, depth, room)
+        return cut_text(_repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
+    except Exception as error:
         # A `repr` that the program defines may raise any exception.
+        raise_of_signal(error)
         return f"<{type(value).__name__}>"
+
+
+def _repr(value: object) -> str:
+    """Return the `repr` of a value, or its class within the `repr` of another one.
+
+    A `repr` may call traced functions, whose events have values with a `repr` that calls them, too.
+    """
+    if getattr(_THREAD, "is_in_repr", False):
+        return f"<{type(value).__name__}>"
+    _THREAD.is_in_repr = True
+    try:
+        return repr(value)
+    finally:
+        _THREAD.is_in_repr = False
+
+
+def _plain_items(value: Any, depth: int, room: list[int]) -> Any:
+    """Convert the values of a list or a mapping at a depth."""
+    if isinstance(value, Mapping):
+        items = _within(room, value.items())
+        return {_key(name): _plain(item, depth + 1, room) for name, item in items}
+    return [_plain(item, depth + 1, room) for item in _within(room, value)]
+
+
+def _within(room: list[int], values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the first values, `ITEMS_MAX` and as many as there is room for at most."""
+    for value in islice(values, ITEMS_MAX):
+        if not room[0]:
+            return
+        room[0] -= 1
+        yield value
+
+
+def type_name(value: object) -> str:
+    """Return the name of a value's class, also of a proxy that has no object at present."""
+    try:
+        return value.__class__.__name__
+    except Exception as error:
+        raise_of_signal(error)
+        return type(value).__name__
 
 
 def encoded(event: Mapping[str, object]) -> bytes:

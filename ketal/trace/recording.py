@@ -1,6 +1,7 @@
 """Record the events of a tracer: stamp them, write them to its sink, feed them to its monitor.
 
-The one rule: failures are counted and logged once per reason, and never raised.
+The one rule: failures are counted and logged once per reason, and never raised. An exception that a
+signal handler of the program raises meanwhile is not a failure, and is raised.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ketal.errors import SettingError, checked_name, class_name, wrong_type
+from ketal.errors import SettingError, checked_name, class_name, raise_of_signal, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import ENTRIES_MAX, Activities, Kind
 from ketal.trace.delivery.sinks import EventSink, JsonLines, default_sink
@@ -70,6 +71,7 @@ class EventRecorder:
         if not isinstance(error, Exception):
             return False
         self.count_failure(f"an event was not recorded: {error_text(error)}")
+        raise_of_signal(error)
         return True
 
     def __reduce__(self) -> NoReturn:
@@ -121,6 +123,7 @@ class EventRecorder:
                 with self._writing:
                     self.sink.write(event)
             except Exception as error:
+                raise_of_signal(error)
                 failure = f"an event was not written: {error_text(error)}"
             finally:
                 _THREAD.is_writing = is_nested
@@ -137,6 +140,7 @@ class EventRecorder:
         try:
             self._monitor.feed(Event(**event))
         except Exception as error:
+            raise_of_signal(error)
             self.count_failure(f"an event was not fed to the monitor: {error_text(error)}")
 
     def merge_ended(self, ended: object) -> None:
@@ -161,13 +165,18 @@ class EventRecorder:
         """
         if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
             reason = "other failures"
-        if reason not in self.failures:
-            _LOG.warning(
-                "node %s: %s (further occurrences are counted, not logged)",
-                self.activities.node,
-                reason,
-            )
+        is_first = reason not in self.failures
         self.failures[reason] += 1
+        if is_first:
+            try:
+                _LOG.warning(
+                    "node %s: %s (further occurrences are counted, not logged)",
+                    self.activities.node,
+                    reason,
+                )
+            except Exception as error:
+                # A filter of the program may raise any exception.
+                raise_of_signal(error)
 
     def before_fork(self) -> None:
         """Lock the running activity's line and the sink, for consistent copies in the child."""
@@ -208,5 +217,6 @@ def error_text(error: BaseException) -> str:
     """Return an error's class and text; only its class if `str` of it raises an exception."""
     try:
         return f"{error.__class__.__name__}: {error}"
-    except Exception:
+    except Exception as raised:
+        raise_of_signal(raised)
         return error.__class__.__name__

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import gzip
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -138,6 +141,51 @@ def test_sink_closed_during_a_write_writes_to_no_other_file(
     assert path.read_bytes() == b""
     for file in opened:
         os.close(file)
+
+
+def test_program_that_closes_all_descriptors_keeps_its_files(tmp_path: Path) -> None:
+    """A program that becomes a daemon does so; events that it records later are counted."""
+    run_script(CLOSES_ALL, tmp_path)
+    assert (tmp_path / "other").read_bytes() == b"data"
+    assert list(_clocks(tmp_path / "n.jsonl")) == ["n@1"]
+
+
+CLOSES_ALL = """
+import os, sys
+from ketal.trace import JsonLines, Tracer
+folder = sys.argv[1]
+sink = JsonLines(f"{folder}/n.jsonl")
+tracer = Tracer("n", sink)
+tracer.record("a")
+os.closerange(3, 2_000)
+others = [open(f"{folder}/other", "wb", buffering=0) for _ in range(3)]
+tracer.record("b")
+# A server may have many connections later.
+others += [open(f"{folder}/other", "wb", buffering=0) for _ in range(600)]
+tracer.record("c")
+sink.close()
+del sink, tracer._recorder.sink
+others[-1].write(b"data")
+for other in others:
+    other.close()
+assert tracer.failures == {
+    "an event was not written: OSError: [Errno 9] Bad file descriptor": 1,
+    "an event was not written: OSError: the sink is closed": 1,
+}
+"""
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda sink: pickle.loads(pickle.dumps(sink))])
+def test_copy_of_a_sink_opens_the_file_again(tmp_path: Path, copied: Any) -> None:
+    """With the number of its descriptor it would write to any file, such as one of a child."""
+    sink = JsonLines(tmp_path / "n.jsonl")
+    other = copied(sink)
+    del sink
+    gc.collect()
+    with open(tmp_path / "other", "w+b") as next_file:
+        Tracer("n", other).record("t")
+        assert next_file.read() == b""
+    assert list(_clocks(tmp_path / "n.jsonl")) == ["n@1"]
 
 
 def test_program_may_change_its_folder_before_it_makes_a_tracer(

@@ -7,12 +7,14 @@ import enum
 import functools
 import logging
 import pickle
+import signal
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -35,10 +37,11 @@ from ketal.trace import (
     Tracer,
 )  # fmt: skip
 from ketal.trace import message_header as header
-from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, plain
+from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, VALUES_MAX, plain
 from ketal.trace.recording import FAILURES_MAX
 from tests.logged import ketal_records
 from tests.trace.test_exactness import ListSink
+from tests.work import calls_at_most
 
 
 class Failing:
@@ -192,6 +195,22 @@ def test_the_program_continues_whatever_fails(caplog: pytest.LogCaptureFixture) 
         f"node n: {reason} (further occurrences are counted, not logged)"
         for reason in tracer.failures
     ]
+
+
+def test_the_program_continues_if_a_filter_of_logging_raises() -> None:
+    """A filter may expect an attribute that only the log records of the program have."""
+
+    def reads(record: logging.LogRecord) -> bool:
+        return bool(record.request_id)  # type: ignore[attr-defined]
+
+    tracer, log = Tracer("n", Failing()), logging.getLogger("ketal.trace")
+    log.addFilter(reads)
+    try:
+        for _ in range(2):
+            tracer.record("t")
+    finally:
+        log.removeFilter(reads)
+    assert tracer.failures == {"an event was not written: OSError: no space left": 2}
 
 
 def test_failures_beyond_the_limit_are_counted_together_and_logged_once(
@@ -427,6 +446,53 @@ def test_bound_work_in_a_pool_has_the_clock_of_its_binding() -> None:
     assert clocks["within"] == {"n": 1, "n/1": 1}
     assert clocks["unbound"] == {"n": 1, "n/1": 2}
     assert clocks["again"] == {"n": 2, "n/1": 3}
+
+
+def end_task(number: int, frame: object) -> None:
+    raise TimeoutError("the time of the task is over")
+
+
+class TaskEnd:
+    def __call__(self, number: int, frame: object) -> None:
+        end_task(number, frame)
+
+
+class Interrupted:
+    """A value, a sink, headers, … during whose use a signal arrives."""
+
+    def wait(self, *anything: object, **more: object) -> Any:
+        signal.raise_signal(signal.SIGURG)
+
+    __repr__ = __str__ = write = feed = items = wait
+
+
+@pytest.mark.parametrize("handler", [end_task, TaskEnd(), partial(end_task)])
+@pytest.mark.parametrize("place", ["repr", "sink", "monitor", "headers", "error", "filter"])
+def test_exception_of_a_signal_handler_is_raised_in_the_program(place: str, handler: Any) -> None:
+    """It is not a failure of tracing, and ends a task whose time is over."""
+    interrupted = Interrupted()
+    sinks: dict[str, Any] = {"sink": interrupted, "filter": Failing()}
+    tracer = Tracer(
+        "n", sinks.get(place, ListSink()), monitor=interrupted if place == "monitor" else None
+    )
+
+    @tracer.event
+    def work(value: object) -> None:
+        if place == "error":
+            raise type("OddError", (Exception,), {"__str__": Interrupted.wait})
+
+    log, earlier = logging.getLogger("ketal.trace"), signal.signal(signal.SIGURG, handler)
+    waits = (lambda record: interrupted.wait()) if place == "filter" else (lambda record: True)
+    log.addFilter(waits)
+    try:
+        with pytest.raises(TimeoutError, match="the time of the task is over"):
+            tracer.receive(interrupted) if place == "headers" else work(
+                interrupted if place == "repr" else 1
+            )
+    finally:
+        signal.signal(signal.SIGURG, earlier)
+        log.removeFilter(waits)
+    assert tracer.failures.total() >= 1
 
 
 def test_event_of_a_signal_handler_within_another_is_distinct() -> None:
@@ -782,6 +848,79 @@ def test_large_values_are_truncated() -> None:
     deep: list[Any] = []
     deep.append(deep)
     assert len(str(plain(deep))) < 2_000
+
+
+def test_values_that_contain_each_other_are_converted_in_bounded_work() -> None:
+    """The `repr` of one person lists all ways from friend to friend."""
+
+    class Name:
+        def __repr__(self) -> str:
+            return "A"
+
+    people: list[dict[str, Any]] = [{"name": Name()} for _ in range(30)]
+    for person in people:
+        person["friends"] = [other for other in people if other is not person]
+    with calls_at_most(30 * VALUES_MAX):
+        recorded = plain(people[0])
+    assert [friend["name"] for friend in recorded["friends"]] == ["A"] * 29
+    assert recorded["friends"][0]["friends"][0].startswith("{'name': 'A', 'friends': [{'name': 'A'")
+
+
+def test_values_beyond_the_limit_of_an_attribute_are_left_out() -> None:
+    nested: Any = 1
+    for _ in range(4):
+        nested = [nested] * ITEMS_MAX
+    with calls_at_most(30 * VALUES_MAX):
+        recorded = plain(nested)
+    assert sum(len(texts) for row in recorded for lists in row for texts in lists) < VALUES_MAX
+    assert recorded[0][0] == nested[0][0]
+    assert plain([[1] * ITEMS_MAX] * ITEMS_MAX) == [[1] * ITEMS_MAX] * ITEMS_MAX
+
+
+def test_repr_may_call_traced_functions() -> None:
+    """An event of the call has a value whose `repr` calls the function again, and so on."""
+    sink = ListSink()
+    tracer = Tracer("n", sink)
+
+    class Node:
+        @tracer.event
+        def root(self) -> Node:
+            return self
+
+        def __repr__(self) -> str:
+            return f"child of {self.root().__class__.__name__}"
+
+    with calls_at_most(10_000):
+        tracer.record("t", node=Node())
+        tracer.record("t", node=Node())
+    assert [event["data"].get("node", event["data"].get("result")) for event in sink] == [
+        "<Node>", "child of Node", "<Node>", "child of Node"
+    ]  # fmt: skip
+    assert not tracer.failures
+
+
+def test_a_proxy_without_an_object_is_recorded(tmp_path: Path) -> None:
+    """As that of a request, of werkzeug, outside of a request."""
+
+    class Proxy:
+        @property
+        def __class__(self) -> Any:
+            raise RuntimeError("outside of a request")
+
+        @__class__.setter
+        def __class__(self, value: Any) -> None: ...
+
+    sink = ListSink()
+
+    @Tracer("n", sink).event
+    def work(request: Proxy) -> Proxy:
+        return request
+
+    work(Proxy())
+    (event,) = sink
+    assert event["data"] == {
+        "request": "<Proxy>", "arg_types": ["Proxy"], "result": "<Proxy>", "result_type": "Proxy"
+    }  # fmt: skip
 
 
 def test_large_payload_is_truncated_without_being_formatted() -> None:

@@ -17,6 +17,8 @@ from ketal.trace.tracer import Tracer, checked_tracer
 class TracedThread(threading.Thread):
     """A thread whose start and join are edges of happened-before.
 
+    It runs in a copy of the context (`contextvars`) of the activity that starts it.
+
     Parameters
     ----------
     tracer : Tracer

@@ -10,6 +10,7 @@ The one rule: `write` returns after the whole event is written, or raises.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import logging
 import os
@@ -31,6 +32,8 @@ from ketal.trace.plain_values import encoded
 
 _LOG = logging.getLogger("ketal.trace")
 _READ_BYTES = 1 << 20
+_NUMBER_MIN = 512
+"""Minimum number of the descriptor of a log; few programs open as many files at their start."""
 
 FOLDER_VARIABLE = "KETAL_TRACE"
 """The environment variable that names the folder for logs of tracers without a sink."""
@@ -104,9 +107,10 @@ class JsonLines:
             # The content of a device or a pipe cannot be read again.
             self._is_file = not self._path.exists() or self._path.is_file()
             access = os.O_RDWR if self._is_file else os.O_WRONLY
-            self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
+            self._file = _moved_up(os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644))
+        self._descriptor = _Descriptor(self._file)
         # Not at exit, since later functions at exit may record events.
-        weakref.finalize(self, os.close, self._file).atexit = False
+        weakref.finalize(self, self._descriptor.close).atexit = False
         self._is_closed = False
         self._claims = Claims()
         self._process = os.getpid()
@@ -171,6 +175,14 @@ class JsonLines:
         if self._is_closed:
             raise OSError("the sink is closed")
         line = encoded(event) + b"\n"
+        try:
+            self._write(line)
+        except OSError as error:
+            # If the program closed the descriptor, another file may get its number later.
+            self._is_closed |= error.errno == errno.EBADF
+            raise
+
+    def _write(self, line: bytes) -> None:
         if not self._is_file:
             self._append(b"\n" + line if self._is_short else line)
             return
@@ -201,12 +213,65 @@ class JsonLines:
     def close(self) -> None:
         """Close the file; later events are counted as failures."""
         self._is_closed = True
-        # The descriptor remains taken and cannot be written: a thread in `write` must fail, and not
-        # write to another file with its number.
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, self._file, inheritable=False)
-        os.close(null)
+        self._descriptor.disable()
         self._claims = Claims()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Opened again: in another process the number of the descriptor is that of another file.
+        return JsonLines, (str(self._path),)
+
+
+def _moved_up(file: int) -> int:
+    """Return a descriptor of the same file with a number of at least `_NUMBER_MIN`, if possible.
+
+    A program that becomes a daemon closes all descriptors, and the files that it opens next get the
+    lowest numbers. So the next event finds its descriptor closed, and is not written to one of
+    them.
+    """
+    try:
+        from fcntl import F_DUPFD_CLOEXEC, fcntl
+
+        moved = fcntl(file, F_DUPFD_CLOEXEC, _NUMBER_MIN)
+    except (ImportError, OSError):  # Not on Unix; or the process may not open as many files.
+        return file
+    os.close(file)
+    return moved
+
+
+class _Descriptor:
+    """A descriptor that this module opened, which the program may close all the same.
+
+    The file that has its number then must not be closed here.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._opened = os.fstat(number)
+
+    def is_open(self) -> bool:
+        """Return whether the descriptor still refers to the file that was opened."""
+        try:
+            return os.path.samestat(os.fstat(self._number), self._opened)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            return False
+
+    def disable(self) -> None:
+        """Make the descriptor one that cannot be written, and whose number remains taken.
+
+        A thread in `write` must fail, and not write to another file with this number.
+        """
+        if self.is_open():
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, self._number, inheritable=False)
+            self._opened = os.fstat(null)
+            os.close(null)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self.is_open():
+            os.close(self._number)
 
 
 class _LatestRun:
