@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from ketal.model.events.event import Event
-from ketal.model.log_arguments import LogItem
 from ketal.model.values import base_node
 from ketal.operators.order.hold_back import HoldBackQueue
 
@@ -57,13 +55,7 @@ class ReadPositions(Generic[S]):
         self._nodes_max = nodes_max
         self._last_read: defaultdict[S, dict[str, int]] = defaultdict(dict)
 
-    def record(self, source: S, items: Iterable[LogItem]) -> None:
-        """Record the events that were read from a source."""
-        self.record_counters(
-            source, {item.node: item.counter for item in items if isinstance(item, Event)}
-        )
-
-    def record_counters(self, source: S, counters: Mapping[str, int]) -> None:
+    def record(self, source: S, counters: Mapping[str, int]) -> None:
         """Record the counters of the last events that were read of some nodes from a source."""
         last_read = self._last_read[source]
         last_read |= counters

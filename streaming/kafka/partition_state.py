@@ -124,7 +124,7 @@ class Part:
             # A state of an earlier version does not have them.
             for topic, number, node, counter in saved.get("last_read", ()):
                 if (partition := TopicPartition(topic, number)) in self.positions:
-                    self._last_read.record_counters(partition, {node: counter})
+                    self._last_read.record(partition, {node: counter})
         # The state may lack a partition, if the job did not read its topic for a while.
         for partition, position in self.positions.items():
             if offsets.get(partition, position) != position:
@@ -197,7 +197,8 @@ class Part:
         """
         items, sources, taken = self._items(partition, records)
         if len(self.positions) > 1:
-            self._last_read.record(partition, items)
+            counters = {item.node: item.counter for item in items if isinstance(item, Event)}
+            self._last_read.record(partition, counters)
         if self._uses_time:
             self._warn_if_ahead(partition, items, sources)
 

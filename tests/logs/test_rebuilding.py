@@ -125,26 +125,30 @@ def test_a_missing_field_is_reported_but_not_a_missing_clock(
     assert [item.reason.startswith(reason) for item in log.rejected] == [True]
 
 
-def test_a_receive_before_its_own_send_is_rejected(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "log.jsonl",
-        row("a", "recv", 2), row("a", "send", 1), row("b", "recv", 1), row("b", "send", 2),
-    )  # fmt: skip
-    log = read_log(path, rebuild=KEYS)
-    assert [item.place.rpartition(":")[2] for item in log.rejected] == ["1"]
+@pytest.mark.parametrize(
+    ("rows", "rejected", "clocks"),
+    [
+        (
+            [row("a", "recv", 2), row("a", "send", 1), row("b", "recv", 1), row("b", "send", 2)],
+            "1",
+            [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 2}],
+        ),
+        # `c` receives what `a` sends after its cycle, and is the first in the log.
+        (
+            [row("c", "recv", 2), row("a", "recv", 1), row("a", "send", 1), row("a", "send", 2)],
+            "2",
+            [{"a": 2, "c": 1}, {"a": 1}, {"a": 2}],
+        ),
+    ],
+    ids=["in-the-cycle", "waits-for-it"],
+)
+def test_only_a_receive_before_its_own_send_is_rejected(
+    tmp_path: Path, rows: list[dict[str, Any]], rejected: str, clocks: list[dict[str, int]]
+) -> None:
+    log = read_log(write(tmp_path / "log.jsonl", *rows), rebuild=KEYS)
+    assert [item.place.rpartition(":")[2] for item in log.rejected] == [rejected]
     assert "sent after it" in log.rejected[0].reason
-    assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 2}]
-
-
-def test_a_receive_that_waits_for_a_cycle_is_stamped(tmp_path: Path) -> None:
-    """`c` receives what `a` sends after its cycle, and is the first in the log."""
-    path = write(
-        tmp_path / "log.jsonl",
-        row("c", "recv", 2), row("a", "recv", 1), row("a", "send", 1), row("a", "send", 2),
-    )  # fmt: skip
-    log = read_log(path, rebuild=KEYS)
-    assert [item.place.rpartition(":")[2] for item in log.rejected] == ["2"]
-    assert [event.clock for event in log] == [{"a": 2, "c": 1}, {"a": 1}, {"a": 2}]
+    assert [event.clock for event in log] == clocks
 
 
 def _one_message(count: int) -> list[dict[str, Any]]:

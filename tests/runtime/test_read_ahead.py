@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ketal.model.events.dot import Dot
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.runtime.read_ahead import ReadPositions, is_crowded
@@ -20,7 +21,8 @@ def queue_of(*dots: str, held_back_max: int = 100) -> HoldBackQueue:
 
 def read(positions: ReadPositions[str], source: str, *dots: str) -> None:
     for dot in dots:
-        positions.record(source, [e(dot, "t")])
+        node, counter = Dot.parse(dot)
+        positions.record(source, {node: counter})
 
 
 def test_held_events_are_those_of_the_sources_that_were_read_beyond_what_is_settled() -> None:

@@ -84,10 +84,11 @@ class ConnectionPauses:
 
     def record(self, connection: socket, items: Sequence[LogItem]) -> None:
         """Record lines of a connection that were fed."""
-        self._positions.record(connection, items)
         self._portion -= len(items)
+        last = {item.node: item for item in items if isinstance(item, Event)}
+        self._positions.record(connection, {node: event.counter for node, event in last.items()})
         # The last event of a node has the largest clock.
-        for event in {item.node: item for item in items if isinstance(item, Event)}.values():
+        for event in last.values():
             for node, counter in event.clock.items():
                 if counter > self._known.get(node, 0):
                     self._known[node] = counter
