@@ -279,7 +279,7 @@ class SettingError(KetalError):
     ...     ketal.read_log("nowhere.jsonl", format="xml")
     ... except ketal.SettingError as error:
     ...     print(error)
-    unknown format 'xml'; choose from jsonl, shiviz, csv, parquet, otlp, zipkin
+    unknown format 'xml'; choose from jsonl, shiviz, csv, parquet, otlp, zipkin, jaeger
     """
 
 

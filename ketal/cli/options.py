@@ -37,7 +37,7 @@ _READING = {
     "format": (
         "FORMAT",
         "jsonl, shiviz, csv or parquet (default: determined by the file's name, or else its first "
-        "lines); otlp or zipkin for traces",
+        "lines); otlp, zipkin or jaeger for traces",
     ),
     "regex": ("RE", "regular expression that matches an event of a ShiViz log"),
     "delimiter": ("RE", "regular expression that separates the executions of a ShiViz log"),

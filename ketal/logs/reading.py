@@ -322,9 +322,9 @@ def read_log(
         time (UTC if it has no zone), and the place of a rejected row is `row N`, from 1. An
         iterator can be read only once.
     format : str, optional
-        `jsonl`, `shiviz`, `csv` or `parquet`; or `otlp` or `zipkin` for traces, whose spans become
-        events with rebuilt clocks. By default the format is detected, from the name and then from
-        the first lines; a `regex` implies `shiviz`.
+        `jsonl`, `shiviz`, `csv` or `parquet`; or `otlp`, `zipkin` or `jaeger` for traces, whose
+        spans become events with rebuilt clocks. By default the format is detected, from the name
+        and then from the first lines; a `regex` implies `shiviz`.
     regex, delimiter : str, optional
         For ShiViz logs. The delimiter separates executions, which are named by its group `trace`,
         else by its first named group, else by number. Parts with the same name in different files

@@ -26,7 +26,7 @@ from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import dig
 from ketal.model.wording import counted
 
-TRACES = ("otlp", "zipkin")
+TRACES = ("otlp", "zipkin", "jaeger")
 """Formats of trace files."""
 FORMATS = ("jsonl", "shiviz", "csv", "parquet", *TRACES)
 _REQUIRED = ("node", "type", "clock")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
 import threading
@@ -20,6 +21,8 @@ from ketal.errors import EventError, SettingError, refused_as_setting, wrong_typ
 from ketal.logs.decompression import BLOCK_BYTES, TornError, unpacked
 from ketal.model.wording import unreadable_error
 
+JSON_ARRAY = re.compile(rb"\s*\[[\s\[]*\{")
+"""The beginning of an array of objects."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
 STDIN = "<stdin>"

@@ -460,6 +460,20 @@ EXPORT = {
     ]
 }
 SNAKE = {key.replace("S", "_s"): value for key, value in EXPORT.items()}
+JAEGER = {
+    "traceID": SPAN["traceId"],
+    "spans": [
+        {
+            "traceID": SPAN["traceId"],
+            "spanID": SPAN["id"],
+            "operationName": "get",
+            "startTime": 1,
+            "duration": 2,
+            "processID": "p1",
+        }
+    ],
+    "processes": {"p1": {"serviceName": "shop"}},
+}
 TRACES = {
     "an export": ("otlp", json.dumps(EXPORT)),
     "exports on lines": ("otlp", f"{json.dumps(EXPORT)}\n{json.dumps(EXPORT)}\n"),
@@ -469,6 +483,11 @@ TRACES = {
     "spans in an array": ("zipkin", json.dumps([SPAN])),
     "spans in arrays": ("zipkin", json.dumps([[SPAN], [SPAN]])),
     "spans laid out": ("zipkin", "\n" + json.dumps([SPAN], indent=4, sort_keys=True)),
+    "what Tempo returns": ("otlp", json.dumps({"batches": EXPORT["resourceSpans"]})),
+    "what Tempo wraps": ("otlp", json.dumps({"trace": EXPORT})),
+    "what Jaeger returns": ("jaeger", json.dumps({"data": [JAEGER]})),
+    "a trace of Jaeger laid out": ("jaeger", json.dumps(JAEGER, indent=2, sort_keys=True)),
+    "traces of Jaeger on lines": ("jaeger", f"{json.dumps(JAEGER)}\n{json.dumps(JAEGER)}\n"),
     "spans on lines": ("zipkin", json.dumps(SPAN, sort_keys=True) + "\n" + json.dumps(SPAN)),
 }
 

@@ -634,7 +634,7 @@ def test_unreadable_spans_are_rejected(tmp_path: Path, wrong: dict[str, Any], re
     assert len(list(log)) == 2
 
 
-@pytest.mark.parametrize("format", ["otlp", "zipkin"])
+@pytest.mark.parametrize("format", ["otlp", "zipkin", "jaeger"])
 @pytest.mark.parametrize(
     "text", [b"{", b"nonsense", b"[1, 2", b"\xff\xfe", b"3", b'{"other": 1}', b"[3]", b"[[3]]"]
 )

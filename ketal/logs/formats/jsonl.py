@@ -12,7 +12,6 @@ from __future__ import annotations
 import codecs
 import io
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -26,15 +25,13 @@ from ketal.logs.log_records import rejected_item
 from ketal.logs.record_terms import RecordTerms
 from ketal.logs.shape import Item, Shape, json_type_of
 from ketal.logs.source import KAFKA
-from ketal.logs.streams import LongLineError, blocks
+from ketal.logs.streams import JSON_ARRAY, LongLineError, blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.event import Draft, Event, decode_events
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import LogItem, Record, RecordBatch, deciding_log
 from ketal.model.verdicts.execution_verdicts import Rejected
 
-ARRAY = re.compile(rb"\s*\[[\s\[]*\{")
-"""The beginning of an array of objects."""
 _TRUNCATED = "Input data was truncated"
 _TRAILING = "trailing characters"
 _object_decoder = msgspec.json.Decoder()
@@ -50,7 +47,7 @@ def read_lines(
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
-            if isinstance(block, LongLineError) and ARRAY.match(block.start):
+            if isinstance(block, LongLineError) and JSON_ARRAY.match(block.start):
                 block = _no_object([], shape.terms)
             yield RecordBatch("", [rejected_item(block, name, number)], name, [number])
             continue

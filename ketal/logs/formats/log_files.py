@@ -16,11 +16,11 @@ from ketal.logs.formats import jsonl, shiviz, tabular
 from ketal.logs.shape import Shape
 from ketal.logs.source import TRACES, Source
 from ketal.logs.streams import BYTE_ORDER_MARK, LogOrigin
+from ketal.logs.traces.documents import trace_format
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record, RecordBatch, batched
 
 _FIRST_LINE_BYTES = 65_536
-_OTLP = re.compile(rb'[\s\[]*\{\s*"resource(S|_s)pans"')
 _JSON = re.compile(rb'\{|\[[\s\[]*["{\]]')
 """The beginning of JSON lines; a line of text may begin with a time or a level in brackets."""
 _SUFFIXES = {
@@ -90,18 +90,7 @@ def _detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[
         ),
     )
     text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
-    return _trace_format(text) or format_of_name or _format_from_head(text), chunks
-
-
-def _trace_format(text: bytes) -> str:
-    """Return the format of a trace file that begins with `text`; empty if it is not a trace."""
-    if _OTLP.match(text):
-        return "otlp"
-    if jsonl.ARRAY.match(text):
-        return "zipkin" if b'"traceId"' in text else ""
-    line = text.partition(b"\n")[0]
-    spans = b'"traceId"' in line and b'"localEndpoint"' in line and b'"node"' not in line
-    return "zipkin" if spans and line.startswith(b"{") else ""
+    return trace_format(text) or format_of_name or _format_from_head(text), chunks
 
 
 def _format_from_head(text: bytes) -> str:

@@ -20,7 +20,7 @@ from ketal.errors import EventError
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import json_type_of
-from ketal.logs.streams import LineNumbers
+from ketal.logs.streams import JSON_ARRAY, LineNumbers
 from ketal.model.log_arguments import Record
 
 Span = TypeVar("Span")
@@ -32,6 +32,44 @@ elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """Return the elements of a JSON array, undecoded."""
 members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Return the members of a JSON object, their values undecoded."""
+
+_OTLP = re.compile(
+    rb'[\s\[]*\{\s*("trace"\s*:\s*\{\s*)?'
+    rb'("resource(S|_s)pans"|"batches"\s*:\s*\[\s*\{\s*"resource")'
+)
+"""The beginning of an export, of several in an array, and of what Grafana Tempo returns."""
+
+
+def list_elements(
+    raw: bytes | msgspec.Raw, names: tuple[str, ...], *, needed: bool = True
+) -> list[msgspec.Raw]:
+    """Return the elements of the list that an object has under any of some names, undecoded.
+
+    Raises an EventError if the list is `needed` and a non-empty object lacks it.
+    """
+    try:
+        fields = members(raw)
+        # In document order, in which `Text.spans` searches them.
+        lists = [bytes(value) for name, value in fields.items() if name in names]
+        if not lists and needed and fields:
+            raise EventError(f"the document has no {names[0]}")
+        return [part for element in lists if element != b"null" for part in elements(element)]
+    except msgspec.DecodeError as fault:
+        raise EventError(f"{names[0]} cannot be read: {fault}") from None
+
+
+def trace_format(head: bytes) -> str:
+    """Return the format of a document of spans that begins with `head`; empty if it is none."""
+    if _OTLP.match(head):
+        return "otlp"
+    is_array = JSON_ARRAY.match(head) is not None
+    line = head.lstrip().partition(b"\n")[0]
+    if not is_array and (line[:1] != b"{" or b'"node"' in line):
+        return ""
+    if b'"traceID"' in head and b'"spanID"' in head:
+        return "jaeger"
+    is_span = b'"traceId"' in (head if is_array else line)
+    return "zipkin" if is_span and (is_array or b'"localEndpoint"' in line) else ""
 
 
 class Text:

@@ -24,14 +24,22 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.shape import json_type_of
-from ketal.logs.traces.documents import Text, decoded, elements, members
-from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan, checked_object, span_data
+from ketal.logs.traces.documents import Text, decoded, elements, list_elements, members
+from ketal.logs.traces.fields import (
+    KINDS,
+    TIME_NS_MAX,
+    checked_list,
+    checked_object,
+    kind_named,
+    service_node,
+)
+from ketal.logs.traces.spans import TraceSpan, span_data
 from ketal.model.log_arguments import Record
 
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _CAPITAL = re.compile("[A-Z]")
-RESOURCES = ("resourceSpans", "resource_spans")
-"""The names of the list of resources in a document."""
+_RESOURCES = ("resourceSpans", "resource_spans", "batches")
+"""The names of the list of resources in a document; the last one is Grafana Tempo's."""
 _SCOPES = (
     "scopeSpans",
     "scope_spans",
@@ -45,9 +53,10 @@ def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
     exports = elements(document) if document.lstrip()[:1] == b"[" else [document]
     for export in exports:
         try:
-            resources = _list_elements(export, RESOURCES)
-        except EventError as fault:
-            yield text.rejected_record(fault)
+            # The second version of Tempo's API wraps the export.
+            resources = list_elements(members(export).get("trace", export), _RESOURCES)
+        except (EventError, msgspec.DecodeError) as fault:
+            yield text.rejected_record(EventError(f"the document cannot be read: {fault}"))
             continue
         for resource in resources:
             yield from _resource_spans(text, resource)
@@ -56,52 +65,20 @@ def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
 def _resource_spans(text: Text, resource: msgspec.Raw) -> Iterator[TraceSpan | Record]:
     try:
         description = decoded(members(resource).get("resource", b"null"))
-        service = _service_node(
+        service = service_node(
             _attributes(checked_object(description, "resource").get("attributes"))
         )
-        scopes = _list_elements(resource, _SCOPES, needed=False)
+        scopes = list_elements(resource, _SCOPES, needed=False)
     except (EventError, msgspec.DecodeError) as fault:
         yield text.rejected_record(EventError(f"the resource cannot be read: {fault}"))
         return
     for scope in scopes:
         try:
-            spans = _list_elements(scope, ("spans",), needed=False)
+            spans = list_elements(scope, ("spans",), needed=False)
         except EventError as fault:
             yield text.rejected_record(fault)
             continue
         yield from text.spans(spans, partial(_span, service=service, text=text))
-
-
-def _service_node(attributes: dict[str, Any]) -> str:
-    """Return the node of a resource's spans: namespace, name and instance of its service.
-
-    Empty if the service has no name. Names are unique in a namespace, and instances in a service.
-    """
-    names = ("service.namespace", "service.name", "service.instance.id")
-    namespace, name, instance = (
-        "" if attributes.get(key) is None else str(attributes[key]) for key in names
-    )
-    return "/".join(part for part in (namespace, name, instance) if part) if name else ""
-
-
-def _list_elements(
-    raw: bytes | msgspec.Raw, names: tuple[str, ...], *, needed: bool = True
-) -> list[msgspec.Raw]:
-    """Return the elements of the list that an object has under any of some names.
-
-    Raises an EventError if the list is `needed` and a non-empty object lacks it.
-    """
-    try:
-        fields = members(raw)
-        # In document order, in which `Text.spans` searches them.
-        lists = [bytes(value) for name, value in fields.items() if name in names]
-        if not lists and needed and fields:
-            raise EventError(
-                f"the document has no {names[0]} (pass --format zipkin if these are Zipkin's spans)"
-            )
-        return [part for element in lists if element != b"null" for part in elements(element)]
-    except msgspec.DecodeError as fault:
-        raise EventError(f"{names[0]} cannot be read: {fault}") from None
 
 
 def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
@@ -137,7 +114,7 @@ def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
 
 
 def _links(record: dict[str, Any], trace: str) -> Iterator[tuple[str, str]]:
-    for element in _checked_list(record.get("links"), "links"):
+    for element in checked_list(record.get("links"), "links"):
         link = checked_object(element, "a link")
         yield _id(link, "traceId", 32) or trace, _id(link, "spanId", 16)
 
@@ -181,16 +158,13 @@ def _nanoseconds(record: dict[str, Any], what: str) -> int | None:
 def _kind(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(KINDS):
         return KINDS[value]
-    if isinstance(value, str):
-        name = value.removeprefix("SPAN_KIND_").lower()
-        return name if name in KINDS else ""
-    return ""
+    return kind_named(value.removeprefix("SPAN_KIND_") if isinstance(value, str) else value)
 
 
 def _attributes(entries: Any, what: str = "attributes") -> dict[str, Any]:
     """Return OTLP's list of keys and values as a mapping."""
     out: dict[str, Any] = {}
-    for element in _checked_list(entries, what):
+    for element in checked_list(entries, what):
         pair = checked_object(element, f"an element of {what}")
         key = pair.get("key")
         if not isinstance(key, str):
@@ -207,7 +181,7 @@ def _attribute_value(value: Any) -> Any:
             return int(text) if re.fullmatch(r"-?\d{1,20}", text) else inner
         case "arrayvalue":
             return [
-                _attribute_value(element) for element in _checked_list(*_inner_values(inner, kind))
+                _attribute_value(element) for element in checked_list(*_inner_values(inner, kind))
             ]
         case "kvlistvalue":
             return _attributes(*_inner_values(inner, kind))
@@ -218,11 +192,3 @@ def _attribute_value(value: Any) -> Any:
 def _inner_values(inner: Any, kind: str) -> tuple[Any, str]:
     """Return the values of a list value, and their path for an error message."""
     return checked_object(inner, kind).get("values"), f"{kind}.values"
-
-
-def _checked_list(value: Any, what: str) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise EventError(f"{what} must be an array, not {json_type_of(value)}")
-    return value

@@ -29,7 +29,8 @@ from typing import Any
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
 from ketal.logs.log_records import rejected_record, too_many_error
-from ketal.logs.shape import checked_size, json_type_of
+from ketal.logs.shape import checked_size
+from ketal.logs.traces.fields import CLIENT, SERVER
 from ketal.logs.traces.rebuilding import Rebuilding, waiting_cycle
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import in_seconds
@@ -37,11 +38,6 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record
 
 NO_SERVICE = "unknown_service"
-CLIENT, SERVER = "client", "server"
-KINDS = ("", "internal", SERVER, CLIENT, "producer", "consumer")
-"""The kinds of spans, indexed by OTLP's numbers."""
-TIME_NS_MAX = 253_402_300_800 * 10**9
-"""The end of the year 9999."""
 
 Name = tuple[str, ...]
 """A name by which a span is referenced: trace id, span id, and perhaps the side of a call."""
@@ -89,15 +85,6 @@ class TraceSpan:
             return self.service
         # With the side, since client and server of a call may share an id.
         return "/".join((NO_SERVICE, *filter(None, self.key[1:])))
-
-
-def checked_object(value: Any, what: str) -> dict[str, Any]:
-    """Return a JSON object, empty if it is absent or null; raise an EventError for other types."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise EventError(f"{what} must be an object, not {json_type_of(value)}")
-    return value
 
 
 def span_data(

@@ -18,7 +18,6 @@ The one rule: reports that contradict each other are not merged; the later one i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,12 +26,16 @@ from typing import Any
 from ketal.errors import EventError
 from ketal.logs.log_records import rejected_record
 from ketal.logs.traces.documents import Text, elements
-from ketal.logs.traces.otlp import RESOURCES
-from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan, checked_object, span_data
+from ketal.logs.traces.fields import (
+    SERVER,
+    checked_object,
+    hex_id,
+    kind_named,
+    microseconds,
+    time_error,
+)
+from ketal.logs.traces.spans import TraceSpan, span_data
 from ketal.model.log_arguments import Record
-
-_ID = re.compile(r"[0-9a-fA-F]{1,16}")
-_TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}")
 
 _OPTIONAL_FIELDS = ("parent", "service", "name", "kind", "begin_us", "duration_us")
 """The fields that a report of a span may lack; absent ones are falsy."""
@@ -111,14 +114,12 @@ def _flattened(parts: Iterable[bytes | Any]) -> Iterator[Any]:
 
 
 def _report(record: dict[str, Any], text: Text) -> SpanReport:
-    trace = _id(record, "traceId", _TRACE_ID)[-16:]
-    span, parent = _id(record, "id", _ID), _id(record, "parentId", _ID)
+    trace = hex_id(record, "traceId", 32)[-16:]
+    span, parent = hex_id(record, "id", 16), hex_id(record, "parentId", 16)
     if not trace or not span:
-        is_otlp = any(name in record for name in RESOURCES)
-        hint = " (pass --format otlp, whose spans are in resources)" if is_otlp else ""
-        raise EventError(f"the span has no {'traceId' if not trace else 'id'}{hint}")
+        raise EventError(f"the span has no {'traceId' if not trace else 'id'}")
     endpoint, tags = (checked_object(record.get(name), name) for name in ("localEndpoint", "tags"))
-    service, kind, name = endpoint.get("serviceName"), record.get("kind"), record.get("name")
+    service, name = endpoint.get("serviceName"), record.get("name")
     return SpanReport(
         trace=trace,
         span=span,
@@ -127,37 +128,13 @@ def _report(record: dict[str, Any], text: Text) -> SpanReport:
         service=service if isinstance(service, str) else "",
         address=" ".join(str(endpoint[k]) for k in ("ipv4", "ipv6", "port") if endpoint.get(k)),
         name=name if isinstance(name, str) else "",
-        kind=kind.lower() if isinstance(kind, str) and kind.lower() in KINDS else "",
-        begin_us=_microseconds(record, "timestamp"),
-        duration_us=_microseconds(record, "duration"),
+        kind=kind_named(record.get("kind")),
+        begin_us=microseconds(record, "timestamp"),
+        duration_us=microseconds(record, "duration"),
         tags=tags,
         file=text.name,
         line=text.line(),
     )
-
-
-def _id(record: dict[str, Any], what: str, form: re.Pattern[str]) -> str:
-    value = record.get(what)
-    if value is None or value == "":
-        return ""
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise EventError(f"{what} {str(value)[:60]!r} is not a hex id")
-    return value.lower().rjust(16, "0") if value.strip("0") else ""
-
-
-def _microseconds(record: dict[str, Any], what: str) -> int | None:
-    value = record.get(what)
-    if value is None or value == 0:
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if (
-        not isinstance(value, int)
-        or isinstance(value, bool)
-        or not 0 < value < TIME_NS_MAX // 1_000
-    ):
-        raise EventError(f"{what} {str(value)[:60]!r} is not a time in microseconds")
-    return value
 
 
 # --- reports to spans -------------------------------------------------------------------
@@ -221,11 +198,7 @@ def _merge_report(
 
 def _report_spans(report: SpanReport) -> Iterator[TraceSpan | Record]:
     """Yield the span of a merged report, and once more for each duplicate of the report."""
-    reason = ""
-    if report.begin_us is None:
-        reason = f"the span {report.span} has no timestamp, so it cannot be ordered"
-    elif report.begin_us + (report.duration_us or 0) >= TIME_NS_MAX // 1_000:
-        reason = f"the span {report.span} ends after the year 9999"
+    reason = time_error(report.span, "timestamp", report.begin_us, report.duration_us)
     for copy in (report, *report.duplicates):
         yield (
             rejected_record(EventError(reason), copy.file, copy.line)
