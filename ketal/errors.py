@@ -455,11 +455,13 @@ def checked_name(what: str, given: str) -> str:
 
 def checked_texts(what: str, given: Iterable[str]) -> list[str]:
     """Return an iterable of str as a list; raise a TypeError for others, and for a single str."""
-    if isinstance(given, Iterable) and not isinstance(given, str):
-        texts = list(given)
-        if all(isinstance(text, str) for text in texts):
-            return texts
-    raise wrong_type(what, "a list of str", given)
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise wrong_type(what, "a list of str", given)
+    texts = list(given)
+    for text in texts:
+        if not isinstance(text, str):
+            raise wrong_type(f"an item of {what}", "a str", text)
+    return texts
 
 
 def raise_of_signal(error: Exception) -> None:

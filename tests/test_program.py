@@ -363,6 +363,13 @@ def test_non_finite_parameter_is_refused(given: float) -> None:
         ketal.compile(text, m=given)
 
 
+def test_integer_that_a_pattern_cannot_contain_is_refused_as_a_parameter() -> None:
+    text = "param m = 3; pattern P { event E = x <= m; find next E; }"
+    for given in (10**309, -(10**5000)):
+        with pytest.raises(SettingError, match="parameter m is too large; the largest number is"):
+            ketal.compile(text, m=given)
+
+
 @pytest.mark.parametrize("given", [numpy.float64(2.5), numpy.int64(7)])
 def test_a_number_of_numpy_is_the_plain_number(given: Any) -> None:
     text = "param m = 3; pattern P { event E = x <= m; find next E; }"

@@ -164,3 +164,10 @@ def test_negative_first_and_unknown_pattern_names_are_refused() -> None:
         ketal.explain(program(), EVENTS, first=-1)
     with pytest.raises(KetalError, match="unknown patterns 'Q', 'R'; choose from P"):
         program().only(["Q", "R"])
+
+
+def test_an_item_of_a_wrong_class_is_named() -> None:
+    call, arguments = CALLS["build"]
+    for name in ("finals", "clauses"):
+        with pytest.raises(TypeError, match=f"^an item of {name} must be a str, not int$"):
+            call(**arguments, **{name: [5]})

@@ -6,7 +6,6 @@ declared kind.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Mapping
@@ -83,9 +82,10 @@ def substitute_params(
         if decl.name in given:
             value = _as_syntax(given[decl.name], decl.value)
             number = value.value if isinstance(value, syntax.Literal) else value.amount
-            if isinstance(number, float) and not math.isfinite(number):
+            if isinstance(number, int | float) and not abs(number) <= sys.float_info.max:
+                size = number if isinstance(number, float) else "too large"
                 raise ParameterError(
-                    f"parameter {decl.name} is {number}; the largest number is about 10^308",
+                    f"parameter {decl.name} is {size}; the largest number is about 10^308",
                     decl.name,
                 )
             if isinstance(value, syntax.Duration) and value.microseconds > sys.float_info.max:

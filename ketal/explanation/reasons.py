@@ -22,7 +22,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import counted, preformatted, scope_text
 
 SHOWN_STEPS = 8
-"""How many steps of a run, or links of a path, the text shows; of more, the first and the last."""
+"""How many steps of a run, or links of a path, the text shows of more: the first and the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +215,8 @@ class PairReason:
 
 
 def _shorten(lines: list[str], noun: str) -> list[str]:
-    """Return lines, the middle ones replaced by their number if there are many."""
-    if len(lines) <= SHOWN_STEPS:
+    """Return lines, the middle ones replaced by their number if that leaves fewer lines."""
+    if len(lines) <= SHOWN_STEPS + 1:
         return lines
     half = SHOWN_STEPS // 2
     return [*lines[:half], f"… {len(lines) - 2 * half:,} more {noun}", *lines[-half:]]

@@ -870,3 +870,16 @@ def _violating(events: int) -> JudgedLog:
 
 def test_cost_of_an_explanation_does_not_grow_with_the_number_of_verdicts() -> None:
     assert _calls(_violating(400)) < 5 * _calls(_violating(100))
+
+
+@pytest.mark.parametrize(("links", "shown"), [(8, 8), (9, 9), (10, 9), (11, 9)])
+def test_links_are_left_out_only_if_that_leaves_fewer_lines(links: int, shown: int) -> None:
+    program = ketal.compile(
+        f"pattern P {{ order CausalOrder; event Begin = n == 0; event End = n == {links}; "
+        "A = Begin; B = Causal(End); find any A B; }"
+    )
+    log = [Event("a", "e", {"a": n + 1}, data={"n": n}) for n in range(links + 1)]
+    (explanation,) = ketal.explain(program, log)
+    lines = str(explanation).splitlines()
+    assert sum(line.strip().startswith(("then a@", "…")) for line in lines) == shown
+    assert not any("… 1 more" in line for line in lines)
