@@ -131,7 +131,8 @@ class Part:
                 topic, number = partition
                 raise StateError(
                     f"the saved state is of offset {offsets[partition]} of {topic}/{number}, but "
-                    f"the committed offset is {position}: the state does not belong to the commit"
+                    f"the group continues at offset {position} there: the state does not belong to "
+                    "the commit, or the topic was deleted and recreated, with its offsets"
                 )
         # The retiring patterns have time windows, even if the new patterns have none.
         self._uses_time = self._uses_time or self.execution.retiring is not None

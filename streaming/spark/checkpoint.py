@@ -41,7 +41,7 @@ _decode_offsets = msgspec.json.Decoder(dict[str, dict[str, int]]).decode
 """Decodes Spark's `startingOffsets`: topic → number of a partition → offset."""
 HINT = (
     "  hint: use --on-change fresh to start over at the stored offsets, or another [state] store "
-    "to start at the beginning of the topics"
+    "to start over where [kafka] start says"
 )
 SECOND_JOB = (
     "to finish the runs of the old patterns, run the new ones in a second job with another "

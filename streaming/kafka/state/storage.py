@@ -33,7 +33,7 @@ class Storage(ABC):
     """The saved state of all parts of a job."""
 
     restart_hint: str
-    """What to use to start at the beginning of the topics, for hints."""
+    """What to use to start over, for hints."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -115,7 +115,10 @@ class _FolderStorage(Storage):
     offsets then, they have expired, and beginning anew would repeat all verdicts.
     """
 
-    restart_hint = "another group_id to start at the beginning of the topics"
+    restart_hint = (
+        "another group_id, and another [state] store if one is set, to start over where [kafka] "
+        "start says"
+    )
     _claim: Claim
     """Made under the lock, before anything else is asked of the storage."""
 
@@ -165,7 +168,7 @@ class _FolderStorage(Storage):
 class _TopicStorage(Storage):
     """State in a topic: one part in each partition."""
 
-    restart_hint = "another group_id and state topic to start at the beginning of the topics"
+    restart_hint = "another group_id and state topic to start over where [kafka] start says"
     _parts = 1
 
     def check(self, numbers: GetNumbers, setting: GetSetting, parts: int) -> None:

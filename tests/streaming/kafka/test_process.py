@@ -34,6 +34,7 @@ from tests.streaming.jobs import (
     job_of,
     produce,
     run,
+    until,
     written,
 )
 from tests.test_corpus import CORPUS, Case
@@ -267,6 +268,36 @@ def test_state_is_the_newest_of_all_topics_that_the_job_has_read(
         assert engine.summary["kafka"]["messages"] == number
     matches = [v["events"] for v in written(tmp_path / "verdicts.jsonl")]
     assert matches == [["a@1", "c@1"], ["b@1", "d@1"]]
+
+
+def test_recreated_topic_beside_others_is_a_state_error_that_says_so(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Kafka deletes the offsets of a topic with it; those of the others still name the state."""
+    kept, recreated, program = topic(), topic(), ketal.compile(FORKS)
+    produce(broker, [(name, 0, accept(node)) for name, node in ((kept, "a"), (recreated, "b"))])
+    job = job_of(broker, [kept, recreated], tmp_path, until_end=True)
+    run(job, program)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([recreated])
+        until(lambda: recreated not in admin.list_topics())
+        admin.create_topics({recreated: {"num_partitions": 1}}, wait_for_metadata=True)
+    for _ in range(2):
+        with pytest.raises(StateError) as caught:
+            run(job, program)
+        assert str(caught.value) == (
+            f"the saved state is of offset 1 of {recreated}/0, but the group continues at offset 0 "
+            "there: the state does not belong to the commit, or the topic was deleted and "
+            "recreated, with its offsets\n  hint: use --on-change fresh to continue at the stored "
+            "offsets without what cannot be restored, or another group_id, and another [state] "
+            "store if one is set, to start over where [kafka] start says"
+        )
+    produce(broker, [(recreated, 0, accept("c")), (kept, 0, accept("d"))])
+    run(replace(job, on_change="fresh"), program)
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [
+        ["a@1", "b@1"],
+        ["c@1", "d@1"],
+    ]
 
 
 def test_state_begun_anew_follows_that_of_topics_which_are_not_read_any_more(
