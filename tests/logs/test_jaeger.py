@@ -193,3 +193,57 @@ def test_unreadable_traces_are_rejected(tmp_path: Path, document: Any, reason: s
 def test_span_without_process_is_a_node_by_itself(tmp_path: Path) -> None:
     (start, _) = jaeger(tmp_path / "j.json", span(1, 1, 2, processID=None))
     assert start.node == f"unknown_service/{1:016x}"
+
+
+IDS = {"traceID": "1", "spanID": "2", "operationName": "get"}
+"""The keys of Jaeger's spans, as attributes of something else."""
+
+
+@pytest.mark.parametrize(
+    ("format", "document"),
+    [
+        (
+            "zipkin",
+            [{"traceId": TRACE, "id": "1", "timestamp": 1, "duration": 2, "tags": IDS}],
+        ),
+        (
+            "otlp",
+            {
+                "schemaUrl": "",
+                "resourceSpans": [
+                    {
+                        "scopeSpans": [
+                            {
+                                "spans": [
+                                    {
+                                        "traceId": TRACE,
+                                        "spanId": "1" * 16,
+                                        "startTimeUnixNano": "1",
+                                        "endTimeUnixNano": "2",
+                                        "attributes": [otlp_text(*pair) for pair in IDS.items()],
+                                    }
+                                ]
+                            }
+                        ]
+                    }
+                ],
+            },
+        ),
+    ],
+)
+def test_spans_with_attributes_named_like_fields_of_jaeger_are_read(
+    tmp_path: Path, format: str, document: Any
+) -> None:
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    log = read_log(tmp_path / "t.json", format=format)
+    assert len(list(log)) == 2
+    assert not log.rejected
+
+
+def test_events_with_ids_of_a_trace_are_no_trace(tmp_path: Path) -> None:
+    event = {"host": "a", "traceID": "1", "spanID": "2"}
+    (tmp_path / "e.jsonl").write_text(json.dumps(event) + "\n")
+    log = read_log(tmp_path / "e.jsonl")
+    assert list(log) == []
+    (rejected,) = log.rejected
+    assert "the record has no" in rejected.reason

@@ -38,6 +38,9 @@ _OTLP = re.compile(
     rb'("resource(S|_s)pans"|"batches"\s*:\s*\[\s*\{\s*"resource")'
 )
 """The beginning of an export, of several in an array, and of what Grafana Tempo returns."""
+_KEY = re.compile(rb'"(traceI[dD]|spanID|operationName)"\s*:')
+_JAEGER_KEYS = {b"traceID", b"spanID", b"operationName"}
+"""The keys that all spans of Jaeger have; `traceId` is a key of the other formats only."""
 
 
 def list_elements(
@@ -66,7 +69,8 @@ def trace_format(head: bytes) -> str:
     line = head.lstrip().partition(b"\n")[0]
     if not is_array and (line[:1] != b"{" or b'"node"' in line):
         return ""
-    if b'"traceID"' in head and b'"spanID"' in head:
+    keys = {found[1] for found in _KEY.finditer(head)}
+    if keys == _JAEGER_KEYS:
         return "jaeger"
     is_span = b'"traceId"' in (head if is_array else line)
     return "zipkin" if is_span and (is_array or b'"localEndpoint"' in line) else ""
