@@ -137,6 +137,26 @@ def test_parent_is_the_first_child_of_reference_of_the_trace(tmp_path: Path) -> 
     }
 
 
+def test_spans_of_the_storage_name_their_own_process(tmp_path: Path) -> None:
+    trace = jaeger(tmp_path / "j.json", span(1, 1, 9), span(2, 2, 1, reference(1)))
+    lines = [
+        {**one, "process": {"serviceName": "shop", "tags": []}, "processID": None}
+        for one in (span(1, 1, 9), span(2, 2, 1, reference(1)))
+    ]
+    (tmp_path / "e.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    stored = read_log(tmp_path / "e.json", format="jaeger")
+    assert list(stored) == list(trace)
+    assert {record[3] for record in stored.records()} == {1, 2}
+
+
+def test_only_the_values_true_of_the_error_tag_are_failures(tmp_path: Path) -> None:
+    values = [True, "true", False, "false", "", None]
+    tags = [[{"key": "error", "type": "bool", "value": value}] for value in values]
+    spans = [span(number, number, 1, tags=tag) for number, tag in enumerate(tags, 1)]
+    failed = {event.type for event in jaeger(tmp_path / "j.json", *spans) if "failed" in event.data}
+    assert failed == {"s1", "s2"}
+
+
 def test_ids_without_leading_zeros_are_the_same_ids(tmp_path: Path) -> None:
     short = span(1, 1, 9, traceID="a1", spanID="1")
     child = span(2, 2, 1, reference(1, trace=f"{0xA1:032x}"), traceID=f"{0xA1:032x}")
@@ -180,6 +200,10 @@ def test_unreadable_spans_are_rejected(tmp_path: Path, wrong: dict[str, Any], re
         ({"data": [{"spans": [], "processes": {"p1": 1}}]}, "a process must be an object"),
         ({"data": [3]}, "the trace cannot be read"),
         ({"data": 3}, "data cannot be read"),
+        (
+            {"data": None, "errors": [{"code": 404, "msg": "trace not found"}]},
+            "Jaeger reports an error: trace not found",
+        ),
     ],
 )
 def test_unreadable_traces_are_rejected(tmp_path: Path, document: Any, reason: str) -> None:

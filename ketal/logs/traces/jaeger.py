@@ -2,8 +2,9 @@
 
 A document is `{"data": [...]}`, a list of traces, or one trace. A trace has `spans` and
 `processes`; a span names its process by `processID`, and a process has the name of its service.
-By Jaeger's model the parent of a span is its first reference of type CHILD_OF within the trace,
-else the first of type FOLLOWS_FROM; all others are links. Jaeger records only spans that ended.
+Jaeger's storage in Elasticsearch has spans alone, each with its `process`.
+The parent of a span is its first reference of type CHILD_OF within the trace, else the first of
+type FOLLOWS_FROM; all others are links. Jaeger records only spans that ended.
 
 The one rule: a span whose process, ids or times cannot be read is rejected with its line, and
 fields that Jaeger does not define are ignored.
@@ -31,6 +32,7 @@ from ketal.logs.traces.fields import (
 )
 from ketal.logs.traces.spans import Name, TraceSpan, span_data
 from ketal.model.log_arguments import Record
+from ketal.model.wording import shortened
 
 
 def jaeger_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
@@ -47,7 +49,7 @@ def jaeger_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
                 key: _service(process)
                 for key, process in checked_object(processes, "processes").items()
             }
-            spans = list_elements(trace, ("spans",))
+            spans = [trace] if "spanID" in members(trace) else list_elements(trace, ("spans",))
         except (EventError, msgspec.DecodeError) as fault:
             yield text.rejected_record(EventError(f"the trace cannot be read: {fault}"))
             continue
@@ -57,7 +59,11 @@ def jaeger_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
 def _traces(document: bytes) -> list[Any]:
     if document.lstrip()[:1] == b"[":
         return elements(document)
-    return list_elements(document, ("data",)) if "data" in members(document) else [document]
+    fields = members(document)
+    if errors := checked_list(decoded(fields.get("errors", b"null")), "errors"):
+        message = checked_object(errors[0], "an error").get("msg")
+        raise EventError(f"Jaeger reports an error: {shortened(str(message), 200)}")
+    return list_elements(document, ("data",)) if "data" in fields else [document]
 
 
 def _service(process: Any) -> str:
@@ -74,19 +80,16 @@ def _span(record: dict[str, Any], services: dict[str, str], text: Text) -> Trace
     begin_us, duration_us = microseconds(record, "startTime"), microseconds(record, "duration")
     if fault := time_error(span, "startTime", begin_us, duration_us):
         raise EventError(fault)
-    process = record.get("processID")
-    if process is not None and (not isinstance(process, str) or process not in services):
-        raise EventError(f"the process {str(process)[:60]!r} of the span is not in processes")
     parent, links = _references(record, trace)
     tags = _tags(record.get("tags"))
     kind, name = kind_named(tags.get("span.kind")), record.get("operationName")
-    failed = tags.get("error") not in (None, False, "false")
+    failed = tags.get("error") in (True, "true")
     begin_ns = (begin_us or 0) * 1_000
     return TraceSpan(
         names=((trace, span),),
         parents=((trace, parent),) if parent else (),
         links=links,
-        service=services.get(process or "", ""),
+        service=_service_of(record, services),
         name=name if isinstance(name, str) and name else "unnamed",
         kind=kind,
         begin_ns=begin_ns,
@@ -97,6 +100,18 @@ def _span(record: dict[str, Any], services: dict[str, str], text: Text) -> Trace
         file=text.name,
         line=text.line(),
     )
+
+
+def _service_of(record: dict[str, Any], services: dict[str, str]) -> str:
+    """Return the node of a span's process, which is its own or one of its trace."""
+    if record.get("process") is not None:
+        return _service(record["process"])
+    process = record.get("processID")
+    if process is None:
+        return ""
+    if not isinstance(process, str) or process not in services:
+        raise EventError(f"the process {str(process)[:60]!r} of the span is not in processes")
+    return services[process]
 
 
 def _references(record: dict[str, Any], trace: str) -> tuple[str, tuple[Name, ...]]:
