@@ -401,7 +401,9 @@ def test_foreign_state_is_refused_and_discarded_by_fresh(
             job.store.name, key=b"%d/0" % number, value=segment, partition=0,
             headers=headers(loaded.commit),
         )  # fmt: skip
-    with pytest.raises(StateError, match=f"offset 99 of {source}/0, but the committed offset is 1"):
+    with pytest.raises(
+        StateError, match=f"offset 99 of {source}/0, but the group continues at offset 1"
+    ):
         run(job, program)
     produce(broker, [(source, 0, accept("b", 1, 4)), (source, 0, accept("c", 1, 4))])
     recorder = HookRecorder()
