@@ -159,8 +159,14 @@ class FolderStore:
         a new job, all records. A removed record has None for its value.
 
         Raises a SettingError if the records cannot be written, for example because the disk is
-        full.
+        full, or if the folder was removed: SQLite would go on with files that no start can open.
         """
+        if not self.folder.exists():
+            raise SettingError(
+                f"the folder {self.folder} was removed while the job runs, and the saved state "
+                "with it\n  hint: restore that folder, or give this job another [state] store and "
+                "another group_id"
+            )
         try:
             if self._database is None:
                 self._begin_database({**self._whole, **changes})

@@ -218,6 +218,14 @@ def test_commits_are_numbered_consecutively_across_databases(tmp_path: Path) -> 
     assert FolderStore(tmp_path).write({}) > names[-1], "of one that has read nothing too"
 
 
+def test_removed_folder_is_reported(tmp_path: Path) -> None:
+    one = FolderStore(tmp_path / "state")
+    one.write({b"a": b"1"})
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(SettingError, match="state was removed while the job runs"):
+        one.write({b"a": b"2"})
+
+
 def test_full_disk_is_reported_and_the_committed_state_stays(tmp_path: Path) -> None:
     one = FolderStore(tmp_path)
     name = one.write({b"n": b"0"})
