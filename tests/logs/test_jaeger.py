@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ketal.logs import Log, read_log
-from ketal.logs.traces.fields import KINDS
+from ketal.logs.traces.span_fields import KINDS
 from tests.sampling import drawn
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

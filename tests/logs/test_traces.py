@@ -651,6 +651,9 @@ def test_a_document_of_the_other_format_is_rejected_with_its_format(tmp_path: Pa
     assert "--format otlp" in read_log(path, format="zipkin").rejected[0].reason
     path.write_text(json.dumps([z(1, "a", 1, 2)]))
     assert "--format zipkin" in read_log(path, format="otlp").rejected[0].reason
+    path.write_text(json.dumps({"traceId": TRACE, "id": "1"}))
+    (one,) = read_log(path, format="otlp").rejected
+    assert one.reason == "the document has no resourceSpans; is it in another --format?"
 
 
 @pytest.mark.parametrize(

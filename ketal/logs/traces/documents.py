@@ -55,7 +55,7 @@ def list_elements(
         # In document order, in which `Text.spans` searches them.
         lists = [bytes(value) for name, value in fields.items() if name in names]
         if not lists and needed and fields:
-            raise EventError(f"the document has no {names[0]}")
+            raise EventError(f"the document has no {names[0]}; is it in another --format?")
         return [part for element in lists if element != b"null" for part in elements(element)]
     except msgspec.DecodeError as fault:
         raise EventError(f"{names[0]} cannot be read: {fault}") from None

@@ -21,12 +21,12 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.traces.documents import Text, decoded, elements, list_elements, members
-from ketal.logs.traces.fields import (
+from ketal.logs.traces.span_fields import (
     checked_list,
+    checked_microseconds,
     checked_object,
     hex_id,
     kind_named,
-    microseconds,
     service_node,
     time_error,
 )
@@ -44,12 +44,13 @@ def jaeger_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
         return
     for trace in traces:
         try:
-            processes = decoded(members(trace).get("processes", b"null"))
+            fields = members(trace)
+            processes = decoded(fields.get("processes", b"null"))
             services = {
                 key: _service(process)
                 for key, process in checked_object(processes, "processes").items()
             }
-            spans = [trace] if "spanID" in members(trace) else list_elements(trace, ("spans",))
+            spans = [trace] if "spanID" in fields else list_elements(trace, ("spans",))
         except (EventError, msgspec.DecodeError) as fault:
             yield text.rejected_record(EventError(f"the trace cannot be read: {fault}"))
             continue
@@ -77,7 +78,10 @@ def _span(record: dict[str, Any], services: dict[str, str], text: Text) -> Trace
     trace, span = hex_id(record, "traceID", 32), hex_id(record, "spanID", 16)
     if not trace or not span:
         raise EventError(f"the span has no {'traceID' if not trace else 'spanID'}")
-    begin_us, duration_us = microseconds(record, "startTime"), microseconds(record, "duration")
+    begin_us, duration_us = (
+        checked_microseconds(record, "startTime"),
+        checked_microseconds(record, "duration"),
+    )
     if fault := time_error(span, "startTime", begin_us, duration_us):
         raise EventError(fault)
     parent, links = _references(record, trace)

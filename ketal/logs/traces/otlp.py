@@ -17,6 +17,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ import msgspec
 from ketal.errors import EventError
 from ketal.logs.shape import json_type_of
 from ketal.logs.traces.documents import Text, decoded, elements, list_elements, members
-from ketal.logs.traces.fields import (
+from ketal.logs.traces.span_fields import (
     KINDS,
     TIME_NS_MAX,
     checked_list,
@@ -53,13 +54,19 @@ def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
     exports = elements(document) if document.lstrip()[:1] == b"[" else [document]
     for export in exports:
         try:
-            # The second version of Tempo's API wraps the export.
-            resources = list_elements(members(export).get("trace", export), _RESOURCES)
-        except (EventError, msgspec.DecodeError) as fault:
-            yield text.rejected_record(EventError(f"the document cannot be read: {fault}"))
+            resources = list_elements(_unwrapped(export), _RESOURCES)
+        except EventError as fault:
+            yield text.rejected_record(fault)
             continue
         for resource in resources:
             yield from _resource_spans(text, resource)
+
+
+def _unwrapped(export: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
+    """Return the export that the second version of Tempo's API wraps, or else the export itself."""
+    with suppress(msgspec.DecodeError):
+        return members(export).get("trace", export)
+    return export
 
 
 def _resource_spans(text: Text, resource: msgspec.Raw) -> Iterator[TraceSpan | Record]:

@@ -30,8 +30,8 @@ from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
 from ketal.logs.log_records import rejected_record, too_many_error
 from ketal.logs.shape import checked_size
-from ketal.logs.traces.fields import CLIENT, SERVER
 from ketal.logs.traces.rebuilding import Rebuilding, waiting_cycle
+from ketal.logs.traces.span_fields import CLIENT, SERVER
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import in_seconds
 from ketal.model.limits import Limits

@@ -26,12 +26,12 @@ from typing import Any
 from ketal.errors import EventError
 from ketal.logs.log_records import rejected_record
 from ketal.logs.traces.documents import Text, elements
-from ketal.logs.traces.fields import (
+from ketal.logs.traces.span_fields import (
     SERVER,
+    checked_microseconds,
     checked_object,
     hex_id,
     kind_named,
-    microseconds,
     time_error,
 )
 from ketal.logs.traces.spans import TraceSpan, span_data
@@ -129,8 +129,8 @@ def _report(record: dict[str, Any], text: Text) -> SpanReport:
         address=" ".join(str(endpoint[k]) for k in ("ipv4", "ipv6", "port") if endpoint.get(k)),
         name=name if isinstance(name, str) else "",
         kind=kind_named(record.get("kind")),
-        begin_us=microseconds(record, "timestamp"),
-        duration_us=microseconds(record, "duration"),
+        begin_us=checked_microseconds(record, "timestamp"),
+        duration_us=checked_microseconds(record, "duration"),
         tags=tags,
         file=text.name,
         line=text.line(),

@@ -70,7 +70,7 @@ def hex_id(record: dict[str, Any], what: str, digits: int) -> str:
     return value.lower().rjust(digits, "0") if value.strip("0") else ""
 
 
-def microseconds(record: dict[str, Any], what: str) -> int | None:
+def checked_microseconds(record: dict[str, Any], what: str) -> int | None:
     """Return a time or duration in microseconds; None if it is absent or zero."""
     value = record.get(what)
     if value is None or value == 0:
