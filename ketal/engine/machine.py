@@ -35,6 +35,18 @@ Decided = Memo[int, "tuple[tuple[Configuration, ...], Decided] | None"]
 """Of one state, by mask: the configuration that an event leads to, and its state's `Decided`."""
 
 
+class Residual(NamedTuple):
+    """What is left of a guard to evaluate for an event whose local atoms are known."""
+
+    formula: Formula  # over relational atoms
+    atoms: tuple[int, ...]  # those in the formula
+
+    @classmethod
+    def of(cls, formula: Formula) -> Residual:
+        """Return the residual of a guard that this formula is left of."""
+        return cls(formula, tuple(sorted(variables(formula))))
+
+
 class SubPlan:
     """The part of a plan for one relation of the prior event to the event."""
 
@@ -87,10 +99,10 @@ class Plan(NamedTuple):
 class NotPlan(NamedTuple):
     """Which pending `not` guards an event with one mask may break in one state.
 
-    `guards` are (number, the formula left to evaluate); `key` is as in `Plan`.
+    `guards` are (number, residual); `key` is as in `Plan`.
     """
 
-    guards: tuple[tuple[int, Formula], ...]
+    guards: tuple[tuple[int, Residual], ...]
     key: int | None
 
 
@@ -122,7 +134,7 @@ class Machine:
         self.any_waiting = 1 << states
         # By (state, mask): the `not` guards that such an event may break.
         self.not_plans = Memo(self._not_plan, PLANS_MAX)
-        # By (number of a `not`, mask): the part of the guard left to evaluate for such an event.
+        # By (number of a `not`, mask): the residual of the guard for such an event.
         self.breaks = Memo(self._breaks, PLANS_MAX)
         # By (states, mask): the steps expected, these as a text, and whether the event would be
         # allowed but for relational atoms.
@@ -209,7 +221,7 @@ class Machine:
         held: set[int] = set()
         for v in self.automaton.enabled[configuration.state]:
             formula = simplify(self.automaton.formulas[v], known)
-            if self.holds(formula, configuration, seen):
+            if self.holds(Residual.of(formula), configuration, seen):
                 held.add(self.automaton.variants[v].step)
         return held
 
@@ -264,26 +276,28 @@ class Machine:
     def _not_plan(self, argument: tuple[int, int]) -> NotPlan:
         state, mask = argument
         met = [(n, self.breaks[n, mask]) for n in self.pending[state]]
-        guards = tuple((n, f) for n, f in met if f is not False)
+        guards = tuple((n, residual) for n, residual in met if residual.formula is not False)
         if not guards:
             return NO_NOTS
-        return NotPlan(guards, self.relations.key_of(f for _, f in guards))
+        return NotPlan(guards, self.relations.key_of(residual.formula for _, residual in guards))
 
-    def _breaks(self, argument: tuple[int, int]) -> Formula:
+    def _breaks(self, argument: tuple[int, int]) -> Residual:
         number, mask = argument
         known = self.local_truth(mask)
         if not self.arrival:
             # Only an event after the prior one breaks a `not`.
             known |= self.relations.prior_truth(before=True, concurrent=False)
-        return simplify(self.automaton.nots[number], known)
+        return Residual.of(simplify(self.automaton.nots[number], known))
 
     def may_break_not(self, mask: int) -> bool:
         """Return whether an event with this mask may break some `not`."""
-        return any(self.breaks[n, mask] is not False for n in range(len(self.automaton.nots)))
+        nots = range(len(self.automaton.nots))
+        return any(self.breaks[n, mask].formula is not False for n in nots)
 
-    def holds(self, formula: Formula, configuration: Configuration, seen: Seen) -> bool:
-        """Return whether a formula over relational atoms holds for an event."""
-        return evaluate(formula, self.relations.bits(variables(formula), configuration, seen))
+    def holds(self, residual: Residual, configuration: Configuration, seen: Seen) -> bool:
+        """Return whether the rest of a guard holds for an event."""
+        bits = self.relations.bits(residual.atoms, configuration, seen)
+        return evaluate(residual.formula, bits)
 
     def skip(self, configuration: Configuration, seen: Seen) -> Configuration | None:
         """Return the configuration after an event was skipped under arrival order.
@@ -295,8 +309,8 @@ class Machine:
         )
         broken = list(configuration.broken) or [False] * len(self.automaton.nots)
         changed = False
-        for number, formula in self.not_plans[configuration.state, seen.mask].guards:
-            if not broken[number] and self.holds(formula, configuration, seen):
+        for number, residual in self.not_plans[configuration.state, seen.mask].guards:
+            if not broken[number] and self.holds(residual, configuration, seen):
                 broken[number] = changed = True
         if not changed:
             return configuration

@@ -52,7 +52,7 @@ class Breakers:
         machine = self._machine
         line = "" if machine.arrival else seen.node
         for number in range(len(self._certain)):
-            formula = machine.breaks[number, seen.mask]
+            formula = machine.breaks[number, seen.mask].formula
             if formula is not False:
                 index = (self._certain if formula is True else self._possible)[number]
                 index.setdefault(line, []).append(seen)

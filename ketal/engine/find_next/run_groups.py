@@ -35,7 +35,10 @@ class TimeSpan:
 
 
 class Run:
-    """The run that one event started."""
+    """The run that one event started.
+
+    Its groups do not refer to it, so both are freed at once when it ends.
+    """
 
     __slots__ = ("matched", "start", "starts")
 
@@ -50,7 +53,7 @@ class RunGroup:
     """Runs that have taken the same event into the same configuration."""
 
     __slots__ = (
-        "binding", "children", "configuration", "number", "parents", "run", "span", "waiting",
+        "binding", "children", "configuration", "number", "parents", "span", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -59,8 +62,6 @@ class RunGroup:
         configuration: Configuration,
         binding: tuple[int, Seen],
         parents: dict[RunGroup, None],
-        *,
-        run: Run | None,
         span: TimeSpan | None,
     ) -> None:
         self.number = number  # in the order in which the groups of the scope were made
@@ -68,7 +69,6 @@ class RunGroup:
         self.binding = binding  # the step and the event that were taken last
         self.parents = parents  # the groups that took the event; empty for a start
         self.children: list[RunGroup] = []  # the groups that have this one as a parent
-        self.run = run  # the run, if the group is a start
         self.span = span  # the times of its runs' events, if there is a time window
         self.waiting = False  # whether its runs wait for another event
 
@@ -77,12 +77,20 @@ class RunGroup:
         """The event that was taken last."""
         return self.binding[1]
 
+    @property
+    def is_start(self) -> bool:
+        """Whether the group is a start of the run that its event started."""
+        return self.parents is NO_PARENTS
+
 
 NO_PARENTS: Final[dict[RunGroup, None]] = {}
 """The parents of a start; never changed."""
 
 Tail = tuple[tuple[int, Seen], Any] | None
 """The end of a match, as a linked list of bindings; several matches share their ends."""
+
+_Longest = dict[RunGroup, tuple[int, Tail]]
+"""The length of the longest path on from each group, the group included, and its events."""
 
 
 def _joined_span(groups: Iterable[RunGroup], time_us: int) -> TimeSpan:
@@ -124,7 +132,7 @@ class RunGroups:
             time_us = seen.time_us
             assert time_us is not None, "events without a time are offered to no window"
             span = TimeSpan(time_us, time_us, TIME_MAX_US, time_us)
-        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run=run, span=span)
+        group = RunGroup(self._made, configuration, binding, NO_PARENTS, span)
         run.starts.append(group)
         return self._add(group)
 
@@ -140,10 +148,14 @@ class RunGroups:
             time_us = binding[1].time_us
             assert time_us is not None, "events without a time are offered to no window"
             span = _joined_span(parents, time_us)
-        group = RunGroup(self._made, configuration, binding, parents, run=None, span=span)
+        group = RunGroup(self._made, configuration, binding, parents, span)
         for parent in parents:
             parent.children.append(group)
         return self._add(group)
+
+    def run_of(self, start: RunGroup) -> Run:
+        """Return the run that a start is of."""
+        return self.runs[start.binding[1].place]
 
     def _add(self, group: RunGroup) -> RunGroup:
         """Count a new group, and return it."""
@@ -162,10 +174,11 @@ class RunGroups:
             for parent in group.parents:
                 parent.children.remove(group)
                 todo.append(parent)
-            if group.run is not None:
-                group.run.starts.remove(group)
-                if not group.run.starts:
-                    self._remove_run(group.run)
+            if group.is_start:
+                run = self.run_of(group)
+                run.starts.remove(group)
+                if not run.starts:
+                    self._remove_run(run)
 
     def end(self, run: Run) -> list[RunGroup]:
         """Remove a run; return the waiting groups that had no other run."""
@@ -257,10 +270,10 @@ class RunGroups:
         while todo and len(out) < most:
             group, tail = todo.pop()
             tail = (group.binding, tail)
-            if group.run is None:
-                todo += [(parent, tail) for parent in reversed(group.parents)]
-            else:
+            if group.is_start:
                 out.append(_bindings(tail))
+            else:
+                todo += [(parent, tail) for parent in reversed(group.parents)]
         return out
 
     def mark_matched(self, groups: Iterable[RunGroup]) -> None:
@@ -269,8 +282,8 @@ class RunGroups:
         todo = list(groups)
         while todo:
             group = todo.pop()
-            if group.run is not None:
-                group.run.matched = True
+            if group.is_start:
+                self.run_of(group).matched = True
                 continue
             for parent in group.parents:
                 if parent not in met:
@@ -326,7 +339,7 @@ class RunGroups:
         assert len(groups) == self.count
         for group in groups:
             assert group.waiting != bool(group.children)
-            assert (group.run is None) == bool(group.parents)
+            assert group.is_start != bool(group.parents)
             assert all(parent.children.count(group) == 1 for parent in group.parents)
             assert all(parent.number < group.number for parent in group.parents)
             assert all(group in child.parents for child in group.children)
@@ -334,7 +347,7 @@ class RunGroups:
         for place, run in self.runs.items():
             assert place == run.start.place
             assert run.starts
-            assert all(group.run is run for group in run.starts)
+            assert all(group.is_start and self.run_of(group) is run for group in run.starts)
 
 
 def _bindings(tail: Tail) -> Taken:
@@ -359,14 +372,15 @@ def _with_descendants(groups: Iterable[RunGroup]) -> list[RunGroup]:
 
 def _longest(groups: list[RunGroup]) -> Taken:
     """Return the events of the longest path on from some groups; of several, the least."""
-    longest: dict[RunGroup, tuple[int, Tail]] = {}
-
-    def best(groups: list[RunGroup]) -> tuple[int, Tail]:
-        most = max([longest[group][0] for group in groups], default=0)
-        ways = [longest[group] for group in groups if longest[group][0] == most]
-        return min(ways, key=lambda way: rank(_bindings(way[1])), default=(0, None))
-
+    longest: _Longest = {}
     for group in reversed(_with_descendants(groups)):
-        length, tail = best(group.children)
+        length, tail = _best(group.children, longest)
         longest[group] = length + 1, (group.binding, tail)
-    return _bindings(best(groups)[1])
+    return _bindings(_best(groups, longest)[1])
+
+
+def _best(groups: list[RunGroup], longest: _Longest) -> tuple[int, Tail]:
+    """Return the longest of the paths that begin with some groups; of several, the least."""
+    most = max([longest[group][0] for group in groups], default=0)
+    ways = [longest[group] for group in groups if longest[group][0] == most]
+    return min(ways, key=lambda way: rank(_bindings(way[1])), default=(0, None))
