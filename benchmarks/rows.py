@@ -408,10 +408,10 @@ def many_patterns(bench: Bench) -> Iterator[Row]:
         events = execution(bench.size(30_000), types=types)
         patterns = hundred_patterns(kind)
         single = f"1 pattern, {kind} types"
-        yield Row(single, MonitorFeed(first_pattern(patterns), events))
+        yield Row(single, MonitorFeed(first_pattern(patterns), events, timed=True))
         yield Row(
             f"100 patterns, {kind} types",
-            MonitorFeed(patterns, events),
+            MonitorFeed(patterns, events, timed=True),
             goals=(AtMost(most, single),),
         )
 
