@@ -7,8 +7,8 @@ begins with a capital or is similar to a declared name: a misspelt step must not
 that no event has. After `data.` any name is an attribute.
 
 Some bare words would be read as an attribute although the author means something else: the `null`
-or `True` of another language, `self.x`, a type without quotes. They are refused (`misleading`), and
-an attribute of such a name must be written with `data.`.
+or `True` of another language, `self.x`, `clock`, a type without quotes. They are refused
+(`misleading`), and an attribute of such a name must be written with `data.`.
 
 The one rule: a name that the printer writes without `data.` is read back the same by the builder.
 """
@@ -27,14 +27,15 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 NEARLY = 0.8
 OWN_TEXT = ("node", "type")
 """The event's own fields that are text; a bare word compared with one is refused."""
-COUNT = "count"
-"""The attribute that is refused after a step, as `A.count`: its author wants to count matches."""
 _EXISTS = "test with `exists(x)` or `!exists(x)` whether `x` is present and not null"
+_CAUSAL = "compare clocks with `Causal(…)` or `Conc(…)`"
+_CLOCK = ("clocks cannot be compared as values", _CAUSAL)
 _WORDS = {
     **dict.fromkeys(("null", "none", "nil", "undefined"), ("the language has no null", _EXISTS)),
     "true": ("the boolean is `true`", "write `true`"),
     "false": ("the boolean is `false`", "write `false`"),
     "nan": ("no value is equal to NaN", _EXISTS),
+    "clock": _CLOCK,
 }
 """Bare word in lower case → why it is refused, and what to write instead."""
 _OF_THE_EVENT = ("the event of a guard has no name", "write its attributes without one")
@@ -43,10 +44,7 @@ _HEADS = {
     **dict.fromkeys(
         ("prior", "all"), ("values are read from named steps", "write `Step.attribute`")
     ),
-    "clock": (
-        "the entries of clocks cannot be compared",
-        "compare clocks with `Causal(…)` or `Conc(…)`",
-    ),
+    "clock": _CLOCK,
 }
 """First word of a path in lower case, as in `self.x` → the same."""
 
@@ -75,6 +73,13 @@ def reads_as_reference(head: str, scope: DeclaredNames) -> bool:
 def misleading(path: tuple[str, ...]) -> tuple[str, str] | None:
     """Return why a bare path is refused, and what to write instead; None if it is not refused."""
     return (_WORDS if len(path) == 1 else _HEADS).get(path[0].lower())
+
+
+def misleading_after_step(path: tuple[str, ...]) -> str | None:
+    """Return what to write instead of a path after a step, as `A.count`; None if it is right."""
+    if path[0] == "clock":
+        return _CAUSAL
+    return "write `return count;` to count matches" if path == ("count",) else None
 
 
 def is_own_text(value: Value) -> bool:

@@ -13,7 +13,12 @@ from typing import Any, cast
 from lark import Token
 
 from ketal.errors import Span
-from ketal.grammar.bare_names import COUNT, DeclaredNames, misleading, reads_as_reference
+from ketal.grammar.bare_names import (
+    DeclaredNames,
+    misleading,
+    misleading_after_step,
+    reads_as_reference,
+)
 from ketal.grammar.literals import Literals
 from ketal.grammar.parse_tree import Fault, ParseTree, span_of
 from ketal.model import syntax as ast
@@ -95,12 +100,12 @@ class DottedNames:
         span = span_of(tree)
         of = None
         if cast(ParseTree, tree.children[1]).data == "part":
-            if path == (COUNT,):
+            if (instead := misleading_after_step(path)) is not None:
+                name = path[0]
                 self.fault(
                     "K014",
-                    f"`{head}.count` would be read as an attribute of the event of `{head}`",
-                    span, f"write `return count;` to count matches, or `{head}.data.count` for "
-                    "the attribute",
+                    f"`{head}.{name}` would be read as an attribute of the event of `{head}`",
+                    span, f"{instead}, or write `{head}.data.{name}` for the attribute",
                 )  # fmt: skip
                 return PLACEHOLDER
             of = self._own_field(path[0], path[1:], span, f"{head}.data")

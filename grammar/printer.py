@@ -13,7 +13,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ketal.grammar.bare_names import COUNT, IDENTIFIER, DeclaredNames, is_own_text, stands_bare
+from ketal.grammar.bare_names import (
+    IDENTIFIER,
+    DeclaredNames,
+    is_own_text,
+    misleading_after_step,
+    stands_bare,
+)
 from ketal.model import syntax as ast
 from ketal.model.wording import json_text
 
@@ -293,7 +299,7 @@ def render_value(value: ast.Value, scope: DeclaredNames = _NO_NAMES, strength: i
             text = f"{step}.{name}"
         case ast.Reference(step=step, of=ast.Attribute(path=(_, *_) as path)):
             head = path[0]
-            taken = head in ("data", *ast.EVENT_FIELDS) or path == (COUNT,)
+            taken = head in ("data", *ast.EVENT_FIELDS) or misleading_after_step(path)
             plain = IDENTIFIER.match(head) and not taken
             text = _path_text(step if plain else f"{step}.data", path)
         case ast.Arithmetic(ops=(_, *_) as ops, operands=operands):

@@ -181,6 +181,7 @@ CASES = [
     Case("`event.code`", find("event.code == 200")),
     Case("`self.code`", find("self.code == 200")),
     Case('`clock[…]`', find('clock["s1"] > 1')),
+    Case("`clock < clock`", find("clock < clock")),
     Case("`return n = A.count`", COUNT),
     # Time.
     Case("a window in milliseconds, where seconds were meant",

@@ -72,8 +72,8 @@ def feed(monitor: ketal.Monitor, events: Sequence[ketal.Event]) -> int:
     for begin in range(0, len(events), BATCH):
         batch = events[begin : begin + BATCH]
         verdicts += len(monitor.feed_many(batch))
-        times = [event.time for event in batch if event.time is not None]
-        verdicts += len(monitor.advance_time(max(times) - LATE_S))
+        last_s = max(float(event.time or 0) for event in batch)
+        verdicts += len(monitor.advance_time(last_s - LATE_S))
     return verdicts
 
 
