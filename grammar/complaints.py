@@ -510,6 +510,11 @@ RULES: tuple[Rule, ...] = (
         "write `{A & B}` for steps in any order; declare a guard as a step",
     ),
     Rule(
+        lambda s: s.before == "," and s.found in CLOSING.values(),
+        "missing item after `,`",
+        "remove the comma before `{found}`, or add an item",
+    ),
+    Rule(
         lambda s: s.in_body and s.found == "," and s.before != "{",
         "steps are not separated by commas",
         "write `A B`",

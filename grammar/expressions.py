@@ -243,7 +243,9 @@ class Expressions:
         """Return the trees of a list's items; an empty list is a fault."""
         items = [cast(ParseTree, child) for child in tree.children if child is not None]
         if not items:
-            self.fault("K013", "this list is empty", span_of(tree), "write `[1, 2]`")
+            self.fault(
+                "K013", "this list is empty", span_of(tree), 'write `[1, 2]` or `["a", "b"]`'
+            )
         return items
 
     def _sum(self, tree: ParseTree, depth: int) -> ast.Value:

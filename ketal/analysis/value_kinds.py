@@ -125,6 +125,8 @@ def _kind_findings(
             hint = "`time` is in seconds since the epoch"
         elif isinstance(side, ast.Field) and isinstance(other, ast.Literal):
             hint = f'`{side.name}` is a string: write `"{unquoted(other.value)}"`'
+        elif (hyphenated := _hyphenated_hint(side)) is not None:
+            hint = hyphenated
     yield "K112", "error", f"this compares a {first} with a {second}", node.span, hint
 
 
@@ -135,8 +137,23 @@ def _operand_findings(
     if kind in ("string", "boolean"):
         yield (
             "K114", "error", f"`{op}` requires numbers, not a {kind}",
-            operand.span or node.span, "strings can be compared, but not joined",
+            operand.span or node.span,
+            _hyphenated_hint(node) or "strings can be compared, but not joined",
         )  # fmt: skip
+
+
+def _hyphenated_hint(value: ast.Node) -> str | None:
+    """Return how to write an attribute such as `user-id` if a value is a difference of names."""
+    if not isinstance(value, ast.Arithmetic) or set(value.ops) != {"-"}:
+        return None
+    names: list[str] = []
+    for operand in value.operands:
+        match operand:
+            case ast.Field(name=name) | ast.Attribute(path=(name,)):
+                names.append(name)
+            case _:
+                return None
+    return f'write `data["{"-".join(names)}"]` for an attribute of that name'
 
 
 def _argument_findings(
