@@ -86,8 +86,13 @@ def deciding_log(log: Any, what: str = "log") -> Any:
 
 
 def log_with_clocks(log: Any) -> Any:
-    """Return a given log; a SettingError if it is one without clocks."""
-    return deciding_log(log) if has_no_clocks(log) else log
+    """Return a given log, to draw its events; a SettingError if it is one without clocks."""
+    if has_no_clocks(log):
+        raise SettingError(
+            f"{undetermined(NO_CLOCKS)} happened-before, which a picture of its events (`view`, "
+            "`--show`) shows; use `run`, `explain` or `stats`"
+        )
+    return log
 
 
 def batches_of(log: Any) -> Iterator[RecordBatch]:
