@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ketal.errors import SettingError
 from ketal.logs import Log, read_log
 from ketal.logs.traces.span_fields import KINDS
 from tests.sampling import drawn
@@ -143,10 +144,37 @@ def test_spans_of_the_storage_name_their_own_process(tmp_path: Path) -> None:
         {**one, "process": {"serviceName": "shop", "tags": []}, "processID": None}
         for one in (span(1, 1, 9), span(2, 2, 1, reference(1)))
     ]
-    (tmp_path / "e.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    stored = read_log(tmp_path / "e.json", format="jaeger")
-    assert list(stored) == list(trace)
-    assert {record[3] for record in stored.records()} == {1, 2}
+    hits = [{"_index": "jaeger-span-2026-11-30", "_source": line} for line in lines]
+    for stored_lines in (lines, hits):
+        (tmp_path / "e.json").write_text("".join(json.dumps(line) + "\n" for line in stored_lines))
+        stored = read_log(tmp_path / "e.json", format="jaeger")
+        assert list(stored) == list(trace)
+        assert {record[3] for record in stored.records()} == {1, 2}
+        with pytest.raises(SettingError, match="--format jaeger"):
+            list(read_log(tmp_path / "e.json"))
+    (tmp_path / "s.json").write_text(json.dumps({"hits": {"total": 2, "hits": hits}}, indent=1))
+    assert list(read_log(tmp_path / "s.json", format="jaeger")) == list(trace)
+
+
+def test_tags_of_the_storage_are_texts_with_a_type_or_fields(tmp_path: Path) -> None:
+    texts = [
+        ("code", "int64", "200"),
+        ("ok", "bool", "true"),
+        ("rate", "float64", "0.5"),
+        ("who", "string", "7"),
+        ("odd", "bool", "maybe"),
+        ("nan", "float64", "NaN"),
+    ]
+    tags = [{"key": key, "type": kind, "value": value} for key, kind, value in texts]
+    one = span(1, 1, 1, tags=tags, tag={"http@status_code": 404, "span@kind": "server"})
+    process = {"serviceName": "shop", "tags": [], "tag": {"service@instance@id": "7"}}
+    log = list(jaeger(tmp_path / "j.json", one, p1=process))
+    assert {event.node for event in log} == {"shop/7"}
+    assert log[0].data["kind"] == "server"
+    assert log[0].data["attributes"] == {
+        "http.status_code": 404, "span.kind": "server",
+        "code": 200, "ok": True, "rate": 0.5, "who": "7", "odd": "maybe", "nan": "NaN",
+    }  # fmt: skip
 
 
 def test_only_the_values_true_of_the_error_tag_are_failures(tmp_path: Path) -> None:

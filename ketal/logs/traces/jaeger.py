@@ -2,7 +2,8 @@
 
 A document is `{"data": [...]}`, a list of traces, or one trace. A trace has `spans` and
 `processes`; a span names its process by `processID`, and a process has the name of its service.
-Jaeger's storage in Elasticsearch has spans alone, each with its `process`.
+Jaeger's storage in Elasticsearch has spans alone, each with its `process`; a search or a dump of it
+gives each as the `_source` of a hit.
 The parent of a span is its first reference of type CHILD_OF within the trace, else the first of
 type FOLLOWS_FROM; all others are links. Jaeger records only spans that ended.
 
@@ -12,8 +13,8 @@ fields that Jaeger does not define are ignored.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,9 @@ from ketal.logs.traces.spans import Name, TraceSpan, span_data
 from ketal.model.log_arguments import Record
 from ketal.model.wording import shortened
 
+_TYPES = {"bool": (bool,), "int64": (int,), "float64": (float, int)}
+"""The types of the values of tags, by Jaeger's names of those that are no text."""
+
 
 def jaeger_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
     """Yield the spans of a document, and a rejected record for each that cannot be read."""
@@ -45,6 +49,9 @@ def jaeger_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
     for trace in traces:
         try:
             fields = members(trace)
+            if "_source" in fields:
+                trace = fields["_source"]
+                fields = members(trace)
             processes = decoded(fields.get("processes", b"null"))
             services = {
                 key: _service(process)
@@ -64,14 +71,14 @@ def _traces(document: bytes) -> list[Any]:
     if errors := checked_list(decoded(fields.get("errors", b"null")), "errors"):
         message = checked_object(errors[0], "an error").get("msg")
         raise EventError(f"Jaeger reports an error: {shortened(str(message), 200)}")
+    if "hits" in fields:
+        return list_elements(fields["hits"], ("hits",))
     return list_elements(document, ("data",)) if "data" in fields else [document]
 
 
 def _service(process: Any) -> str:
     description = checked_object(process, "a process")
-    return service_node(
-        {**_tags(description.get("tags")), "service.name": description.get("serviceName")}
-    )
+    return service_node({**_tags(description), "service.name": description.get("serviceName")})
 
 
 def _span(record: dict[str, Any], services: dict[str, str], text: Text) -> TraceSpan:
@@ -85,7 +92,7 @@ def _span(record: dict[str, Any], services: dict[str, str], text: Text) -> Trace
     if fault := time_error(span, "startTime", begin_us, duration_us):
         raise EventError(fault)
     parent, links = _references(record, trace)
-    tags = _tags(record.get("tags"))
+    tags = _tags(record)
     kind, name = kind_named(tags.get("span.kind")), record.get("operationName")
     failed = tags.get("error") in (True, "true")
     begin_ns = (begin_us or 0) * 1_000
@@ -134,15 +141,31 @@ def _references(record: dict[str, Any], trace: str) -> tuple[str, tuple[Name, ..
     return parent[1], tuple(names)
 
 
-def _tags(entries: Any) -> dict[str, Any]:
-    """Return Jaeger's list of keys and values as a mapping."""
-    tags: dict[str, Any] = {}
-    for element in checked_list(entries, "tags"):
+def _tags(owner: dict[str, Any]) -> dict[str, Any]:
+    """Return the tags of a span or of a process.
+
+    They are a list of keys and values; the storage may have some in an object, `tag`, where `@`
+    replaces the dots of a key.
+    """
+    stored = owner.get("tag")
+    fields = {} if stored is None else checked_object(stored, "tag")
+    tags = {key.replace("@", "."): value for key, value in fields.items()}
+    for element in checked_list(owner.get("tags"), "tags"):
         tag = checked_object(element, "a tag")
         key, value = tag.get("key"), tag.get("value")
         if not isinstance(key, str):
             raise EventError("a tag has no key")
-        if tag.get("type") == "int64" and re.fullmatch(r"-?\d{1,20}", str(value)):
-            value = int(str(value))  # Jaeger's interface writes large integers as text.
-        tags[key] = value
+        tags[key] = _of_type(str(tag.get("type")), value) if isinstance(value, str) else value
     return tags
+
+
+def _of_type(name: str, text: str) -> Any:
+    """Return the value of a tag with a type, given as text; the text if it is not of this type.
+
+    The storage has all values as text, and Jaeger's interface large integers.
+    """
+    with suppress(msgspec.DecodeError):
+        value = decoded(text)
+        if type(value) in _TYPES.get(name, ()):
+            return value
+    return text
