@@ -408,15 +408,8 @@ def open_source(
 ) -> Log:
     """Return the log in `paths`, read as `source` describes; see `read_log`."""
     limits = Limits.given(limits)
-    origins = [_log_origin(path) for path in paths]
+    origins = _checked_origins(source, paths)
     files = [origin for origin in origins if isinstance(origin, LogOrigin)]
-    if [origin.name for origin in files].count(STDIN) > 1:
-        raise SettingError("standard input is given twice as a log, but can be read only once")
-    if not origins:
-        raise SettingError("no log is given; name a file, or - for standard input")
-    for name in ("format", "regex", "delimiter"):
-        if len(files) < len(origins) and getattr(source, name) is not None:
-            raise SettingError(f"{name} applies only to files, not to rows in memory")
     mapped = MappedFields(source.fields)
     shape = Shape(source, limits=limits, mapped=mapped)
     if source.regex or source.delimiter or source.format == "shiviz":
@@ -466,5 +459,15 @@ def open_source(
     return log
 
 
-def _log_origin(where: Any) -> LogOrigin | RowOrigin:
-    return RowOrigin(where) if RowOrigin.takes(where) else LogOrigin(where)
+def _checked_origins(source: Source, paths: Iterable[Any]) -> list[LogOrigin | RowOrigin]:
+    """Return the origins of a log; a SettingError if `source` cannot describe them."""
+    origins = [RowOrigin(path) if RowOrigin.takes(path) else LogOrigin(path) for path in paths]
+    names = [origin.name for origin in origins if isinstance(origin, LogOrigin)]
+    if names.count(STDIN) > 1:
+        raise SettingError("standard input is given twice as a log, but can be read only once")
+    if not origins:
+        raise SettingError("no log is given; name a file, or - for standard input")
+    for name in ("format", "regex", "delimiter"):
+        if len(names) < len(origins) and getattr(source, name) is not None:
+            raise SettingError(f"{name} applies only to files, not to rows in memory")
+    return origins
