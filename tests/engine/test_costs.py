@@ -80,6 +80,11 @@ TABLE: list[tuple[str, str, str, bool | None]] = [
         "order arrival; D = Causal(B) || (B && x == A.x); find any A D;",
         costs.SCAN, "Causal(B)", False,
     ),
+    ("order arrival; find any A not C B not Causal(C) A;", costs.SCAN, "not Causal(C)", False),
+    (
+        "order CausalOrder; D = Causal(B); find any A not C D not (C && x == A.x) D;",
+        costs.SCAN, "not (C && x == A.x)", False,
+    ),
     ("find next A B C;", costs.GROUPS, "find next A B C", False),
     ("D = B && x == A.x; find next A D C;", costs.GROUPS_APART, "x == A.x", False),
     ("check (A | B C)*; on violation skip;", costs.LOOK_UP, "check (A | B C)*", None),
@@ -132,6 +137,17 @@ def test_class_of_cost_of_a_pattern(body: str, name: str, guard: str, counts: bo
         types = {event.type for event in events}
         if counts is False and types >= {"S.a", "S.b", "S.c"}:
             assert not any(find._store.counting for find in finds)
+
+
+def test_advice_about_a_not_makes_the_pattern_flat() -> None:
+    def cost(guard: str) -> Cost:
+        body = f"order arrival; find any A not C B not {guard} A;"
+        return cost_of(ketal.compile(f"pattern P {{ {EVENTS} {body} }}").one)
+
+    advice = "a `not` whose guard compares its event with no other; a window (`within`) bounds n"
+    for guard in ("Causal(C)", "Conc(C)", "(C && x == A.x)"):
+        assert cost(guard).flat_with == advice
+    assert cost("(C && x == 1)").name == costs.FLAT
 
 
 def test_cost_of_a_shared_event_is_placed_in_the_body() -> None:

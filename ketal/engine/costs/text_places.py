@@ -13,7 +13,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.predicates import Lowering, registers, variables
 from ketal.errors import Span
 from ketal.model import syntax
-from ketal.model.syntax_walks import walk
+from ketal.model.syntax_walks import not_guards, walk
 
 _SHAPES = {syntax.Causal: ("before", "own_node"), syntax.Conc: ("concurrent", "other_node")}
 
@@ -90,9 +90,12 @@ class PatternPlaces:
                     return self.atom(variant.step, number)
         return self.absent()
 
-    def absent(self) -> TextPlace:
-        """Return the first `not` of the body; the body where there is none."""
-        return self._first_node(lambda node: isinstance(node, syntax.Absent))
+    def absent(self, number: int = 0) -> TextPlace:
+        """Return the `not` of the body with this number; the body where there is none."""
+        guards = not_guards(self.pattern.body)[number:][:1]
+        return self._first_node(
+            lambda node: isinstance(node, syntax.Absent) and node.guard in guards
+        )
 
     def loop(self) -> TextPlace:
         """Return the first repetition of the body; the body where there is none."""
