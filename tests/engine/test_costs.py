@@ -87,6 +87,12 @@ TABLE: list[tuple[str, str, str, bool | None]] = [
     ),
     ("find next A B C;", costs.GROUPS, "find next A B C", False),
     ("D = B && x == A.x; find next A D C;", costs.GROUPS_APART, "x == A.x", False),
+    ("order CausalOrder; find next A not C B;", costs.GROUPS_APART, "not C", False),
+    ("order CausalOrder; find strict A not C B;", costs.GROUPS, "find strict A not C B", False),
+    (
+        "find next A not B C not (B && x == A.x) A;",
+        costs.GROUPS_APART, "not (B && x == A.x)", False,
+    ),
     ("check (A | B C)*; on violation skip;", costs.LOOK_UP, "check (A | B C)*", None),
     ("order CausalOrder; D = Causal(B); check (A | B | C D)*;", costs.REGISTERS, "Causal(B)", None),
 ]  # fmt: skip
@@ -148,6 +154,34 @@ def test_advice_about_a_not_makes_the_pattern_flat() -> None:
     for guard in ("Causal(C)", "Conc(C)", "(C && x == A.x)"):
         assert cost(guard).flat_with == advice
     assert cost("(C && x == 1)").name == costs.FLAT
+
+
+@pytest.mark.parametrize(
+    ("body", "without", "advice"),
+    [
+        (
+            "D = Causal(B, A); find next A D C;",
+            "D = Causal(B); find next A D C;",
+            "no step by name, and no `all`, in a guard; `partition by` instead of an equality",
+        ),
+        (
+            "D = B && x == A.x; find next A D C;",
+            "partition by x; find next A B C;",
+            "no step by name, and no `all`, in a guard; `partition by` instead of an equality",
+        ),
+        (
+            "order CausalOrder; find next A not C B;",
+            "order arrival; find next A not C B;",
+            "`order arrival`, or no `not`",
+        ),
+    ],
+)
+def test_advice_about_runs_makes_them_groups(body: str, without: str, advice: str) -> None:
+    cost, other = (
+        cost_of(ketal.compile(f"pattern P {{ {EVENTS} {one} }}").one) for one in (body, without)
+    )
+    assert (cost.name, cost.flat_with) == (costs.GROUPS_APART, advice)
+    assert (other.name, other.flat_with) == (costs.GROUPS, "")
 
 
 def test_cost_of_a_shared_event_is_placed_in_the_body() -> None:

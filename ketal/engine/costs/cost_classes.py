@@ -59,6 +59,7 @@ RESIDUALS_MAX = 1_000
 _OUT_OF_ORDER = "if events come in another order, any event of a match may come last"
 _ORDERED = "`order arrival`, or `Causal` on the prior event in every step but the first"
 _DATA = "only `Causal`, `Conc` and equalities with the previous step, joined by `&&`"
+_UNNAMED = "no step by name, and no `all`, in a guard; `partition by` instead of an equality"
 _NOT = "a `not` whose guard compares its event with no other"
 _EQUALITY = "an equality with the previous step (`k == A.k`) instead"
 
@@ -109,13 +110,18 @@ def _check_cost(machine: Machine, text: PatternPlaces) -> Cost:
 def _runs_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
     lists = "each run is followed to each of its matches"
-    apart = any(registers.steps or registers.history for registers in live)
-    if apart or (machine.automaton.nots and not machine.arrival):
-        place = text.register_read(beyond_prior=True)
+    advice = []
+    reason = "a run that it excludes from one event waits for another"
+    if any(registers.steps or registers.history for registers in live):
         reason = "it distinguishes runs that took different events"
+        advice.append(_UNNAMED)
+    waits = machine.compiled.strategy == "next" and not machine.arrival
+    if machine.automaton.nots and waits:
+        advice.append("`order arrival`, or no `not`")
+    if advice:
+        place = text.register_read(beyond_prior=True)
         event = "O(groups that wait for it; for an equality, those with its value)"
-        advice = "guards that read only the event and the prior event"
-        return Cost(GROUPS_APART, place, reason, advice, event, "O(k)", False, lists)
+        return Cost(GROUPS_APART, place, reason, "; ".join(advice), event, "O(k)", False, lists)
     event = "amortised O(k): it makes at most one group per step, and a group moves once"
     reason = "guards read at most the prior event, so runs that took the same event are one group"
     if any(registers.prior for registers in live):

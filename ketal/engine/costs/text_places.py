@@ -81,13 +81,22 @@ class PatternPlaces:
         return Lowering.over(compiled.automaton.atoms, {}, compiled.registered)
 
     def register_read(self, *, beyond_prior: bool) -> TextPlace:
-        """Return the first part of a step's guard that reads a register."""
+        """Return the first part of a step's guard, or else the first `not`, that reads a register.
+
+        The first `not`, if there is none.
+        """
         automaton = self._compiled.automaton
+
+        def reads(number: int) -> bool:
+            prior, steps, history = registers(automaton.atoms[number])
+            return bool(steps or history or (prior and not beyond_prior))
+
         for variant, formula in zip(automaton.variants, automaton.formulas, strict=True):
-            for number in sorted(variables(formula)):
-                prior, steps, history = registers(automaton.atoms[number])
-                if steps or history or (prior and not beyond_prior):
-                    return self.atom(variant.step, number)
+            for number in filter(reads, sorted(variables(formula))):
+                return self.atom(variant.step, number)
+        for number, formula in enumerate(automaton.nots):
+            if any(map(reads, variables(formula))):
+                return self.absent(number)
         return self.absent()
 
     def absent(self, number: int = 0) -> TextPlace:
