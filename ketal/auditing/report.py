@@ -176,6 +176,7 @@ def _faults(part: ExaminedExecution) -> Iterator[Fault]:
         rejected.setdefault(file, []).append((line, item))
     for own in rejected.values():
         own.sort(key=itemgetter(0))  # Several open files may have the same name.
+    strays = _entries_of_strays(part.execution)
     for finding in part.execution.findings:
         event = finding.event
         yield Fault(
@@ -183,14 +184,37 @@ def _faults(part: ExaminedExecution) -> Iterator[Fault]:
             line=event.line or None,
             code=finding.code,
             message=finding.message,
-            hint=_hint(finding, part.execution, rejected.get(event.file, ())),
+            hint=_hint(finding, part.execution, rejected.get(event.file, ()), strays),
             dot=str(finding.dot) if finding.dot is not None else "",
             execution=part.name,
         )
 
 
+def _entries_of_strays(
+    execution: AuditedExecution,
+) -> dict[str, list[tuple[int, AuditedEvent]]]:
+    """Return the clock entries of events without a dot of their own, sorted, by the entry's node.
+
+    If such an event was logged under a wrong node, one of its entries is its own.
+    """
+    counting = {event.node for event in execution.events if event.clock.get(event.node)}
+    strays: dict[str, list[tuple[int, AuditedEvent]]] = {}
+    for finding in execution.findings:
+        event = finding.event
+        placed = event.node in counting and event.clock.get(event.node, 0) != event.counter
+        if finding.code in ("A001", "A003", "A005") and not placed:
+            for node, counter in event.clock.items():
+                strays.setdefault(node, []).append((counter, event))
+    for entries in strays.values():
+        entries.sort(key=itemgetter(0))
+    return strays
+
+
 def _hint(
-    finding: Finding, execution: AuditedExecution, rejected: Sequence[tuple[int, Rejected]]
+    finding: Finding,
+    execution: AuditedExecution,
+    rejected: Sequence[tuple[int, Rejected]],
+    strays: Mapping[str, Sequence[tuple[int, AuditedEvent]]],
 ) -> str:
     """Return how to mend a fault; `rejected` are the rejected records of its file, by line."""
     if finding.code == "A004":
@@ -200,6 +224,14 @@ def _hint(
         for line, item in rejected[bisect_right(rejected, first, key=itemgetter(0)) :][:1]:
             if line < event.line:
                 return f"{item.place} was rejected and may be the missing event: {item.reason}"
+        hole, entries = finding.dot, strays.get(event.node, ())
+        assert hole is not None
+        for counter, stray in entries[bisect_left(entries, hole.counter, key=itemgetter(0)) :][:1]:
+            if counter < event.counter:
+                return (
+                    f"{stray.place or 'an event'} may be the missing event, with a wrong node: "
+                    f"it is of {stray.node}, and its entry for {hole.node} is {counter}"
+                )
     return HINTS[finding.code]
 
 

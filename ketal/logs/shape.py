@@ -319,6 +319,11 @@ class Shape:
                     f"{self.terms.nodes_option} names {counted(len(self._nodes), 'node')}"
                 )
             clock = dict(zip(self._nodes, clock, strict=True))
+            if node.__class__ in (str, int) and str(node) not in clock:
+                raise EventError(
+                    f"the clock is positional, but {self.terms.nodes_option} does not name the "
+                    f"node {node!r}"
+                )
         elif clock.__class__ is not dict:
             raise EventError(
                 f"clock must map nodes to counters, not be {json_type_of(clock)}"

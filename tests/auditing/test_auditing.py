@@ -355,6 +355,26 @@ def test_hint_at_a_rejected_record_is_right_if_open_files_have_one_name() -> Non
     assert fault.hint.startswith("<file>:2 was rejected and may be the missing event")
 
 
+@pytest.mark.parametrize(
+    ("node", "clock", "code"),
+    [("c", {"a": 2}, "A001"), ("b", {"a": 2}, "A001"), ("b", {"a": 2, "b": 1}, "A003")],
+)
+def test_hint_at_a_hole_names_an_event_logged_under_a_wrong_node(
+    node: str, clock: dict[str, int], code: str
+) -> None:
+    log = [
+        row("a", {"a": 1}), row("b", {"b": 1}), row(node, clock), row("a", {"a": 3, "b": 1}),
+        row("b", {"a": 3, "b": 2}), row("a", {"a": 5, "b": 1}),
+    ]  # fmt: skip
+    stray, hole, other = ketal.audit(read_log(log)).faults
+    assert (stray.code, hole.code, other.code) == (code, "A004", "A004")
+    assert hole.hint == (
+        f"row 3 may be the missing event, with a wrong node: it is of {node}, "
+        "and its entry for a is 2"
+    )
+    assert other.hint == HINTS["A004"]
+
+
 def test_event_moved_to_a_dot_that_it_receives_is_audited() -> None:
     """Its own entry is too large: corrected it is a@1, which cannot have received itself."""
     log = [ketal.Event("a", "x", {"a": n}) for n in (4, 2, 8, 3, 6, 5)]

@@ -80,8 +80,19 @@ TABLE: list[tuple[str, str, str, bool | None]] = [
         "order arrival; D = Causal(B) || (B && x == A.x); find any A D;",
         costs.SCAN, "Causal(B)", False,
     ),
+    ("order arrival; find any A not C B not Causal(C) A;", costs.SCAN, "not Causal(C)", False),
+    (
+        "order CausalOrder; D = Causal(B); find any A not C D not (C && x == A.x) D;",
+        costs.SCAN, "not (C && x == A.x)", False,
+    ),
     ("find next A B C;", costs.GROUPS, "find next A B C", False),
     ("D = B && x == A.x; find next A D C;", costs.GROUPS_APART, "x == A.x", False),
+    ("order CausalOrder; find next A not C B;", costs.GROUPS_APART, "not C", False),
+    ("order CausalOrder; find strict A not C B;", costs.GROUPS, "find strict A not C B", False),
+    (
+        "find next A not B C not (B && x == A.x) A;",
+        costs.GROUPS_APART, "not (B && x == A.x)", False,
+    ),
     ("check (A | B C)*; on violation skip;", costs.LOOK_UP, "check (A | B C)*", None),
     ("order CausalOrder; D = Causal(B); check (A | B | C D)*;", costs.REGISTERS, "Causal(B)", None),
 ]  # fmt: skip
@@ -132,6 +143,45 @@ def test_class_of_cost_of_a_pattern(body: str, name: str, guard: str, counts: bo
         types = {event.type for event in events}
         if counts is False and types >= {"S.a", "S.b", "S.c"}:
             assert not any(find._store.counting for find in finds)
+
+
+def test_advice_about_a_not_makes_the_pattern_flat() -> None:
+    def cost(guard: str) -> Cost:
+        body = f"order arrival; find any A not C B not {guard} A;"
+        return cost_of(ketal.compile(f"pattern P {{ {EVENTS} {body} }}").one)
+
+    advice = "a `not` whose guard compares its event with no other; a window (`within`) bounds n"
+    for guard in ("Causal(C)", "Conc(C)", "(C && x == A.x)"):
+        assert cost(guard).flat_with == advice
+    assert cost("(C && x == 1)").name == costs.FLAT
+
+
+@pytest.mark.parametrize(
+    ("body", "without", "advice"),
+    [
+        (
+            "D = Causal(B, A); find next A D C;",
+            "D = Causal(B); find next A D C;",
+            "no step by name, and no `all`, in a guard; `partition by` instead of an equality",
+        ),
+        (
+            "D = B && x == A.x; find next A D C;",
+            "partition by x; find next A B C;",
+            "no step by name, and no `all`, in a guard; `partition by` instead of an equality",
+        ),
+        (
+            "order CausalOrder; find next A not C B;",
+            "order arrival; find next A not C B;",
+            "`order arrival`, or no `not`",
+        ),
+    ],
+)
+def test_advice_about_runs_makes_them_groups(body: str, without: str, advice: str) -> None:
+    cost, other = (
+        cost_of(ketal.compile(f"pattern P {{ {EVENTS} {one} }}").one) for one in (body, without)
+    )
+    assert (cost.name, cost.flat_with) == (costs.GROUPS_APART, advice)
+    assert (other.name, other.flat_with) == (costs.GROUPS, "")
 
 
 def test_cost_of_a_shared_event_is_placed_in_the_body() -> None:

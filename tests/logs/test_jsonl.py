@@ -423,6 +423,10 @@ def test_positional_clocks_are_read() -> None:
     assert items(line, nodes=["a", "b", "c"]) == [Event("b", "T", {"b": 2, "c": 1})]
     (short,) = items(line, nodes=["a", "b"])
     assert short.reason == "the clock has 3 entries, but --nodes names 2 nodes"
+    (other,) = items(line, nodes=["a", "c", "d"])
+    assert other.reason == "the clock is positional, but --nodes does not name the node 'b'"
+    number = '{"node":7,"type":"T","clock":[2,1]}'
+    assert items(number, nodes=["6", "7"]) == [Event("7", "T", {"6": 2, "7": 1})]
 
 
 def test_clock_with_too_many_entries_is_rejected() -> None:

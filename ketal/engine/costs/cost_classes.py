@@ -59,6 +59,8 @@ RESIDUALS_MAX = 1_000
 _OUT_OF_ORDER = "if events come in another order, any event of a match may come last"
 _ORDERED = "`order arrival`, or `Causal` on the prior event in every step but the first"
 _DATA = "only `Causal`, `Conc` and equalities with the previous step, joined by `&&`"
+_UNNAMED = "no step by name, and no `all`, in a guard; `partition by` instead of an equality"
+_NOT = "a `not` whose guard compares its event with no other"
 _EQUALITY = "an equality with the previous step (`k == A.k`) instead"
 
 
@@ -108,13 +110,18 @@ def _check_cost(machine: Machine, text: PatternPlaces) -> Cost:
 def _runs_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
     lists = "each run is followed to each of its matches"
-    apart = any(registers.steps or registers.history for registers in live)
-    if apart or (machine.automaton.nots and not machine.arrival):
-        place = text.register_read(beyond_prior=True)
+    advice = []
+    reason = "a run that it excludes from one event waits for another"
+    if any(registers.steps or registers.history for registers in live):
         reason = "it distinguishes runs that took different events"
+        advice.append(_UNNAMED)
+    waits = machine.compiled.strategy == "next" and not machine.arrival
+    if machine.automaton.nots and waits:
+        advice.append("`order arrival`, or no `not`")
+    if advice:
+        place = text.register_read(beyond_prior=True)
         event = "O(groups that wait for it; for an equality, those with its value)"
-        advice = "guards that read only the event and the prior event"
-        return Cost(GROUPS_APART, place, reason, advice, event, "O(k)", False, lists)
+        return Cost(GROUPS_APART, place, reason, "; ".join(advice), event, "O(k)", False, lists)
     event = "amortised O(k): it makes at most one group per step, and a group moves once"
     reason = "guards read at most the prior event, so runs that took the same event are one group"
     if any(registers.prior for registers in live):
@@ -229,7 +236,8 @@ class _FindAnyCost:
             return Cost(dead_ends, self.text.step(step), reason, advice)
         if not role.exact:
             reason = "it is decided on a complete word, not during the search"
-            return Cost(SCAN, self._undecided(role), reason, _DATA)
+            place, advice = self._undecided(role)
+            return Cost(SCAN, place, reason, advice)
         if len(role.checks) > len(role.equalities):
             equal = {equality.atom for equality in role.equalities}
             atom = next(check.atom for check in role.checks if check.atom not in equal)
@@ -310,24 +318,26 @@ class _FindAnyCost:
         )
         return self.roles.by_place and lone
 
-    def _undecided(self, role: StepRole) -> TextPlace:
-        """Return the part of a role's guard that the role does not have as data."""
-        atoms = self.roles.machine.automaton.atoms
+    def _undecided(self, role: StepRole) -> tuple[TextPlace, str]:
+        """Return the part of a role's guard that the role does not have as data, and advice."""
+        machine = self.roles.machine
+        atoms, decided = machine.automaton.atoms, set(role.nots) - machine.relational_nots
         literals = necessary(role.left)
         relational = [n for n in sorted(variables(role.left)) if atoms[n].relational]
         several = [n for n in relational if len(registers(atoms[n]).steps) > 1]
         for number in [n for n in relational if n not in literals] + several:
-            if atoms[number].shape == "barred":
-                return self.text.absent()
-            return self.text.atom(role.edge.step, number)
-        return self.text.step(role.edge.step)
+            if atoms[number].shape != "barred":
+                return self.text.atom(role.edge.step, number), _DATA
+            if atoms[number].payload[0] not in decided:
+                return self.text.absent(atoms[number].payload[0]), _NOT
+        return self.text.step(role.edge.step), _DATA
 
     def _uncounted(self, role: StepRole) -> TextPlace:
         """Return the part of a role's guard because of which matches are not counted."""
         if not role.exact:
-            return self._undecided(role)
+            return self._undecided(role)[0]
         if role.nots:
-            return self.text.absent()
+            return self.text.absent(role.nots[0])
         if role.checks:
             return self.text.atom(role.edge.step, role.checks[0].atom)
         atom = next(r.atom for r in role.relations if r.anchor != PRIOR_ANCHOR)

@@ -13,7 +13,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.predicates import Lowering, registers, variables
 from ketal.errors import Span
 from ketal.model import syntax
-from ketal.model.syntax_walks import walk
+from ketal.model.syntax_walks import not_guards, walk
 
 _SHAPES = {syntax.Causal: ("before", "own_node"), syntax.Conc: ("concurrent", "other_node")}
 
@@ -81,18 +81,30 @@ class PatternPlaces:
         return Lowering.over(compiled.automaton.atoms, {}, compiled.registered)
 
     def register_read(self, *, beyond_prior: bool) -> TextPlace:
-        """Return the first part of a step's guard that reads a register."""
+        """Return the first part of a step's guard, or else the first `not`, that reads a register.
+
+        The first `not`, if there is none.
+        """
         automaton = self._compiled.automaton
+
+        def reads(number: int) -> bool:
+            prior, steps, history = registers(automaton.atoms[number])
+            return bool(steps or history or (prior and not beyond_prior))
+
         for variant, formula in zip(automaton.variants, automaton.formulas, strict=True):
-            for number in sorted(variables(formula)):
-                prior, steps, history = registers(automaton.atoms[number])
-                if steps or history or (prior and not beyond_prior):
-                    return self.atom(variant.step, number)
+            for number in filter(reads, sorted(variables(formula))):
+                return self.atom(variant.step, number)
+        for number, formula in enumerate(automaton.nots):
+            if any(map(reads, variables(formula))):
+                return self.absent(number)
         return self.absent()
 
-    def absent(self) -> TextPlace:
-        """Return the first `not` of the body; the body where there is none."""
-        return self._first_node(lambda node: isinstance(node, syntax.Absent))
+    def absent(self, number: int = 0) -> TextPlace:
+        """Return the `not` of the body with this number; the body where there is none."""
+        guards = not_guards(self.pattern.body)[number:][:1]
+        return self._first_node(
+            lambda node: isinstance(node, syntax.Absent) and node.guard in guards
+        )
 
     def loop(self) -> TextPlace:
         """Return the first repetition of the body; the body where there is none."""
