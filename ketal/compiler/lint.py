@@ -182,7 +182,7 @@ class Bindings:
             yield "K201", "error", message, span, hint
 
     def void_anchors(self) -> Iterator[Finding]:
-        """Yield each anchor that has no event on any path, so that its operator has no effect."""
+        """Yield each anchor without an event on any path: its operator compares with nothing."""
         guards = [*self.guards.values(), *self.not_guards]
         anchors = self._numbers(a.anchor for g in guards for a in _causal_operators(g))
         taken = taken_before(self.positions, anchors, on_every_path=False)
@@ -206,7 +206,7 @@ class Bindings:
             if anything:
                 return
             reason = f"no event is taken before {before}"
-            hint = "remove it, or put a step before it in the body"
+            hint = "write its event alone, or put a step before it in the body"
         elif node.anchor not in self.numbers:
             reason = f"the step `{node.anchor}` is not in the body"
             hint = f"put `{node.anchor}` into the body before {before}, or name another anchor"
@@ -215,7 +215,7 @@ class Bindings:
             hint = f"put the anchor before {before} in the body, or both into one repetition"
         else:
             return
-        message = f"`{type(node).__name__}` has no effect here: {reason}"
+        message = f"`{type(node).__name__}` has no event to compare with here: {reason}"
         yield "K223", "warning", message, node.anchor_span or node.span, hint
 
     def impossible_relations(

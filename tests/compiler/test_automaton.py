@@ -1157,10 +1157,18 @@ def test_an_anchor_of_a_step_that_the_body_never_takes_is_warned_of() -> None:
     text = p("S = A && !Causal(A, R)", "R = B", "check S")
     said = {w.code: (w.message, w.hint) for w in ketal.compile(text).warnings}
     assert said["K223"] == (
-        "`Causal` has no effect here: the step `R` is not in the body",
+        "`Causal` has no event to compare with here: the step `R` is not in the body",
         "put `R` into the body before `S`, or name another anchor",
     )
     assert said["K107"] == ("the step `R` is never used", "use it in the `check`")
+
+
+def test_hint_for_an_operator_on_the_first_step_keeps_its_event() -> None:
+    """Without `!Causal(A)` the step would take events; as written it takes none."""
+    text = p("S = A && !Causal(A)", "find any S B")
+    [warning] = [w for w in ketal.compile(text).warnings if w.code == "K223"]
+    assert warning.message.endswith("here: no event is taken before `S`")
+    assert warning.hint == "write its event alone, or put a step before it in the body"
 
 
 @pytest.mark.parametrize("guard", ["x == R.x", "Causal(A, R)", "!Conc(A, R)"])
