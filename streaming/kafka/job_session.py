@@ -180,9 +180,15 @@ class Session(ABC):
         return self._back_pressure.poll(timeout_ms)
 
     def _check_topics(self) -> None:
-        """Raise a ChangedError if a topic was deleted and made anew: its offsets are void then."""
-        for topic in self.job.topics:
-            topic_id = clients.topic_id(self.connection.consumer, topic)
+        """Raise a ChangedError if a topic was deleted and made anew: its messages are others then.
+
+        That is an input topic, or the state's, which only the producer has metadata of.
+        """
+        consumer, producer = self.connection.consumer, self.connection.producer
+        ids = {topic: clients.topic_id(consumer, "_cluster", topic) for topic in self.job.topics}
+        if self.job.store.is_topic:
+            ids[self.job.store.name] = clients.topic_id(producer, "_metadata", self.job.store.name)
+        for topic, topic_id in ids.items():
             if topic_id and self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise ChangedError(f"the topic {topic} was deleted and recreated")
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from ketal.streaming.jvm.artifacts import fetch_jars, spark_connector
 from ketal.streaming.jvm.java import Java, find_java, newest_for_spark, spark_home
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -71,23 +73,42 @@ def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     # Not the active session, which belongs to a thread: a process has one context.
     own = SparkContext._active_spark_context is None and _SUBMIT_VARIABLE not in os.environ
+    settings = _own_settings(job, notify) if own else None
     try:
-        session = (
-            _start_spark(job, notify) if own else SparkSession.builder.getOrCreate().newSession()
-        )
+        with _interrupts_kept():
+            context = SparkContext.getOrCreate(settings)
+        session = SparkSession.builder.getOrCreate()
+        if own:
+            remove_artifacts(session)
+        else:
+            session = session.newSession()
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
-        tasks = session.sparkContext.defaultParallelism
         # A query with a checkpoint keeps the number of its first start.
-        session.conf.set("spark.sql.shuffle.partitions", str(tasks))
-    except (Py4JError, ConnectionError) as fault:
+        session.conf.set("spark.sql.shuffle.partitions", str(context.defaultParallelism))
+    except (Py4JError, ConnectionError, PySparkRuntimeError) as fault:
         # The JVM may end before it has answered the first call.
         raise LostError(f"Spark did not start: {fault or type(fault).__name__}") from None
     return session, own
+
+
+@contextlib.contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Keep the handler of Ctrl-C, which pyspark replaces by its own when it makes a context.
+
+    Its own cancels the batch that runs, and breaks the call to Spark that is open.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is not before:
+            signal.signal(signal.SIGINT, before)
 
 
 def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -> str:
@@ -96,30 +117,24 @@ def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -
     return ",".join(map(str, sorted(folder.glob("*.jar"))))
 
 
-def _start_spark(job: Job, notify: Callable[[str], None]) -> SparkSession:
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
+def _own_settings(job: Job, notify: Callable[[str], None]) -> SparkConf:
+    """Return the settings of a Spark in this process; sets the Java and the Python that it uses."""
+    from pyspark import SparkConf
 
     java = find_java(newest=newest_for_spark(version("pyspark")))
     logging = cache_folder() / "spark-log4j2.properties"
     replace_file(logging, LOGGING.encode("ascii"))
     os.environ["JAVA_HOME"] = str(spark_home(java))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(f"ketal {job.group_id}").master("local[*]")
     settings = {
         **_OWN_SPARK,
+        "spark.app.name": f"ketal {job.group_id}",
+        "spark.master": "local[*]",
         "spark.jars": ",".join(map(str, job.jars)) or connector_jars(java, notify),
         # The default options come before the user's own, which so override them.
         "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
     }
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    try:
-        session = builder.getOrCreate()
-    except PySparkRuntimeError as fault:
-        raise LostError(f"Spark did not start: {fault}") from None
-    remove_artifacts(session)
-    return session
+    return SparkConf().setAll(list(settings.items()))
 
 
 def remove_artifacts(session: SparkSession) -> None:

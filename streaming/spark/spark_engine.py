@@ -42,12 +42,15 @@ if TYPE_CHECKING:
 WAIT_S = 0.2
 CHECK_S = 1.0
 RETRY_S = 3.0
+_NO_DATA = "Waiting for data to arrive"
+"""The status of a query of Spark that has reached Kafka and has read all messages."""
 _KETAL_ERROR = re.compile(r"ketal\.errors\.(\w+): (.*)")
 _WORKER = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([\w.]+): (.*)")
 _TRANSIENT = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connection", "BrokenPipe",
             "Timeout", "Blocking", "Interrupted")  # fmt: skip
 """Prefixes of the names of those exceptions of a worker after which a retry may succeed."""
 _DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
+_MISSING_FILE = re.compile(r"FileNotFoundException: (.*/checkpoint-\d+/.*)")
 _NOT_ALLOWED = re.compile(r"\w+(?:Authentication|Authorization)Exception")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
 
@@ -158,6 +161,7 @@ class SparkEngine(JobEngine):
         self, session: SparkSession, checkpoint: Checkpoint, sink: Sink, rows: DataFrame
     ) -> StreamingQuery:
         """Start a query that writes rows to the sink, with the checkpoint."""
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         def write(batch: Any, number: int) -> None:
@@ -170,7 +174,6 @@ class SparkEngine(JobEngine):
                 self._failure = fault
                 raise
             self.figures.count_commit(time.monotonic() - began_s)
-            self.failing_since_s = None
             if self._all_ended(checkpoint):
                 self.stopping = True
 
@@ -186,7 +189,7 @@ class SparkEngine(JobEngine):
         self._failure, self._is_waiting_for_stop = None, False
         try:
             return writer.start()
-        except PySparkException as fault:
+        except (PySparkException, Py4JJavaError) as fault:
             raise self._classified_fault(str(fault)) from None
 
     def _wait_for_stop(self, session: SparkSession) -> None:
@@ -238,6 +241,11 @@ class SparkEngine(JobEngine):
             text = f"{text}\n{failure}"
         if (worker := _worker_fault(text)) is not None:
             return worker
+        if missing := _MISSING_FILE.search(text):
+            return StateError(
+                f"the checkpoint is missing a file: {missing[1]}; restore its folder, or use "
+                "another [state] store to start over"
+            )
         if _DATA_LOSS.search(text):
             return StateError(
                 "the messages from which the checkpoint resumes are no longer in the topic; use "
@@ -268,6 +276,9 @@ class SparkEngine(JobEngine):
             return
         self._checked_s = now_s
         progress: Any = query.lastProgress
+        # A batch that is written may still fail, when Spark records it in the checkpoint.
+        if progress or query.status["message"] == _NO_DATA:
+            self.failing_since_s = None
         groups = list(checkpoint.written.groups.values())
         reporting = [of for of in groups if of["tells"]]
         self.figures.update(

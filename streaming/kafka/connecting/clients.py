@@ -162,6 +162,7 @@ def make_producer(job: Job, transactional_id: str) -> Any:
     given = {
         "bootstrap_timeout_ms": job.call_timeout_ms,
         "max_block_ms": job.call_timeout_ms,
+        "metadata_max_age_ms": METADATA_AGE_MS,
         "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
         "metrics_enabled": False,
         "linger_ms": 5,
@@ -201,7 +202,7 @@ def make_fencing_fatal(producer: Any) -> None:
 def make_no_topics(client: Any, cluster: str) -> None:
     """Stop a client's metadata requests from making topics.
 
-    `cluster` is the attribute of the client that sends these requests.
+    `cluster` is the attribute of the client that has its metadata.
     """
     config = _private_attribute(client, cluster, "config")
     if "allow_auto_create_topics" not in config:
@@ -229,9 +230,12 @@ def partition_offsets(
         time.sleep(SLICE_S)
 
 
-def topic_id(consumer: Any, topic: str) -> int:
-    """Return the id by which Kafka distinguishes topics of the same name; 0 if it is unknown."""
-    known = _private_attribute(consumer, "_cluster", "topic_id")(topic)
+def topic_id(client: Any, cluster: str, topic: str) -> int:
+    """Return the id by which Kafka distinguishes topics of the same name; 0 if it is unknown.
+
+    `cluster` is the attribute of the client that has its metadata.
+    """
+    known = _private_attribute(client, cluster, "topic_id")(topic)
     return 0 if known is None else int(known.int)
 
 

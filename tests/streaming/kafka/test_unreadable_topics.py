@@ -18,6 +18,7 @@ from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import job_session
 from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.process_engine import ProcessEngine, new_session
+from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     FORKS,
     HookRecorder,
@@ -85,6 +86,30 @@ def test_recreated_topic_is_not_taken_for_the_deleted_one(
     made_anew = f"the topic {source} was deleted and recreated; resuming from the last commit"
     assert made_anew in recorder.notices
     assert running.engine.consumed == 3
+
+
+def test_recreated_state_topic_is_reported_while_the_job_runs(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The commits continue in the new topic, whose state no start could restore."""
+    source, state, recorder = topic(), make_topic(broker, 1, "compact"), HookRecorder()
+    job = job_of(broker, [source], tmp_path, properties=SOON, store=Target("kafka", state))
+    running = Running(ProcessEngine(job, ketal.compile(FORKS), recorder.hooks()))
+    running.start()
+    for counter in (1, 2, 3):
+        produce(broker, [(source, 0, accept("a", counter))])
+        until(lambda: running.engine.figures.commits > counter)  # noqa: B023
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([state])
+        until(lambda: state not in admin.list_topics())
+        config = {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}
+        admin.create_topics({state: config}, wait_for_metadata=True)
+    produce(broker, [(source, 0, accept("a", 4))])
+    running.join(timeout=60)
+    running.engine.stop()
+    assert isinstance(running.fault, StateError)
+    made_anew = f"the topic {state} was deleted and recreated; resuming from the last commit"
+    assert made_anew in recorder.notices
 
 
 def test_recreated_topic_is_distinguished_from_expired_messages(

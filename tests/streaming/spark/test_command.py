@@ -9,18 +9,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from ketal.streaming.broker.server import Broker
+from ketal.streaming.spark.session import spark_session
 from tests.sampling import in_long
-from tests.streaming.jobs import FORKS, Topic, accept, produce
+from tests.streaming.jobs import FORKS, Topic, accept, job_of, produce
 
 
 @in_long
 @pytest.mark.usefixtures("connector")
-def test_stream_command_starts_its_own_spark_and_stops_it_on_sigterm(
-    broker: Broker, topic: Topic, tmp_path: Path
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_stream_command_starts_its_own_spark_and_stops_it_on_a_signal(
+    number: signal.Signals, code: int, broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """The summary counts the verdicts, and the exit code is 0.
+    """The summary counts the verdicts, and the exit code is that of the signal.
 
     No files are left where it ran, and neither Spark, its Java nor the download of its jars
     prints anything for a job without faults.
@@ -52,12 +56,34 @@ def test_stream_command_starts_its_own_spark_and_stops_it_on_sigterm(
         assert job.stdout is not None
         match = json.loads(job.stdout.readline() or "{}")
         assert not (tmp_path / "artifacts").exists(), "Spark's own, and empty"
-        job.send_signal(signal.SIGTERM)
+        job.send_signal(number)
         rest, error_output = job.communicate(timeout=120)
     finally:
         job.kill()
-    assert job.returncode == 0, error_output
+    assert job.returncode == code, error_output
     assert match["events"] == ["a@1", "b@1"], error_output
     assert error_output == ""
     assert json.loads(rest)["summary"]["kafka"] == {"messages": 2, "control": 0}
     assert not (tmp_path / "artifacts").exists()
+
+
+def test_handler_of_interrupts_is_kept(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyspark sets its own when it makes a context, which cancels the batch that runs."""
+    before = signal.getsignal(signal.SIGINT)
+    contexts = [spark.sparkContext]
+
+    def get_or_create(conf: object = None) -> SparkContext:
+        if contexts:
+            signal.signal(signal.SIGINT, lambda number, frame: None)
+        return contexts.pop() if contexts else spark.sparkContext
+
+    monkeypatch.setattr(SparkContext, "getOrCreate", get_or_create)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
+    try:
+        spark_session(job_of(broker, ["t"], tmp_path), print)
+        assert not contexts
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, before)

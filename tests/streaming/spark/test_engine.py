@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from tests.streaming.jobs import (
     END,
     FORKS,
     HookRecorder,
+    Running,
     Topic,
     accept,
     committed,
@@ -252,6 +255,59 @@ def test_messages_deleted_by_retention_are_a_state_error(
     expire(broker, source, 2)
     with pytest.raises(StateError, match="no longer in the topic"):
         run(job, program)
+
+
+def test_missing_file_of_the_state_is_a_state_error(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = spark_job(broker, [source], tmp_path)
+    run(job, program)
+    shutil.rmtree(tmp_path / "state" / "checkpoint-0" / "state" / "0" / "0")
+    produce(broker, [(source, 0, accept("b", 1))])
+    with pytest.raises(StateError, match=r"checkpoint is missing a file: .*/checkpoint-0/state/0"):
+        run(job, program)
+
+
+@pytest.mark.parametrize("damage", ["no offsets", "metadata"])
+def test_damage_that_no_retry_repairs_ends_the_job(
+    damage: str, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Without the offsets of its last batch, Spark repeats the one before and cannot record it."""
+    source, program = topic(), ketal.compile(FORKS)
+    job = spark_job(broker, [source], tmp_path, lost_after_ms=1_000)
+    for counter in (1, 2):
+        produce(broker, [(source, 0, accept("a", counter))])
+        run(job, program)
+    checkpoint = tmp_path / "state" / "checkpoint-0"
+    if damage == "metadata":
+        (checkpoint / "metadata").write_text("{")
+    else:
+        last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name)).name
+        (checkpoint / "offsets" / last).unlink()
+    produce(broker, [(source, 0, accept("b", 1))])
+    running = Running(SparkEngine(job, program, HookRecorder().hooks()))
+    running.start()
+    running.join(PATIENCE_S)
+    running.engine.stop()
+    assert isinstance(running.fault, LostError)
+    assert "failing" in str(running.fault)
+
+
+def test_outage_is_over_once_a_query_has_read_everything(broker: Broker, tmp_path: Path) -> None:
+    """A later outage is another one, also if no batch was due between the two."""
+    engine = SparkEngine(
+        spark_job(broker, ["t"], tmp_path), ketal.compile(FORKS), HookRecorder().hooks()
+    )
+    checkpoint: Any = SimpleNamespace(written=SimpleNamespace(groups={}))
+    query: Any = SimpleNamespace(lastProgress=None, status={"message": "Getting offsets from t"})
+    engine.report_failure("it failed", "it has been failing", "x")
+    engine._update_figures(query, checkpoint, now=True)
+    assert engine.failing_since_s is not None
+    query.status["message"] = "Waiting for data to arrive"
+    engine._update_figures(query, checkpoint, now=True)
+    assert engine.failing_since_s is None
 
 
 def test_batch_abandoned_on_stop_is_not_logged_as_a_fault_of_its_query(
