@@ -39,10 +39,8 @@ _EARLIEST, _LATEST = -2, -1
 """Spark's offsets for the beginning and the end of a partition."""
 _decode_offsets = msgspec.json.Decoder(dict[str, dict[str, int]]).decode
 """Decodes Spark's `startingOffsets`: topic → number of a partition → offset."""
-HINT = (
-    "  hint: use --on-change fresh to start over at the stored offsets, or another [state] store "
-    "to start over where [kafka] start says"
-)
+OTHER_STORE = "another [state] store to start over where [kafka] start says"
+_HINT = f"  hint: use --on-change fresh to start over at the stored offsets, or {OTHER_STORE}"
 SECOND_JOB = (
     "to finish the runs of the old patterns, run the new ones in a second job with another "
     "group_id and [state] store"
@@ -141,7 +139,7 @@ class Checkpoint:
         why = f"the checkpoint {self.folder} belongs to another job: {changed}"
         offsets = self._committed_offsets()
         if offsets and job.on_change != "fresh":
-            raise StateError(f"{why}\n{HINT if settings else f'{HINT}; {SECOND_JOB}'}")
+            raise StateError(f"{why}\n{_HINT if settings else f'{_HINT}; {SECOND_JOB}'}")
         if offsets:
             self._discard_reason = why
         # A checkpoint without a completed batch has no state, but may have start offsets.

@@ -30,7 +30,7 @@ from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs, too_large_error
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import group_rows
-from ketal.streaming.spark.checkpoint import HINT, Checkpoint
+from ketal.streaming.spark.checkpoint import OTHER_STORE, Checkpoint
 from ketal.streaming.spark.java_clients import kafka_options, partition_counts
 from ketal.streaming.spark.session import spark_session
 from ketal.streaming.spark.sink import Sink
@@ -339,7 +339,8 @@ def _worker_fault(text: str) -> BaseException | None:
     """Return the exception of an executor's Python, if a retry would raise it again; else None."""
     if ours := _KETAL_ERROR.search(text):
         if issubclass(getattr(errors, ours[1], KetalError), StateError):
-            return StateError(f"{ours[2]}\n{HINT}")
+            # Of the same program, by the checkpoint; so `--on-change fresh` would change nothing.
+            return StateError(f"{ours[2]}\n  hint: use {OTHER_STORE}")
         return SettingError(ours[2])
     for name, what in _WORKER.findall(text):
         if name in ("ImportError", "ModuleNotFoundError"):

@@ -278,7 +278,11 @@ def test_batch_is_identified_by_its_number_and_its_offsets(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("last", "kind", "message"),
     [
-        ("ketal.errors.StateError: is of another", StateError, "is of another\n.*on-change fresh"),
+        (
+            "ketal.errors.StateError: is of another",
+            StateError,
+            r"is of another\n  hint: use another \[state\] store to start over",
+        ),
         ("ketal.errors.SettingError: wrong", SettingError, "wrong"),
         (
             "ModuleNotFoundError: No module named 'ketal'",
