@@ -49,9 +49,10 @@ _TRANSIENT = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connec
 """Prefixes of the names of those exceptions of a worker after which a retry may succeed."""
 _DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
 _MISSING_FILE = re.compile(
-    r"FileNotFoundException: (?=.*(?:not exist|not found|No such file))(.*/checkpoint-\d+/.*)"
+    r"FileNotFoundException: (?=.*(?:not exist|not found|No such file))(?!.*\.tmp\b)"
+    r"(.*/checkpoint-\d+/.*)"
 )
-"""Java has this exception also for files that cannot be opened, as on a disk that is full."""
+"""Not a file that cannot be opened, as on a full disk, nor one that is being written (`.tmp`)."""
 _NOT_ALLOWED = re.compile(r"\w+(?:Authentication|Authorization)Exception")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
 
