@@ -143,17 +143,15 @@ def _operand_findings(
 
 
 def _hyphenated_hint(value: ast.Node) -> str | None:
-    """Return how to write an attribute such as `user-id` if a value is a difference of names."""
-    if not isinstance(value, ast.Arithmetic) or set(value.ops) != {"-"}:
+    """Return how to write an attribute such as `user-id` if a difference is written like one."""
+    if not isinstance(value, ast.Arithmetic) or set(value.ops) != {"-"} or value.span is None:
         return None
-    names: list[str] = []
-    for operand in value.operands:
-        match operand:
-            case ast.Field(name=name) | ast.Attribute(path=(name,)):
-                names.append(name)
-            case _:
-                return None
-    return f'write `data["{"-".join(names)}"]` for an attribute of that name'
+    operands = [o for o in value.operands if isinstance(o, ast.Field | ast.Attribute)]
+    name = "-".join(o.name if isinstance(o, ast.Field) else o.path[0] for o in operands)
+    width = value.span.end_column - value.span.column
+    if len(operands) < len(value.operands) or len(name) != width:
+        return None  # It has spaces, paths or other values.
+    return f'write `data["{name}"]` for an attribute of that name'
 
 
 def _argument_findings(

@@ -106,6 +106,13 @@ class Connection:
             f"the topic {topic} does not exist at {self._job.bootstrap_servers}; create it first"
         )
 
+    def request_producer_metadata(self, topic: str) -> None:
+        """Have the producer request a topic's metadata, now and then regularly.
+
+        By itself it requests those of a topic from its first message to it.
+        """
+        self._call("requesting a topic", self.producer.partitions_for, topic, calls=2)
+
     def topic_setting(self, topic: str, name: str) -> str:
         """Return the value of a topic's setting."""
         ask = clients.topic_setting

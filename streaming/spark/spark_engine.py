@@ -42,15 +42,17 @@ if TYPE_CHECKING:
 WAIT_S = 0.2
 CHECK_S = 1.0
 RETRY_S = 3.0
-_NO_DATA = "Waiting for data to arrive"
-"""The status of a query of Spark that has reached Kafka and has read all messages."""
 _KETAL_ERROR = re.compile(r"ketal\.errors\.(\w+): (.*)")
 _WORKER = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([\w.]+): (.*)")
 _TRANSIENT = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connection", "BrokenPipe",
             "Timeout", "Blocking", "Interrupted")  # fmt: skip
 """Prefixes of the names of those exceptions of a worker after which a retry may succeed."""
 _DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
-_MISSING_FILE = re.compile(r"FileNotFoundException: (.*/checkpoint-\d+/.*)")
+_MISSING_FILE = re.compile(
+    r"FileNotFoundException: (?=.*(?:not exist|not found|No such file))(?!.*\.tmp\b)"
+    r"(.*/checkpoint-\d+/.*)"
+)
+"""Not a file that cannot be opened, as on a full disk, nor one that is being written (`.tmp`)."""
 _NOT_ALLOWED = re.compile(r"\w+(?:Authentication|Authorization)Exception")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
 
@@ -228,6 +230,10 @@ class SparkEngine(JobEngine):
                 return
             raise self._classified_fault(str(fault)) from None
         finally:
+            # A batch that is written may still fail, when Spark records it in the checkpoint. The
+            # first time that a query has read everything, it reports progress without a batch.
+            if query.lastProgress:
+                self.failing_since_s = None
             if query.isActive:
                 query.stop()
 
@@ -276,9 +282,6 @@ class SparkEngine(JobEngine):
             return
         self._checked_s = now_s
         progress: Any = query.lastProgress
-        # A batch that is written may still fail, when Spark records it in the checkpoint.
-        if progress or query.status["message"] == _NO_DATA:
-            self.failing_since_s = None
         groups = list(checkpoint.written.groups.values())
         reporting = [of for of in groups if of["tells"]]
         self.figures.update(

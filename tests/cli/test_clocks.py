@@ -533,3 +533,4 @@ def test_without_clocks_a_command_that_shows_happened_before_is_refused(
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("ketal: a log without clocks does not determine happened-before")
     assert "use `run`, `explain` or `stats`" in result.err
+    assert ("a picture of its events" in result.err) == (command[0] in ("view", "run"))

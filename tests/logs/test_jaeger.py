@@ -164,6 +164,8 @@ def test_tags_of_the_storage_are_texts_with_a_type_or_fields(tmp_path: Path) -> 
         ("who", "string", "7"),
         ("odd", "bool", "maybe"),
         ("nan", "float64", "NaN"),
+        ("deep", "string", "[" * 5_000),
+        ("depth", "int64", "[" * 5_000),
     ]
     tags = [{"key": key, "type": kind, "value": value} for key, kind, value in texts]
     one = span(1, 1, 1, tags=tags, tag={"http@status_code": 404, "span@kind": "server"})
@@ -174,6 +176,7 @@ def test_tags_of_the_storage_are_texts_with_a_type_or_fields(tmp_path: Path) -> 
     assert log[0].data["attributes"] == {
         "http.status_code": 404, "span.kind": "server",
         "code": 200, "ok": True, "rate": 0.5, "who": "7", "odd": "maybe", "nan": "NaN",
+        "deep": "[" * 5_000, "depth": "[" * 5_000,
     }  # fmt: skip
 
 

@@ -35,8 +35,12 @@ from ketal.logs.traces.spans import Name, TraceSpan, span_data
 from ketal.model.log_arguments import Record
 from ketal.model.wording import shortened
 
-_TYPES = {"bool": (bool,), "int64": (int,), "float64": (float, int)}
-"""The types of the values of tags, by Jaeger's names of those that are no text."""
+_VALUE_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "bool": msgspec.json.Decoder(bool),
+    "int64": msgspec.json.Decoder(int),
+    "float64": msgspec.json.Decoder(float | int),
+}
+"""Decoders of the values of tags, by Jaeger's names of the types that are no text."""
 
 
 def jaeger_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
@@ -164,8 +168,7 @@ def _of_type(name: str, text: str) -> Any:
 
     The storage has all values as text, and Jaeger's interface large integers.
     """
-    with suppress(msgspec.DecodeError):
-        value = decoded(text)
-        if type(value) in _TYPES.get(name, ()):
-            return value
+    if (decoder := _VALUE_DECODERS.get(name)) is not None:
+        with suppress(ValueError):
+            return decoder.decode(text)
     return text

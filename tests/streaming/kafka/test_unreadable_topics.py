@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 import ketal
 from ketal.errors import LostError, SettingError, StateError
+from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.job.outputs import Outputs
@@ -99,17 +101,43 @@ def test_recreated_state_topic_is_reported_while_the_job_runs(
     for counter in (1, 2, 3):
         produce(broker, [(source, 0, accept("a", counter))])
         until(lambda: running.engine.figures.commits > counter)  # noqa: B023
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.delete_topics([state])
-        until(lambda: state not in admin.list_topics())
-        config = {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}
-        admin.create_topics({state: config}, wait_for_metadata=True)
+    recreate_compacted(broker, state)
     produce(broker, [(source, 0, accept("a", 4))])
     running.join(timeout=60)
     running.engine.stop()
     assert isinstance(running.fault, StateError)
     made_anew = f"the topic {state} was deleted and recreated; resuming from the last commit"
     assert made_anew in recorder.notices
+
+
+def test_recreated_state_topic_is_reported_before_the_first_commit(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """One of several consumers does not write to the topic until it has read a message."""
+    source, state, recorder = topic(), make_topic(broker, 1, "compact"), HookRecorder()
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = job_of(
+        broker, [source], tmp_path, source=Source(keyed_by="height"), until_end=True,
+        properties=SOON, store=Target("kafka", state),
+    )  # fmt: skip
+    program = ketal.compile(FORKS)
+    run(job, program)
+    running = Running(ProcessEngine(replace(job, until_end=False), program, recorder.hooks()))
+    running.start()
+    until(lambda: "has 1 of 1 parts: 0" in recorder.notices)
+    recreate_compacted(broker, state)
+    running.join(timeout=60)
+    running.engine.stop()
+    assert isinstance(running.fault, StateError)
+
+
+def recreate_compacted(broker: Broker, topic: str) -> None:
+    """Delete a topic, and make a compacted one of the same name."""
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+        until(lambda: topic not in admin.list_topics())
+        config = {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}
+        admin.create_topics({topic: config}, wait_for_metadata=True)
 
 
 def test_recreated_topic_is_distinguished_from_expired_messages(

@@ -332,6 +332,28 @@ def test_permanent_error_of_kafka_is_not_treated_as_a_lost_broker(
         raise fault
 
 
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        ("File file:/s/checkpoint-0/state/0/0/1.changelog does not exist", StateError),
+        ("/s/checkpoint-0/offsets/1 (No such file or directory)", StateError),
+        ("Item not found: 'gs://s/checkpoint-0/state/0/0/1.zip'", StateError),
+        (
+            "/s/checkpoint-0/state/0/0/..6.changelog.1-2.TID3.tmp.crc (No space left on device)",
+            LostError,
+        ),
+        ("/s/checkpoint-0/state/0/0/6.sst (Too many open files)", LostError),
+        ("rename source /s/checkpoint-0/offsets/.6.1-2.tmp not found.", LostError),
+    ],
+)
+def test_file_that_cannot_be_opened_is_not_missing(what: str, kind: type[Exception]) -> None:
+    """A retry may succeed, once the disk has room. Nor is one missing that is being written."""
+    job = Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", engine="spark")
+    engine = SparkEngine(job, ketal.compile(FORKS), HookRecorder().hooks())
+    fault = engine._classified_fault(f"it\nCaused by: java.io.FileNotFoundException: {what}\n")
+    assert type(fault) is kind
+
+
 @pytest.mark.parametrize(("answer", "is_lost"), [("x", True), ("xsjava.lang.E: no", False)])
 def test_call_that_spark_does_not_answer_loses_the_connection(
     answer: str, is_lost: bool, monkeypatch: pytest.MonkeyPatch

@@ -295,19 +295,41 @@ def test_damage_that_no_retry_repairs_ends_the_job(
     assert "failing" in str(running.fault)
 
 
-def test_outage_is_over_once_a_query_has_read_everything(broker: Broker, tmp_path: Path) -> None:
+def test_outage_is_over_once_a_query_has_read_everything(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
     """A later outage is another one, also if no batch was due between the two."""
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = spark_job(broker, [source], tmp_path)
+    run(job, program)
+    running = Running(SparkEngine(replace(job, until_end=False), program, HookRecorder().hooks()))
+    running.engine.report_failure("it failed", "it has been failing", "x")
+    running.start()
+    until(lambda: "ketal_lag_messages{" in running.engine.figures.text)
+    running.engine.stop()
+    running.join(PATIENCE_S)
+    assert running.fault is None
+    assert running.engine.failing_since_s is None
+
+
+@pytest.mark.parametrize(("progress", "is_over"), [(None, False), ({"batchId": 1}, True)])
+def test_query_that_recorded_a_batch_and_failed_at_once_ends_an_outage(
+    progress: Any, is_over: bool, broker: Broker, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    def fail(_: float) -> bool:
+        raise StreamingQueryException("it failed")
+
     engine = SparkEngine(
         spark_job(broker, ["t"], tmp_path), ketal.compile(FORKS), HookRecorder().hooks()
     )
-    checkpoint: Any = SimpleNamespace(written=SimpleNamespace(groups={}))
-    query: Any = SimpleNamespace(lastProgress=None, status={"message": "Getting offsets from t"})
     engine.report_failure("it failed", "it has been failing", "x")
-    engine._update_figures(query, checkpoint, now=True)
-    assert engine.failing_since_s is not None
-    query.status["message"] = "Waiting for data to arrive"
-    engine._update_figures(query, checkpoint, now=True)
-    assert engine.failing_since_s is None
+    query: Any = SimpleNamespace(awaitTermination=fail, lastProgress=progress, isActive=False)
+    with pytest.raises(LostError):
+        engine._follow(query, SimpleNamespace())  # type: ignore[arg-type]
+    assert (engine.failing_since_s is None) == is_over
 
 
 def test_batch_abandoned_on_stop_is_not_logged_as_a_fault_of_its_query(
