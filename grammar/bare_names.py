@@ -77,7 +77,7 @@ def misleading(path: tuple[str, ...]) -> tuple[str, str] | None:
 
 def misleading_after_step(path: tuple[str, ...]) -> str | None:
     """Return what to write instead of a path after a step, as `A.count`; None if it is right."""
-    if path[0] == "clock":
+    if path[0].lower() == "clock":
         return _CAUSAL
     return "write `return count;` to count matches" if path == ("count",) else None
 
