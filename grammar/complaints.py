@@ -510,11 +510,6 @@ RULES: tuple[Rule, ...] = (
         "write `{A & B}` for steps in any order; declare a guard as a step",
     ),
     Rule(
-        lambda s: s.before == "," and s.found in CLOSING.values(),
-        "missing item after `,`",
-        "remove the comma before `{found}`, or add an item",
-    ),
-    Rule(
         lambda s: s.in_body and s.found == "," and s.before != "{",
         "steps are not separated by commas",
         "write `A B`",
@@ -614,6 +609,11 @@ RULES: tuple[Rule, ...] = (
         lambda s: s.keyword == "return" and s.expects == {"EQUAL"},
         "every returned value requires a name",
         "write `return hash = First.hash`, or `return count` to count the matches",
+    ),
+    Rule(
+        lambda s: s.before == "," and s.found in CLOSING.values(),
+        "missing item after `,`",
+        "remove the comma before `{found}`, or add an item",
     ),
     Rule(
         lambda s: s.found in (";", ",") and s.before in (",", "(", "["),

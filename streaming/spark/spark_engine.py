@@ -250,12 +250,12 @@ class SparkEngine(JobEngine):
         if missing := _MISSING_FILE.search(text):
             return StateError(
                 f"the checkpoint is missing a file: {missing[1]}; restore its folder, or use "
-                "another [state] store to start over"
+                f"{OTHER_STORE}"
             )
         if _DATA_LOSS.search(text):
             return StateError(
                 "the messages from which the checkpoint resumes are no longer in the topic; use "
-                "another [state] store to start over"
+                f"{OTHER_STORE}"
             )
         if "UnknownTopicOrPartitionException" in text:
             return SettingError(f"a topic no longer exists: {_last_cause(text)}")

@@ -68,6 +68,16 @@ def expire(broker: Broker, topic: str, upto: int) -> None:
         admin.delete_records({TopicPartition(topic, 0): upto})
 
 
+def recreate(broker: Broker, topic: str, policy: str = "delete", *, pause_s: float = 0) -> None:
+    """Delete a topic, and after a pause make one of the same name, with one partition."""
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+        until(lambda: topic not in admin.list_topics())
+        time.sleep(pause_s)
+        made = {"num_partitions": 1, "configs": {"cleanup.policy": policy}}
+        admin.create_topics({topic: made}, wait_for_metadata=True)
+
+
 def spread(
     lines: Sequence[bytes], partitions: Sequence[tuple[str, int]], seed: int
 ) -> list[Message]:

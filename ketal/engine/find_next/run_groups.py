@@ -155,7 +155,7 @@ class RunGroups:
 
     def run_of(self, start: RunGroup) -> Run:
         """Return the run that a start is of."""
-        return self.runs[start.binding[1].place]
+        return self.runs[start.prior.place]
 
     def _add(self, group: RunGroup) -> RunGroup:
         """Count a new group, and return it."""

@@ -33,8 +33,8 @@ from tests.streaming.jobs import (
     expire,
     job_of,
     produce,
+    recreate,
     run,
-    until,
     written,
 )
 from tests.test_corpus import CORPUS, Case
@@ -278,10 +278,7 @@ def test_recreated_topic_beside_others_is_a_state_error_that_says_so(
     produce(broker, [(name, 0, accept(node)) for name, node in ((kept, "a"), (recreated, "b"))])
     job = job_of(broker, [kept, recreated], tmp_path, until_end=True)
     run(job, program)
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.delete_topics([recreated])
-        until(lambda: recreated not in admin.list_topics())
-        admin.create_topics({recreated: {"num_partitions": 1}}, wait_for_metadata=True)
+    recreate(broker, recreated)
     for _ in range(2):
         with pytest.raises(StateError) as caught:
             run(job, program)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.streaming.jobs import (
     accept,
     job_of,
     produce,
+    recreate,
     run,
     until,
 )
@@ -76,11 +76,7 @@ def test_recreated_topic_is_not_taken_for_the_deleted_one(
     running = Running(ProcessEngine(job, ketal.compile(FORKS), recorder.hooks()))
     running.start()
     until(lambda: running.engine.figures.commits > 1)
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.delete_topics([source])
-        until(lambda: source not in admin.list_topics())
-        time.sleep(2)  # The job requests metadata of the topic all the time.
-        admin.create_topics({source: {"num_partitions": 1}}, wait_for_metadata=True)
+    recreate(broker, source, pause_s=2)  # the job requests metadata of the topic all the time
     produce(broker, [(source, 0, accept("b", n)) for n in range(1, 7)])
     running.join(timeout=60)
     running.engine.stop()
@@ -101,7 +97,7 @@ def test_recreated_state_topic_is_reported_while_the_job_runs(
     for counter in (1, 2, 3):
         produce(broker, [(source, 0, accept("a", counter))])
         until(lambda: running.engine.figures.commits > counter)  # noqa: B023
-    recreate_compacted(broker, state)
+    recreate(broker, state, "compact")
     produce(broker, [(source, 0, accept("a", 4))])
     running.join(timeout=60)
     running.engine.stop()
@@ -125,19 +121,10 @@ def test_recreated_state_topic_is_reported_before_the_first_commit(
     running = Running(ProcessEngine(replace(job, until_end=False), program, recorder.hooks()))
     running.start()
     until(lambda: "has 1 of 1 parts: 0" in recorder.notices)
-    recreate_compacted(broker, state)
+    recreate(broker, state, "compact")
     running.join(timeout=60)
     running.engine.stop()
     assert isinstance(running.fault, StateError)
-
-
-def recreate_compacted(broker: Broker, topic: str) -> None:
-    """Delete a topic, and make a compacted one of the same name."""
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.delete_topics([topic])
-        until(lambda: topic not in admin.list_topics())
-        config = {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}
-        admin.create_topics({topic: config}, wait_for_metadata=True)
 
 
 def test_recreated_topic_is_distinguished_from_expired_messages(

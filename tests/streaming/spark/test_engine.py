@@ -65,6 +65,14 @@ def run(job: Any, program: ketal.Program, recorder: HookRecorder | None = None) 
     return engine
 
 
+def job_after_an_event(broker: Broker, source: str, folder: Path, program: ketal.Program) -> Any:
+    """Return a job that has read one event of `source`, and ended there."""
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = spark_job(broker, [source], folder)
+    run(job, program)
+    return job
+
+
 def by_line(verdicts: list[dict[str, Any]]) -> list[str]:
     return sorted(map(json.dumps, verdicts))
 
@@ -248,9 +256,7 @@ def test_messages_deleted_by_retention_are_a_state_error(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, program = topic(), ketal.compile(FORKS)
-    produce(broker, [(source, 0, accept("a", 1))])
-    job = spark_job(broker, [source], tmp_path)
-    run(job, program)
+    job = job_after_an_event(broker, source, tmp_path, program)
     produce(broker, [(source, 0, accept("b", 1)), (source, 0, accept("c", 1))])
     expire(broker, source, 2)
     with pytest.raises(StateError, match="no longer in the topic"):
@@ -261,9 +267,7 @@ def test_missing_file_of_the_state_is_a_state_error(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, program = topic(), ketal.compile(FORKS)
-    produce(broker, [(source, 0, accept("a", 1))])
-    job = spark_job(broker, [source], tmp_path)
-    run(job, program)
+    job = job_after_an_event(broker, source, tmp_path, program)
     shutil.rmtree(tmp_path / "state" / "checkpoint-0" / "state" / "0" / "0")
     produce(broker, [(source, 0, accept("b", 1))])
     with pytest.raises(StateError, match=r"checkpoint is missing a file: .*/checkpoint-0/state/0"):
@@ -300,9 +304,7 @@ def test_outage_is_over_once_a_query_has_read_everything(
 ) -> None:
     """A later outage is another one, also if no batch was due between the two."""
     source, program = topic(), ketal.compile(FORKS)
-    produce(broker, [(source, 0, accept("a", 1))])
-    job = spark_job(broker, [source], tmp_path)
-    run(job, program)
+    job = job_after_an_event(broker, source, tmp_path, program)
     running = Running(SparkEngine(replace(job, until_end=False), program, HookRecorder().hooks()))
     running.engine.report_failure("it failed", "it has been failing", "x")
     running.start()
