@@ -19,16 +19,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Final
 
 from benchmarks.kafka_rows import kafka
 from benchmarks.measuring import WARM_EVENTS, Measured, warm_up
 from benchmarks.peer import VERSIONS, java_version
 from benchmarks.rows import GROUPS, AtLeast, AtMost, Bench, Goal, Group, GrowsBy, Row, soak
+from benchmarks.works import PlainFunction
 from ketal.cli.process_state import COLLECT_AFTER
 from ketal.engine import pattern_run
 
@@ -40,6 +44,8 @@ WARM_S = 10.0
 WARM_PEER_S = 30.0
 """The longest warm-up, for works that do not process a million events in that time."""
 PEERS = ("Esper", "Siddhi", "Flink")
+DONE: Final = PlainFunction(int, 0)
+"""In place of the work of a measured row, whose events are not kept."""
 
 
 @dataclass
@@ -49,6 +55,12 @@ class Results:
     rows: dict[str, Row] = field(default_factory=dict)
     measured: dict[str, Measured] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
+
+    def update(self, others: Results) -> None:
+        """Add the measurements of other rows."""
+        self.rows |= others.rows
+        self.measured |= others.measured
+        self.faults |= others.faults
 
     def value(self, row: Row, goal: Goal) -> float:
         """Return the value that a goal bounds: a rate, a time, or their ratio to another row's."""
@@ -67,15 +79,16 @@ class Results:
         return well and row.name not in self.faults
 
 
-def measure(group: Group, bench: Bench, results: Results, runs: int) -> list[Row]:
-    """Measure the rows of a group alternately; return the rows."""
+def measure(group: Group, bench: Bench, runs: int) -> Results:
+    """Measure the rows of a group alternately."""
+    results = Results()
     with ExitStack() as stack:
         bench.stack = stack
         rows = list(group(bench))
         gc.collect()
         gc.freeze()
         for row in rows:
-            results.rows[row.name] = row
+            results.rows[row.name] = replace(row, work=DONE)
             found = row.work.inspect()
             expected = row.expected
             if found is not None and found.fault:
@@ -93,8 +106,16 @@ def measure(group: Group, bench: Bench, results: Results, runs: int) -> list[Row
                     results.measured[row.name].runs.append(row.work.run())
         for row in rows:
             print(line(row, results), flush=True)
-        gc.unfreeze()
-    return rows
+    return results
+
+
+def measure_apart(group: Group, bench: Bench, runs: int) -> Results:
+    """Measure a group in a process of its own.
+
+    Otherwise its rates would depend on what the groups before it have left in memory.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+        return pool.submit(measure, group, bench, runs).result()
 
 
 # --- output -------------------------------------------------------------------------
@@ -292,7 +313,7 @@ def main() -> None:
         groups = {**GROUPS, "kafka": kafka, **({"soak": soak} if args.soak else {})}
         for title, group in select_groups(groups, args.only).items():
             print(f"--- {title}", flush=True)
-            measure(group, bench, results, runs)
+            results.update(measure_apart(group, bench, runs))
         lines = report(bench, results, runs, (time.monotonic() - begun) / 60)
     print("\n".join(lines))
     if not args.quick and not args.only and not args.no_peers:
