@@ -4,8 +4,8 @@ A copy is offered another node's event when its own node learns of that event: w
 first event that has it in its past or, with `receiving`, that received its message. An event is
 held here until `unlearned_max` others are: a node may always start that learns of it.
 
-Of the evicted events only the highest counter of each node is kept. A node that learns of events
-up to this counter may have learned of an evicted one.
+The event evicted is the first of the node that has most. Of the evicted events only the highest
+counter of each node is kept: a node that learns of events up to it may have learned of one.
 
 Cost: an event takes O(P) for the P entries of its clock and one look-up for each copy, and the
 events that its node learns of are sorted. An eviction looks at each node.
@@ -16,9 +16,9 @@ are held.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
@@ -70,6 +70,94 @@ class Unlearned:
         return cls(load_event(event), mask, number, tuple(receivers))
 
 
+class HeldEvents:
+    """The held events of one node, by counter; if `timed`, also the earliest time above a counter.
+
+    An event can be that earliest one only if no later counter has an earlier time. Only such events
+    are candidates, so the times of candidates rise with their counters.
+
+    Cost: O(log n) to add an event above all others, to look one up and to remove the first.
+    """
+
+    __slots__ = ("_by_counter", "_candidates", "_counters", "_passed", "_removed", "_timed")
+
+    def __init__(self, *, timed: bool) -> None:
+        self._timed = timed
+        self._by_counter: dict[int, Unlearned] = {}
+        # The counters, and counters and times of the candidates, both sorted; the first `_removed`
+        # and `_passed` of them are removed.
+        self._counters: list[int] = []
+        self._candidates: list[tuple[int, int]] = []
+        self._removed = self._passed = 0
+
+    def __len__(self) -> int:
+        return len(self._by_counter)
+
+    def values(self) -> Collection[Unlearned]:
+        """Return the events."""
+        return self._by_counter.values()
+
+    def get(self, counter: int) -> Unlearned | None:
+        """Return the event of a counter; None if it is not held."""
+        return self._by_counter.get(counter)
+
+    def between(self, low: int, high: int) -> list[Unlearned]:
+        """Return the events whose counters are above `low`, up to `high`."""
+        begin = bisect_right(self._counters, low, self._removed)
+        end = bisect_right(self._counters, high, begin)
+        return [self._by_counter[counter] for counter in self._counters[begin:end]]
+
+    def add(self, unlearned: Unlearned) -> None:
+        """Add an event, or replace it."""
+        event = unlearned.event
+        counter = event.clock[event.node]
+        if counter not in self._by_counter:
+            index = bisect_left(self._counters, counter, self._removed)
+            self._counters.insert(index, counter)
+            if self._timed and (time_us := microseconds(event.time)) is not None:
+                self._add_candidate((counter, time_us))
+        self._by_counter[counter] = unlearned
+
+    def _add_candidate(self, event: tuple[int, int]) -> None:
+        """Make an event a candidate if no later one has an earlier time."""
+        candidates = self._candidates
+        index = bisect_left(candidates, event, self._passed)
+        if index < len(candidates) and candidates[index][1] <= event[1]:
+            return
+        first = index
+        while first > self._passed and candidates[first - 1][1] >= event[1]:
+            first -= 1
+        candidates[first:index] = [event]
+
+    def pop_first(self) -> tuple[int, Unlearned]:
+        """Remove the event with the lowest counter; return the counter and the event."""
+        counter = self._counters[self._removed]
+        self._removed += 1
+        if 2 * self._removed >= len(self._counters):
+            del self._counters[: self._removed]
+            self._removed = 0
+        passed = self._passed
+        if passed < len(self._candidates) and self._candidates[passed][0] == counter:
+            self._passed += 1
+            if 2 * self._passed >= len(self._candidates):
+                del self._candidates[: self._passed]
+                self._passed = 0
+        return counter, self._by_counter.pop(counter)
+
+    def earliest_us_after(self, counter: int) -> int | None:
+        """Return the earliest time of an event above a counter; None if there is no event."""
+        index = bisect_right(self._candidates, (counter, FOREVER), self._passed)
+        return self._candidates[index][1] if index < len(self._candidates) else None
+
+    def validate_state(self, node: str) -> None:
+        """Assert that the events are those of a node, and that the lists are sorted."""
+        assert all((node, c) == u.event.dot for c, u in self._by_counter.items())
+        assert self._counters[self._removed :] == sorted(self._by_counter)
+        candidates = self._candidates[self._passed :]
+        assert candidates == sorted(candidates)
+        assert all(candidate[0] in self._by_counter for candidate in candidates)
+
+
 class Copies:
     """The copies of a pattern."""
 
@@ -85,14 +173,13 @@ class Copies:
         self.messages = 0
         self._max = limits.unlearned_max
         self._timed = timed
-        self._unlearned: dict[str, OrderedDict[int, Unlearned]] = {}  # by counter, oldest first
+        self._unlearned: dict[str, HeldEvents] = {}  # by node
         self._count = 0
         self._evicted: dict[str, int] = {}  # of each node, the highest counter evicted
         # By number, the held events that changed since the last `take_dirty`, with None for an
         # evicted one; None before the first.
         self.dirty: dict[int, Unlearned | None] | None = None
         self._saved = 0  # the events up to this number were saved, if they were held then
-        self._earliest: dict[str, EarliestAfter] = {}
 
     def unlearned(self) -> list[Unlearned]:
         """Return the events that are held, in the order offered."""
@@ -127,13 +214,8 @@ class Copies:
             known[other] = counter
             if (upto := self._evicted.get(other, 0)) > before:
                 evicted.append(Dot(other, min(counter, upto)))
-            held = self._unlearned.get(other)
-            if not held:
-                continue
-            if counter - before <= len(held):
-                learned += [held[c] for c in range(before + 1, counter + 1) if c in held]
-            else:
-                learned += [u for c, u in held.items() if before < c <= counter]
+            if (held := self._unlearned.get(other)) is not None:
+                learned += held.between(before, counter)
         learned.sort(key=_NUMBER)
         return learned, evicted
 
@@ -173,7 +255,7 @@ class Copies:
                     evicted.append(awaited.popitem(last=False)[0])
             elif one.mask is not None and node not in one.receivers:
                 receivers = (*one.receivers, node)
-                self._set(held, Unlearned(one.event, one.mask, one.number, receivers))
+                self._put(held, Unlearned(one.event, one.mask, one.number, receivers))
                 learned.append(one)
         learned.sort(key=_NUMBER)
         return learned, evicted
@@ -186,8 +268,8 @@ class Copies:
         """
         known = self.by_node[node].known
         times = (
-            earliest.after(known.get(other, 0))
-            for other, earliest in self._earliest.items()
+            held.earliest_us_after(known.get(other, 0))
+            for other, held in self._unlearned.items()
             if other != node
         )
         return min((time for time in times if time is not None), default=FOREVER)
@@ -211,8 +293,7 @@ class Copies:
     def hold(self, event: Event, mask: int | None) -> None:
         """Hold an event for the copies that have not learned of it.
 
-        If the table is full, the oldest event of the node with most events is evicted. For
-        `mask` see `Unlearned`.
+        If the table is full, an event is evicted. For `mask` see `Unlearned`.
         """
         if self._count >= self._max:
             self._evict()
@@ -223,11 +304,11 @@ class Copies:
                 if dot in copy.awaited:
                     del copy.awaited[dot]
                     receivers.append(node)
-        self._put(Unlearned(event, mask, self.offered, tuple(receivers)))
+        self._add(Unlearned(event, mask, self.offered, tuple(receivers)))
 
     def _evict(self) -> None:
         held = max(self._unlearned.values(), key=len)
-        counter, evicted = held.popitem(last=False)
+        counter, evicted = held.pop_first()
         self._count -= 1
         node = evicted.event.node
         if evicted.mask is not None:
@@ -236,23 +317,18 @@ class Copies:
             self.dirty[evicted.number] = None
         elif self.dirty is not None:
             del self.dirty[evicted.number]  # it is not in the saved state
-        if self._timed and (time_us := evicted.event.time_us) is not None:
-            self._earliest[node].remove(counter, time_us)
 
-    def _put(self, unlearned: Unlearned) -> None:
-        event = unlearned.event
-        node, counter = event.node, event.clock[event.node]
-        self._set(self._unlearned.setdefault(node, OrderedDict()), unlearned)
+    def _add(self, unlearned: Unlearned) -> None:
+        node = unlearned.event.node
+        held = self._unlearned.get(node)
+        if held is None:
+            held = self._unlearned[node] = HeldEvents(timed=self._timed)
+        self._put(held, unlearned)
         self._count += 1
-        if self._timed and (time_us := microseconds(event.time)) is not None:
-            earliest = self._earliest.get(node)
-            if earliest is None:
-                earliest = self._earliest[node] = EarliestAfter()
-            earliest.add(counter, time_us)
 
-    def _set(self, held: OrderedDict[int, Unlearned], unlearned: Unlearned) -> None:
+    def _put(self, held: HeldEvents, unlearned: Unlearned) -> None:
         """Add an event to those of its node, or replace it, and mark it dirty."""
-        held[unlearned.event.counter] = unlearned
+        held.add(unlearned)
         if self.dirty is not None:
             self.dirty[unlearned.number] = unlearned
 
@@ -280,9 +356,9 @@ class Copies:
             self.by_node[node] = Copy(
                 dict(counters), OrderedDict.fromkeys(Dot(*dot) for dot in awaited)
             )
-        self._unlearned = {node: OrderedDict() for node in nodes}
+        self._unlearned = {node: HeldEvents(timed=self._timed) for node in nodes}
         for one in unlearned:
-            self._put(one)
+            self._add(one)
         while self._count > self._max:  # the limit is smaller than it was
             self._evict()
 
@@ -291,76 +367,13 @@ class Copies:
         unlearned = [u for held in self._unlearned.values() for u in held.values()]
         assert self._count == len(unlearned) <= self._max
         for node, held in self._unlearned.items():
-            assert all((node, c) == u.event.dot for c, u in held.items())
+            held.validate_state(node)
         numbers = [u.number for u in self.unlearned()]
         assert len(set(numbers)) == len(numbers)
         assert not numbers or numbers[-1] <= self.offered
         assert all(node not in copy.known for node, copy in self.by_node.items())
         for copy in self.by_node.values():
             assert len(copy.awaited) <= self._max
-            assert not any(dot.counter in self._unlearned.get(dot.node, {}) for dot in copy.awaited)
-
-
-class EarliestAfter:
-    """Finds the earliest time among a node's held events above a given counter.
-
-    An event can be the answer only if no later counter has an earlier time. Only such events
-    are candidates, so the times of candidates rise with their counters.
-    """
-
-    __slots__ = ("_candidates", "_held", "_passed", "_removed")
-
-    def __init__(self) -> None:
-        # Counters and times, by counter; the first `_removed` and `_passed` of them are removed.
-        self._held: list[tuple[int, int]] = []
-        self._candidates: list[tuple[int, int]] = []
-        self._removed = self._passed = 0
-
-    def add(self, counter: int, time_us: int) -> None:
-        """Add an event."""
-        insort(self._held, (counter, time_us), self._removed)
-        self._add_candidate((counter, time_us))
-
-    def remove(self, counter: int, time_us: int) -> None:
-        """Remove an event; the cost is low if few lower counters are held."""
-        event, begin, end = (counter, time_us), self._passed, len(self._candidates)
-        place = bisect_left(self._held, event, self._removed)
-        index = bisect_left(self._candidates, event, begin)
-        if index < end and self._candidates[index] == event:
-            before = self._candidates[index - 1] if index > begin else (0, 0)
-            self._passed = _remove_at(self._candidates, begin, index)
-            # Events between the candidate before it and itself may be candidates now.
-            for number in range(place - 1, self._removed - 1, -1):
-                if self._held[number] <= before:
-                    break
-                self._add_candidate(self._held[number])
-        self._removed = _remove_at(self._held, self._removed, place)
-
-    def _add_candidate(self, event: tuple[int, int]) -> None:
-        """Make an event a candidate if no later one has an earlier time."""
-        candidates = self._candidates
-        index = bisect_left(candidates, event, self._passed)
-        if index < len(candidates) and candidates[index][1] <= event[1]:
-            return
-        first = index
-        while first > self._passed and candidates[first - 1][1] >= event[1]:
-            first -= 1
-        candidates[first:index] = [event]
-
-    def after(self, counter: int) -> int | None:
-        """Return the earliest time of an event above a counter; None if there is no event."""
-        index = bisect_right(self._candidates, (counter, FOREVER), self._passed)
-        return self._candidates[index][1] if index < len(self._candidates) else None
-
-
-def _remove_at(values: list[tuple[int, int]], begin: int, index: int) -> int:
-    """Remove a value from a list whose values before `begin` are removed; return the new `begin`.
-
-    The cost is low near `begin`.
-    """
-    values[begin + 1 : index + 1] = values[begin:index]
-    begin += 1
-    if 2 * begin < len(values):
-        return begin
-    del values[:begin]
-    return 0
+            for dot in copy.awaited:
+                held_events = self._unlearned.get(dot.node)
+                assert held_events is None or held_events.get(dot.counter) is None

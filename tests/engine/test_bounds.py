@@ -16,7 +16,7 @@ from hypothesis import given
 import ketal
 from ketal import semantics
 from ketal.engine import machine
-from ketal.engine.copies import EarliestAfter
+from ketal.engine.copies import HeldEvents, Unlearned
 from ketal.engine.find import breakers as kept
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.limits import Limits
@@ -286,18 +286,30 @@ def test_cache_of_the_states_that_a_mask_concerns_is_bounded(
 
 @examples(80, 5_000)
 @given(chances())
-def test_earliest_time_after_a_counter_equals_its_definition(rng: random.Random) -> None:
-    """The fast form equals a scan of all events, added and removed in any order."""
-    events = [(counter, rng.randrange(9)) for counter in range(1, rng.randrange(2, 9))]
-    rng.shuffle(events)
-    earliest = EarliestAfter()
-    held: list[tuple[int, int]] = []
-    while events or held:
-        if events and (not held or rng.random() < 0.6):
-            held.append(events.pop())
-            earliest.add(*held[-1])
+def test_held_events_equal_their_definition(rng: random.Random) -> None:
+    """They equal a scan of all events, which are added in any order; the first are removed."""
+    counters = rng.sample(range(1, 9), rng.randrange(1, 9))
+    events = [ketal.Event("a", "A", {"a": c}, rng.choice((None, *range(9)))) for c in counters]
+    held = HeldEvents(timed=True)
+    expected: dict[int, Unlearned] = {}
+    while events or expected:
+        if events and (not expected or rng.random() < 0.6):
+            one = Unlearned(events.pop(), 0, 0)
+            held.add(one)
+            expected[one.event.counter] = one
+            if rng.random() < 0.2:
+                one = expected[one.event.counter] = Unlearned(one.event, 0, 0, ("b",))
+                held.add(one)
         else:
-            earliest.remove(*held.pop(rng.randrange(len(held))))
-        for counter in range(10):
-            left = [time for later, time in held if later > counter]
-            assert earliest.after(counter) == min(left, default=None)
+            first = min(expected)
+            assert held.pop_first() == (first, expected.pop(first))
+        held.validate_state("a")
+        assert len(held) == len(expected)
+        for low in range(10):
+            assert held.get(low) is expected.get(low)
+            left = {counter: one for counter, one in expected.items() if counter > low}
+            times = [one.event.time_us for one in left.values() if one.event.time_us is not None]
+            assert held.earliest_us_after(low) == min(times, default=None)
+            high = rng.randrange(10)
+            between = [left[counter] for counter in sorted(left) if counter <= high]
+            assert held.between(low, high) == between
