@@ -94,7 +94,6 @@ class GroupRow:
 
 
 GroupRows = dict[str, GroupRow]
-NOTHING: Final[GroupRows] = {}
 
 
 class WaitingGroups:
@@ -182,8 +181,14 @@ class WaitingGroups:
             self._keyed[key] = {}
             for group in self:
                 self._add_keyed(key, group)
-        rows = self._keyed[key].get(value, NOTHING)
-        # In the order of all rows, which is saved, as it decides the order of an event's matches.
+        rows = self._keyed[key].get(value)
+        return () if rows is None else self._in_order(rows)
+
+    def _in_order(self, rows: GroupRows) -> list[tuple[str, GroupRow]]:
+        """Return rows in the order of all rows.
+
+        That order is saved, as it decides the order of the matches of an event.
+        """
         return sorted(rows.items(), key=lambda item: self.rows[item[0]].number)
 
     def __iter__(self) -> Iterator[RunGroup]:
