@@ -281,7 +281,7 @@ def test_cache_of_the_states_that_a_mask_concerns_is_bounded(
             states = (0, *(state for state in range(1, 5) if waiting >> state & 1))
             expected = any(one.plans[state][mask] is not None for state in states)
             assert bool(one.concerned[mask] & (waiting | 1)) == expected
-    assert len(one.concerned._results) <= machine.PLANS_MAX
+    assert len(one.concerned) <= machine.PLANS_MAX
 
 
 @examples(80, 5_000)

@@ -114,7 +114,7 @@ def check_run(cost: Cost, run: PatternRun) -> None:
             taken = [
                 known
                 for state, decided in enumerate(machine.decided)
-                for mask, known in decided._results.items()
+                for mask, known in decided.items()
                 if machine.plans[state][mask]
             ]
             assert None not in taken or cost.name != costs.LOOK_UP
