@@ -70,8 +70,8 @@ class Unlearned:
         return cls(load_event(event), mask, number, tuple(receivers))
 
 
-class HeldEvents:
-    """The held events of one node, by counter; if `timed`, also the earliest time above a counter.
+class UnlearnedEvents:
+    """The held events of a node by counter; if `timed`, also the earliest time above a counter.
 
     An event can be that earliest one only if no later counter has an earlier time. Only such events
     are candidates, so the times of candidates rise with their counters.
@@ -173,7 +173,7 @@ class Copies:
         self.messages = 0
         self._max = limits.unlearned_max
         self._timed = timed
-        self._unlearned: dict[str, HeldEvents] = {}  # by node
+        self._unlearned: dict[str, UnlearnedEvents] = {}  # by node
         self._count = 0
         self._evicted: dict[str, int] = {}  # of each node, the highest counter evicted
         # By number, the held events that changed since the last `take_dirty`, with None for an
@@ -322,11 +322,11 @@ class Copies:
         node = unlearned.event.node
         held = self._unlearned.get(node)
         if held is None:
-            held = self._unlearned[node] = HeldEvents(timed=self._timed)
+            held = self._unlearned[node] = UnlearnedEvents(timed=self._timed)
         self._put(held, unlearned)
         self._count += 1
 
-    def _put(self, held: HeldEvents, unlearned: Unlearned) -> None:
+    def _put(self, held: UnlearnedEvents, unlearned: Unlearned) -> None:
         """Add an event to those of its node, or replace it, and mark it dirty."""
         held.add(unlearned)
         if self.dirty is not None:
@@ -356,7 +356,7 @@ class Copies:
             self.by_node[node] = Copy(
                 dict(counters), OrderedDict.fromkeys(Dot(*dot) for dot in awaited)
             )
-        self._unlearned = {node: HeldEvents(timed=self._timed) for node in nodes}
+        self._unlearned = {node: UnlearnedEvents(timed=self._timed) for node in nodes}
         for one in unlearned:
             self._add(one)
         while self._count > self._max:  # the limit is smaller than it was

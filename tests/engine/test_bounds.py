@@ -16,7 +16,7 @@ from hypothesis import given
 import ketal
 from ketal import semantics
 from ketal.engine import machine
-from ketal.engine.copies import HeldEvents, Unlearned
+from ketal.engine.copies import UnlearnedEvents, Unlearned
 from ketal.engine.find import breakers as kept
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.limits import Limits
@@ -286,11 +286,11 @@ def test_cache_of_the_states_that_a_mask_concerns_is_bounded(
 
 @examples(80, 5_000)
 @given(chances())
-def test_held_events_equal_their_definition(rng: random.Random) -> None:
+def test_unlearned_events_equal_their_definition(rng: random.Random) -> None:
     """They equal a scan of all events, which are added in any order; the first are removed."""
     counters = rng.sample(range(1, 9), rng.randrange(1, 9))
     events = [ketal.Event("a", "A", {"a": c}, rng.choice((None, *range(9)))) for c in counters]
-    held = HeldEvents(timed=True)
+    held = UnlearnedEvents(timed=True)
     expected: dict[int, Unlearned] = {}
     while events or expected:
         if events and (not expected or rng.random() < 0.6):
