@@ -16,7 +16,7 @@ from hypothesis import given
 import ketal
 from ketal import semantics
 from ketal.engine import machine
-from ketal.engine.copies import UnlearnedEvents, Unlearned
+from ketal.engine.copies import Unlearned, UnlearnedEvents
 from ketal.engine.find import breakers as kept
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.limits import Limits
