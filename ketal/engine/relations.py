@@ -43,7 +43,9 @@ class Relations:
         self._evaluators: dict[int, Callable[[Configuration, Seen], bool]] = {
             n: self._evaluator(n, a) for n, a in enumerate(automaton.atoms) if a.relational
         }
-        # By the number of an equality's atom, the function that reads the configuration's side.
+        # By the number of an equality's atom, the functions that read the event's side of it, and
+        # the configuration's.
+        self._event_values = {n: own for n, (own, _) in compiled.bound.equalities.items()}
         self.register_values = {n: self._register_value(n) for n in compiled.bound.equalities}
 
     def prior_truth(self, *, before: bool, concurrent: bool) -> dict[int, bool]:
@@ -115,7 +117,7 @@ class Relations:
         """Return an event's side of an equality; None if unknown, or if `number` is None."""
         if number is None:
             return None
-        return keyed(self._compiled.bound.equalities[number][0](event))
+        return keyed(self._event_values[number](event))
 
     def _relation(self, shape: str, anchor: str) -> Callable[[Configuration, Seen], bool]:
         related, of_all = _RELATION_TESTS[shape]
