@@ -50,6 +50,7 @@ from ketal.model import syntax as ast
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key, concurrent, happened_before
+from ketal.model.guard_functions import FUNCTIONS  # only their names
 from ketal.model.language_words import UNIT_NS
 from ketal.model.syntax_walks import children, is_time, walk
 
@@ -62,7 +63,6 @@ Truth = bool | None
 """Kleene's three values; None is unknown."""
 
 _PROBES_MAX = 500_000
-_FUNCTIONS = ("exists", "host", "origin")  # the language's own; others are registered
 
 
 class TooManyProbesError(Exception):
@@ -557,7 +557,7 @@ class Guards:
                 if isinstance(text, _Unwritten):
                     return regex in text.matched
                 return bool(re2.search(regex, text)) if isinstance(text, str) else None
-            case ast.Function(name) if at.is_probe and name not in _FUNCTIONS:
+            case ast.Function(name) if at.is_probe and name not in FUNCTIONS:
                 return at.read(guard)  # type: ignore[no-any-return]
             case ast.Function("exists", (leaf,)):
                 return self.value(leaf, at) is not None
@@ -1022,7 +1022,7 @@ def _variables(literal: ast.Guard) -> set[_Variable]:
     match literal:
         case ast.Comparison() if (pair := _pair(literal)) is not None:
             return {pair}
-        case ast.Function(name) if name not in _FUNCTIONS:
+        case ast.Function(name) if name not in FUNCTIONS:
             return {literal}
         case ast.Function("host"):
             return {_NODE}
