@@ -51,7 +51,7 @@ class Unlearned:
     __slots__ = ("event", "mask", "number", "receivers")
 
     def __init__(
-        self, event: Event, mask: int | None, number: int, receivers: tuple[str, ...] = ()
+        self, event: Event, mask: int | None, number: int, receivers: tuple[str, ...]
     ) -> None:
         self.event = event
         # The mask with which copies are offered the event. None: the event is offered to no copy,
