@@ -239,10 +239,10 @@ def firsts(rest: Rest) -> tuple[First, ...]:
     head, tail = rest[0], rest[1:]
     if isinstance(head, ast.Absent):
         return tuple((nots | {head.guard}, s, r) for nots, s, r in firsts(tail))
-    found = [(nots, s, r + tail) for nots, s, r in _firsts_of(head)]
+    steps = [(nots, s, r + tail) for nots, s, r in _firsts_of(head)]
     if _may_be_empty(head):
-        found += firsts(tail)
-    return tuple(dict.fromkeys(found))
+        steps += firsts(tail)
+    return tuple(dict.fromkeys(steps))
 
 
 def _may_be_empty(item: _Item) -> bool:
@@ -658,7 +658,7 @@ class _Judge(Guards):
 
     def key(self, event: Event) -> tuple[tuple[str, str | None, typing.Any], ...]:
         """Return (name, kind, value) of each partition key."""
-        found = [(_read(event, leaf), leaf) for leaf in self.pattern.partition]
+        values = [(_read(event, leaf), leaf) for leaf in self.pattern.partition]
         return tuple(
             (
                 leaf.last_name,
@@ -666,7 +666,7 @@ class _Judge(Guards):
                 # 1 and 1.0 are one scope, and it is called 1 whichever came first.
                 int(value) if isinstance(value, float) and value.is_integer() else value,
             )
-            for value, leaf in found
+            for value, leaf in values
         )
 
     def unscoped(self, event: Event) -> bool:

@@ -233,8 +233,8 @@ class Scopes:
         self.removes = bool(compiled.partition) and fresh_is_over
         # A run that is never offered an event, by which `ignores` decides about new scopes.
         # Where a check's transitions are reported, every event gives a verdict.
-        asks = self.removes and not (self._is_check and traced)
-        self._fresh = self._new_run() if asks else None
+        may_ignore = self.removes and not (self._is_check and traced)
+        self._fresh = self._new_run() if may_ignore else None
         self._readers = tuple(read for _, read in compiled.partition)
         # How many scopes were created, those removed since and those over at once included.
         self.created = 0

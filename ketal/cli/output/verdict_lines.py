@@ -93,8 +93,8 @@ def _cause(verdict: Verdict) -> str:
         case Violation():
             cause = f"{verdict.pattern}: {verdict.type}: {expected_text(verdict.expected)}"
         case Overflow():
-            of = f"{verdict.pattern}: " if verdict.pattern else ""
-            cause = f"{of}limit {verdict.limit} reached: {verdict.given_up}"
+            pattern = f"{verdict.pattern}: " if verdict.pattern else ""
+            cause = f"{pattern}limit {verdict.limit} reached: {verdict.given_up}"
         case Rejected():
             cause = verdict.reason
         case _:

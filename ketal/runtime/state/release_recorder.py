@@ -224,10 +224,10 @@ class ReleaseRecorder:
             if run.copies is not None:
                 held = run.copies.take_dirty()
                 # A smaller limit evicts events; earlier versions gave the records other numbers.
-                kept = {number for number, one in rows if number == one.number and number in held}
-                removed = dict.fromkeys(number for number, _ in rows if number not in kept)
+                same = {number for number, one in rows if number == one.number and number in held}
+                removed = dict.fromkeys(number for number, _ in rows if number not in same)
                 run.copies.dirty.changed = removed | {
-                    n: one for n, one in held.items() if n not in kept
+                    n: one for n, one in held.items() if n not in same
                 }
 
 
