@@ -50,6 +50,7 @@ from ketal.model import syntax as ast
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key, concurrent, happened_before
+from ketal.model.guard_functions import FUNCTIONS  # only their names
 from ketal.model.language_words import UNIT_NS
 from ketal.model.syntax_walks import children, is_time, walk
 
@@ -62,7 +63,6 @@ Truth = bool | None
 """Kleene's three values; None is unknown."""
 
 _PROBES_MAX = 500_000
-_FUNCTIONS = ("exists", "host", "origin")  # the language's own; others are registered
 
 
 class TooManyProbesError(Exception):
@@ -239,10 +239,10 @@ def firsts(rest: Rest) -> tuple[First, ...]:
     head, tail = rest[0], rest[1:]
     if isinstance(head, ast.Absent):
         return tuple((nots | {head.guard}, s, r) for nots, s, r in firsts(tail))
-    found = [(nots, s, r + tail) for nots, s, r in _firsts_of(head)]
+    steps = [(nots, s, r + tail) for nots, s, r in _firsts_of(head)]
     if _may_be_empty(head):
-        found += firsts(tail)
-    return tuple(dict.fromkeys(found))
+        steps += firsts(tail)
+    return tuple(dict.fromkeys(steps))
 
 
 def _may_be_empty(item: _Item) -> bool:
@@ -557,7 +557,7 @@ class Guards:
                 if isinstance(text, _Unwritten):
                     return regex in text.matched
                 return bool(re2.search(regex, text)) if isinstance(text, str) else None
-            case ast.Function(name) if at.is_probe and name not in _FUNCTIONS:
+            case ast.Function(name) if at.is_probe and name not in FUNCTIONS:
                 return at.read(guard)  # type: ignore[no-any-return]
             case ast.Function("exists", (leaf,)):
                 return self.value(leaf, at) is not None
@@ -658,7 +658,7 @@ class _Judge(Guards):
 
     def key(self, event: Event) -> tuple[tuple[str, str | None, typing.Any], ...]:
         """Return (name, kind, value) of each partition key."""
-        found = [(_read(event, leaf), leaf) for leaf in self.pattern.partition]
+        values = [(_read(event, leaf), leaf) for leaf in self.pattern.partition]
         return tuple(
             (
                 leaf.last_name,
@@ -666,7 +666,7 @@ class _Judge(Guards):
                 # 1 and 1.0 are one scope, and it is called 1 whichever came first.
                 int(value) if isinstance(value, float) and value.is_integer() else value,
             )
-            for value, leaf in found
+            for value, leaf in values
         )
 
     def unscoped(self, event: Event) -> bool:
@@ -1022,7 +1022,7 @@ def _variables(literal: ast.Guard) -> set[_Variable]:
     match literal:
         case ast.Comparison() if (pair := _pair(literal)) is not None:
             return {pair}
-        case ast.Function(name) if name not in _FUNCTIONS:
+        case ast.Function(name) if name not in FUNCTIONS:
             return {literal}
         case ast.Function("host"):
             return {_NODE}

@@ -30,6 +30,7 @@ from ketal.model.events.event import Event, load_event, received, save_event
 from ketal.model.events.event_time import microseconds
 from ketal.model.limits import Limits
 from ketal.model.values import base_node, glob_regex
+from ketal.operators.dirty_records import DirtyRecords
 
 _NUMBER: Final = attrgetter("number")
 
@@ -50,7 +51,7 @@ class Unlearned:
     __slots__ = ("event", "mask", "number", "receivers")
 
     def __init__(
-        self, event: Event, mask: int | None, number: int, receivers: tuple[str, ...] = ()
+        self, event: Event, mask: int | None, number: int, receivers: tuple[str, ...]
     ) -> None:
         self.event = event
         # The mask with which copies are offered the event. None: the event is offered to no copy,
@@ -176,10 +177,7 @@ class Copies:
         self._unlearned: dict[str, UnlearnedEvents] = {}  # by node
         self._count = 0
         self._evicted: dict[str, int] = {}  # of each node, the highest counter evicted
-        # By number, the held events that changed since the last `take_dirty`, with None for an
-        # evicted one; None before the first.
-        self.dirty: dict[int, Unlearned | None] | None = None
-        self._saved = 0  # the events up to this number were saved, if they were held then
+        self.dirty = DirtyRecords[Unlearned]()
 
     def unlearned(self) -> list[Unlearned]:
         """Return the events that are held, in the order offered."""
@@ -313,10 +311,7 @@ class Copies:
         node = evicted.event.node
         if evicted.mask is not None:
             self._evicted[node] = max(counter, self._evicted.get(node, 0))
-        if self.dirty is not None and evicted.number <= self._saved:
-            self.dirty[evicted.number] = None
-        elif self.dirty is not None:
-            del self.dirty[evicted.number]  # it is not in the saved state
+        self.dirty.remove(evicted.number)
 
     def _add(self, unlearned: Unlearned) -> None:
         node = unlearned.event.node
@@ -329,18 +324,17 @@ class Copies:
     def _put(self, held: UnlearnedEvents, unlearned: Unlearned) -> None:
         """Add an event to those of its node, or replace it, and mark it dirty."""
         held.add(unlearned)
-        if self.dirty is not None:
-            self.dirty[unlearned.number] = unlearned
+        self.dirty.mark(unlearned.number, unlearned)
 
     # --- state ---
 
     def take_dirty(self) -> dict[int, Unlearned | None]:
         """Return the dirty events, and mark all as saved; the first time, return all."""
-        dirty = self.dirty
-        if dirty is None:
-            dirty = {unlearned.number: unlearned for unlearned in self.unlearned()}
-        self.dirty, self._saved = {}, self.offered
-        return dirty
+        return self.dirty.take(self.numbered, self.offered + 1)
+
+    def numbered(self) -> dict[int, Unlearned | None]:
+        """Return the held events by number."""
+        return {unlearned.number: unlearned for unlearned in self.unlearned()}
 
     def save(self) -> Any:
         """Return the state without the held events, as plain data."""

@@ -38,6 +38,7 @@ from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.summaries import PatternCounts
 from ketal.model.values import keyed
+from ketal.operators.dirty_records import DirtyRecords
 
 ScopeRun = CheckRun | AnyFind | RunsFind
 _TIME: Final = itemgetter(0)
@@ -232,15 +233,12 @@ class Scopes:
         self.removes = bool(compiled.partition) and fresh_is_over
         # A run that is never offered an event, by which `ignores` decides about new scopes.
         # Where a check's transitions are reported, every event gives a verdict.
-        asks = self.removes and not (self._is_check and traced)
-        self._fresh = self._new_run() if asks else None
+        may_ignore = self.removes and not (self._is_check and traced)
+        self._fresh = self._new_run() if may_ignore else None
         self._readers = tuple(read for _, read in compiled.partition)
         # How many scopes were created, those removed since and those over at once included.
         self.created = 0
-        # By number, the scopes that changed since the last `take_dirty`, with None for a removed
-        # one; None before the first.
-        self.dirty: dict[int, Scope | None] | None = None
-        self._saved = 0  # scopes with lower numbers were saved, if they were live then
+        self.dirty = DirtyRecords[Scope]()
         self.timers = ScopeTimers()
 
     # --- look-up ---
@@ -291,24 +289,20 @@ class Scopes:
             return False
         self.timers.remove(scope)
         del self.by_name[scope.name]
-        if self.dirty is not None and scope.number < self._saved:
-            self.dirty[scope.number] = None
-        elif self.dirty is not None:
-            del self.dirty[scope.number]  # it is not in the saved state
+        self.dirty.remove(scope.number)
         return True
 
     def mark_dirty(self, scope: Scope) -> None:
         """Mark a scope dirty."""
-        if self.dirty is not None:
-            self.dirty[scope.number] = scope
+        self.dirty.mark(scope.number, scope)
 
     def take_dirty(self) -> dict[int, Scope | None]:
         """Return the dirty scopes, and mark all as saved; the first time, return all."""
-        dirty = self.dirty
-        if dirty is None:
-            dirty = {scope.number: scope for scope in self.by_name.values()}
-        self.dirty, self._saved = {}, self.created
-        return dirty
+        return self.dirty.take(self.numbered, self.created)
+
+    def numbered(self) -> dict[int, Scope | None]:
+        """Return the live scopes by number."""
+        return {scope.number: scope for scope in self.by_name.values()}
 
     def set_timer(self, scope: Scope) -> None:
         """Set the timer of a scope, whose pattern has a time window, to its earliest start."""
@@ -365,9 +359,8 @@ class Scopes:
         runs = [scope.run for scope in self.by_name.values() if not isinstance(scope.run, CheckRun)]
         held = (run.kept if isinstance(run, AnyFind) else len(run.runs) for run in runs)
         assert self.live.count == sum(held)
-        if self.dirty is not None:
-            own = {scope.number: scope for scope in self.by_name.values()}
-            assert all(own.get(number) is scope for number, scope in self.dirty.items())
+        own, dirty = self.numbered(), self.dirty.changed or {}
+        assert all(own.get(number) is scope for number, scope in dirty.items())
 
 
 def mapping_of(key: ScopeKey) -> FrozenMapping:

@@ -165,8 +165,8 @@ class StepReasons:
                 if len(between) == 1:
                     because = f"{between[0].dot}, {where}, does not satisfy the guard"
                 elif between:
-                    of = f"none of the pattern's {len(between):,} events"
-                    because = f"{of} {where} satisfies the guard"
+                    none = f"none of the pattern's {len(between):,} events"
+                    because = f"{none} {where} satisfies the guard"
                 yield Evidence(text, True, because, {})
             else:
                 because = f"{breaker}, {where}, satisfies the guard"

@@ -22,7 +22,7 @@ from ketal.model.events.incarnation import numbered_dot
 from ketal.model.log_arguments import RecordBatch
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Late, Rejected
-from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.find_verdicts import FindVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import place_at
@@ -100,7 +100,7 @@ class VerdictPlaces:
             return self.at(verdict.execution, verdict.event)
         return ""
 
-    def of_steps(self, verdict: Match | TimedOut) -> list[str]:
+    def of_steps(self, verdict: FindVerdict) -> list[str]:
         """Return the place of each event of a verdict's steps; empty if unknown."""
         return self.of_dots(verdict.execution, [dot for _, dot in verdict.steps])
 
@@ -108,7 +108,7 @@ class VerdictPlaces:
         """Return the places of a verdict's events in order; `…` replaces the middle of many."""
         if isinstance(verdict, Violation):
             return self.of(verdict)
-        if not isinstance(verdict, Match | TimedOut):
+        if not isinstance(verdict, FindVerdict):
             return ""
         places = [place or "?" for place in self.of_steps(verdict)]
         half = _PLACES_SHOWN // 2

@@ -98,11 +98,11 @@ class Tables:
                 wrong = {PATTERN_OF[one] for one in faults}
                 also = {ALSO_FOUND_BY[one] for one in faults & ALSO_FOUND_BY.keys()}
                 events = shuffled_arrival(events_of(folder), random.Random(seed))
-                found = patterns_found(patterns, events)
+                reported = patterns_found(patterns, events)
                 counts["runs"] += 1
                 counts["wrong"] += bool(wrong)
-                counts["found"] += bool(wrong) and wrong <= found
-                counts["false"] += bool(found - wrong - also)
+                counts["found"] += bool(wrong) and wrong <= reported
+                counts["false"] += bool(reported - wrong - also)
                 if bug is Bug.NONE or bug in SESSION_BUGS:
                     for key, program in sessions.items():
                         stray = not faults.isdisjoint(SESSION_BUGS)

@@ -27,7 +27,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Late
-from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.find_verdicts import FindVerdict
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -158,7 +158,7 @@ class RetiringRelease(JobRelease):
         for verdict in verdicts:
             if not isinstance(verdict, IdentifiedVerdict) or not verdict.pattern:
                 continue  # on the execution: the release of the new program reports it
-            if isinstance(verdict, Match | TimedOut):
+            if isinstance(verdict, FindVerdict):
                 before = self.before[verdict.pattern]
                 if not any(dot in before for _, dot in verdict.steps):
                     continue

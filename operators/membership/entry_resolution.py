@@ -57,7 +57,7 @@ class EntryResolver(Stateful):
         """
         bases = (event.clock.keys() & self.table.numbers.keys()) - {event.node}
         if bases:
-            bases.difference_update([self.table.run_of(n) for n in event.clock if "#" in n])
+            bases.difference_update([self.table.node_of(n) for n in event.clock if "#" in n])
         return {base: self._resolve_entry(base, event, own) for base in sorted(bases)}
 
     def arrived(self, event: Event) -> None:

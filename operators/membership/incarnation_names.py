@@ -78,7 +78,7 @@ class IncarnationTable(Stateful):
             self._places[base] = places
         return places
 
-    def run_of(self, name: str) -> str | None:
+    def node_of(self, name: str) -> str | None:
         """Return the node of which a name is an incarnation in `places`; None for a node itself."""
         base = base_node(name)
         return base if base != name and name in self.places(base) else None

@@ -178,17 +178,17 @@ class HeldEvents:
         fresh.sort()
         return fresh
 
-    def waits_for(self, event: Event, found: dict[Dot, Dot | None]) -> Dot | None:
+    def waits_for(self, event: Event, results: dict[Dot, Dot | None]) -> Dot | None:
         """Return a missing dot that an event waits for, directly or through other held events.
 
         Whole clocks name every missing dot; clocks that have shrunk, and the part of
-        a clock that is read within domains, may not. `found` has the results for other events;
-        those found now are added to it.
+        a clock that is read within domains, may not. `results` has the results for other
+        events; new ones are added to it.
         """
         path: list[Dot] = []
         missing = None
-        while event.dot not in found:
-            found[event.dot] = None
+        while event.dot not in results:
+            results[event.dot] = None
             path.append(event.dot)
             missing = self.missing_dot(event)
             unsettled = None if missing is not None else self.unsettled(event)
@@ -197,7 +197,7 @@ class HeldEvents:
             node, counter = unsettled
             event = self.nodes[node].last_held(counter).event
         else:
-            missing = found[event.dot]
+            missing = results[event.dot]
         for dot in path:
-            found[dot] = missing
+            results[dot] = missing
         return missing

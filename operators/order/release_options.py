@@ -68,7 +68,7 @@ class ReleaseOptions:
     @property
     def expires(self) -> bool:
         """Whether time alone may release events."""
-        return self.declares_lost or self.idle_us is not None or self.policy == "frontier"
+        return self.gap_us is not None or self.idle_us is not None or self.policy == "frontier"
 
     def written(self) -> list[Any]:
         """Return the options of CausalOrder, limits and policy apart, as plain data."""

@@ -307,8 +307,8 @@ class Session(ABC):
             parts=(len(self.parts), self.count) if self.count else None,
         )
         if self.parts:
-            found = partial(findings_of_parts, self.engine, self.parts)
-            self.engine.vacuity_watch.update(now_s, found, partial(awaited_dots, self.parts))
+            compute = partial(findings_of_parts, self.engine, self.parts)
+            self.engine.vacuity_watch.update(now_s, compute, partial(awaited_dots, self.parts))
         self.engine.hooks.report(self.engine.figures)
 
     # --- commit ---

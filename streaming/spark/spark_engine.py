@@ -272,7 +272,7 @@ class SparkEngine(JobEngine):
     def _all_ended(self, checkpoint: Checkpoint) -> bool:
         groups = checkpoint.written.groups
         count = sum(family.groups for family in self.families)
-        return len(groups) == count and all(of["ended"] for of in groups.values())
+        return len(groups) == count and all(group["ended"] for group in groups.values())
 
     def _update_figures(
         self, query: StreamingQuery, checkpoint: Checkpoint, now: bool = False
@@ -283,14 +283,14 @@ class SparkEngine(JobEngine):
         self._checked_s = now_s
         progress: Any = query.lastProgress
         groups = list(checkpoint.written.groups.values())
-        reporting = [of for of in groups if of["tells"]]
+        reporting = [group for group in groups if group["tells"]]
         self.figures.update(
             now_s=now_s,
-            messages=sum(of["messages"] for of in reporting),
-            control=sum(of["control"] for of in reporting),
+            messages=sum(group["messages"] for group in reporting),
+            control=sum(group["control"] for group in reporting),
             lag=_lag(progress),
-            events=total(of["events"] for of in reporting),
-            live_runs=sum(of["live_runs"] for of in groups),
+            events=total(group["events"] for group in reporting),
+            live_runs=sum(group["live_runs"] for group in groups),
             watermark_s=_watermark_s(progress),
         )
         self.vacuity_watch.update(now_s, lambda: grouping.findings_of_groups(self.families, groups))
@@ -299,18 +299,20 @@ class SparkEngine(JobEngine):
     def _summary(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """Return the summary of all key groups, as `ketal stream` prints it."""
         groups = list(checkpoint.written.groups.values())
-        reporting = [of for of in groups if of["tells"]]
+        reporting = [group for group in groups if group["tells"]]
         whole = self.families[0].groups == 1
         patterns: dict[str, dict[str, Any]] = {name: {} for name in self.program.names}
-        patterns = total([patterns, *(of["patterns"] for of in groups)])
+        patterns = total([patterns, *(group["patterns"] for group in groups)])
         vacuity.add_findings(patterns, grouping.findings_of_groups(self.families, groups))
         return {
-            "events": total(of["events"] for of in reporting) or Tally().to_dict(),
+            "events": total(group["events"] for group in reporting) or Tally().to_dict(),
             "patterns": patterns,
-            "gaps": sum(of["gaps"] for of in groups),
+            "gaps": sum(group["gaps"] for group in groups),
             # In one of several groups counters have holes; only a group with all events can tell.
-            "holes": sum(of["holes"] for of in reporting) if whole else 0,
-            "kafka": {name: sum(of[name] for of in reporting) for name in ("messages", "control")},
+            "holes": sum(group["holes"] for group in reporting) if whole else 0,
+            "kafka": {
+                name: sum(group[name] for group in reporting) for name in ("messages", "control")
+            },
         }
 
 

@@ -18,8 +18,12 @@ import pytest
 import ketal as package
 from ketal.analysis.parameters import parse_value
 from ketal.cli import COMMANDS, INTERRUPTED
+from ketal.cli.exit_codes import CAUSES
+from ketal.cli.output.output_lines import STYLES
+from ketal.logs.source import FORMATS
 from ketal.model.limits import Limits
 from ketal.model.syntax import Duration
+from ketal.model.verdicts.verdict_kinds import KINDS
 from tests.cli.conftest import CONFLICT, PHASES, ROOT, Ketal, Write, event
 
 # --- notebooks ------------------------------------------------------------------------
@@ -272,6 +276,21 @@ def test_cli_page_documents_every_option(ketal: Ketal, command: str) -> None:
     section = text.split(f"\n## `ketal {command}`\n")[1].split("\n## ")[0]
     options = set(re.findall(r"^  (--[a-z-]+)", ketal(command, "--help").out, re.MULTILINE))
     assert options <= set(re.findall(r"--[a-z-]+", section))
+
+
+def test_every_kind_of_verdict_has_a_colour() -> None:
+    assert [kind for kind in KINDS if kind not in STYLES] == []
+
+
+def test_lists_on_the_cli_page_and_in_help_are_complete(ketal: Ketal) -> None:
+    """A format of logs is named on the page, in the help and in the docstring of `read_log`."""
+    rows = (ROOT / "docs" / "cli.md").read_text("utf-8").splitlines()
+    (causes,) = (row for row in rows if row.startswith("| `--fail-on "))
+    assert set(re.findall(r"`(\w+)`", causes)) == set(CAUSES)
+    (formats,) = (row for row in rows if row.startswith("| `--format "))
+    parameter = (package.read_log.__doc__ or "").split("format : str")[1].split(" : ")[0]
+    for text in (formats, parameter, ketal("run", "--help").out.split("--format FORMAT")[2]):
+        assert [name for name in FORMATS if name not in text] == []
 
 
 @pytest.mark.parametrize("command", ["stats", "cuts"])

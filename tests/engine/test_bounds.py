@@ -294,7 +294,7 @@ def test_unlearned_events_equal_their_definition(rng: random.Random) -> None:
     expected: dict[int, Unlearned] = {}
     while events or expected:
         if events and (not expected or rng.random() < 0.6):
-            one = Unlearned(events.pop(), 0, 0)
+            one = Unlearned(events.pop(), 0, 0, ())
             held.add(one)
             expected[one.event.counter] = one
             if rng.random() < 0.2:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
 import ketal
 from ketal.grammar import parse, render
 from ketal.model.guard_functions import FUNCTIONS, PREDICATES, Predicate
+from ketal.model.syntax import Function
+from ketal.model.syntax_walks import walk
+from tests.property.patterns import pattern_file
 
+ROOT = Path(__file__).resolve().parents[2]
+OF_THE_LANGUAGE = frozenset(FUNCTIONS)
 STARTS_WITH = Predicate(
     name="startsWith",
     prepare=lambda limits, prefix: lambda text: text.startswith(prefix),
@@ -97,3 +105,18 @@ def test_constant_argument_may_be_a_parameter() -> None:
 def test_the_first_argument_may_be_a_value_of_an_earlier_event() -> None:
     text = 'pattern P { event E = true; A = E; B = E && startsWith(A.x, "a"); find next A B; }'
     assert matches(text, "b", "ab", "c") == [["ab", "c"]]
+
+
+def test_every_function_of_the_language_is_on_its_page() -> None:
+    page = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    assert [name for name in sorted(OF_THE_LANGUAGE) if f"\n| `{name}(" not in page] == []
+
+
+def test_every_function_of_the_language_is_in_drawn_patterns() -> None:
+    """Otherwise no property compares it with the oracle: add it to `tests/property/patterns.py`."""
+    rng, missing = random.Random(1), set(OF_THE_LANGUAGE)
+    for _ in range(2_000):
+        missing -= {n.name for n in walk(pattern_file(rng)) if isinstance(n, Function)}
+        if not missing:
+            return
+    assert missing == set()

@@ -24,7 +24,7 @@ from ketal.errors import printable
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.check_verdicts import Violation, expected_text
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.find_verdicts import FindVerdict
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.wording import counted, file_and_line
@@ -93,8 +93,8 @@ def _cause(verdict: Verdict) -> str:
         case Violation():
             cause = f"{verdict.pattern}: {verdict.type}: {expected_text(verdict.expected)}"
         case Overflow():
-            of = f"{verdict.pattern}: " if verdict.pattern else ""
-            cause = f"{of}limit {verdict.limit} reached: {verdict.given_up}"
+            pattern = f"{verdict.pattern}: " if verdict.pattern else ""
+            cause = f"{pattern}limit {verdict.limit} reached: {verdict.given_up}"
         case Rejected():
             cause = verdict.reason
         case _:
@@ -182,7 +182,7 @@ class VerdictLines:
 
     def _annotation(self, verdict: Verdict, explanation: Explanation | None) -> Annotation:
         place, related = self._places.of(verdict), []
-        if isinstance(verdict, Match | TimedOut):
+        if isinstance(verdict, FindVerdict):
             of_steps = self._places.of_steps(verdict)
             for (step, dot), of_step in zip(verdict.steps, of_steps, strict=True):
                 related.append((FilePlace(*file_and_line(of_step)), f"{step}={dot}"))

@@ -69,7 +69,7 @@ def trace_format(head: bytes) -> str:
     line = head.lstrip().partition(b"\n")[0]
     if not is_array and (line[:1] != b"{" or b'"node"' in line):
         return ""
-    keys = {found[1] for found in _KEY.finditer(head)}
+    keys = {match[1] for match in _KEY.finditer(head)}
     if keys == _JAEGER_KEYS:
         return "jaeger"
     is_span = b'"traceId"' in (head if is_array else line)

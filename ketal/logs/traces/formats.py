@@ -54,10 +54,10 @@ def read_traces(
 
 def _read_spans(origin: LogOrigin, format: str, limits: Limits) -> Iterator[Any]:
     def read_document(text: Text, document: bytes) -> Iterator[Any]:
-        found = trace_format(document) or format
-        if found == format:
+        actual = trace_format(document) or format
+        if actual == format:
             return _READERS[format](text, document)
-        fault = EventError(f"the document has spans in the format {found}; use --format {found}")
+        fault = EventError(f"the document has spans in the format {actual}; use --format {actual}")
         return iter([text.rejected_record(fault)])
 
     with origin.opened() as file:

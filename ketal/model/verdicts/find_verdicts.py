@@ -13,7 +13,7 @@ from ketal.model.verdicts.identified_verdict import IdentifiedVerdict, PlacesOf
 from ketal.model.wording import json_text
 
 
-class _Bound(IdentifiedVerdict, frozen=True, kw_only=True):
+class FindVerdict(IdentifiedVerdict, frozen=True, kw_only=True):
     """A verdict of a `find`, with the events that each step bound, in match order."""
 
     steps: Steps = ()
@@ -32,7 +32,7 @@ class _Bound(IdentifiedVerdict, frozen=True, kw_only=True):
         return steps_json(self.steps, () if places_of is None else places_of(self.execution, dots))
 
 
-class Match(_Bound, frozen=True, kw_only=True):
+class Match(FindVerdict, frozen=True, kw_only=True):
     """A `find` pattern matched.
 
     Attributes
@@ -98,7 +98,7 @@ class Match(_Bound, frozen=True, kw_only=True):
 setattr(Match, "return", property(lambda match: match.returns, doc="The same as `returns`."))
 
 
-class TimedOut(_Bound, frozen=True, kw_only=True):
+class TimedOut(FindVerdict, frozen=True, kw_only=True):
     """A window ended without a match.
 
     Attributes

@@ -15,7 +15,7 @@ from ketal.model.verdicts.run_verdicts import Overflow, Transition
 RunVerdict = Match | Violation | Incomplete | TimedOut | Overflow | Transition
 """The verdicts about one pattern."""
 
-Verdict = Match | Violation | Incomplete | TimedOut | Late | Gap | Rejected | Overflow | Transition
+Verdict = RunVerdict | Late | Gap | Rejected
 Numbered = tuple[int, list[Verdict]]
 """(index of an item of a batch, the verdicts on it)."""
 

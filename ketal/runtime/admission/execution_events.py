@@ -39,7 +39,7 @@ class ExecutionEvents:
     counters kept to detect duplicates.
     """
 
-    def __init__(self, name: str, limits: Limits, bound: str = "events_max") -> None:
+    def __init__(self, name: str, limits: Limits, bound: str) -> None:
         self.name = name
         self.duplicates = self.rejected = 0  # how many records were one, or the other
         self.first_rejected = ""  # the place of the first rejected record, and the reason

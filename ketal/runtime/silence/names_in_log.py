@@ -20,10 +20,8 @@ from ketal.grammar.printer import render_value
 from ketal.model import syntax
 from ketal.model.values import base_node
 from ketal.model.wording import counted
-from ketal.runtime.silence.near_names import nearest
+from ketal.runtime.silence.near_names import SHOWN_MAX, nearest
 
-SHOWN = 3
-"""The most names of the log that a hint lists if none is near."""
 _KINDS = {
     "type": ("K301", "types", "has the type `{}`"),
     "attribute": ("K302", "attributes", "has the attribute `{}`"),
@@ -108,9 +106,11 @@ def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> s
         return f"did you mean {_quoted(name, near, stats)}?"
     if not known:
         return f"the log has no {_KINDS[name.what][1]}"
-    most = sorted(known, key=lambda one: (-known[one], one))[:SHOWN]
+    most = sorted(known, key=lambda one: (-known[one], one))[:SHOWN_MAX]
     listed = ", ".join(_quoted(name, one, stats) for one in most)
-    return f"the log has {listed}{' and others' if len(known) > SHOWN else ''}; see `ketal stats`"
+    return (
+        f"the log has {listed}{' and others' if len(known) > SHOWN_MAX else ''}; see `ketal stats`"
+    )
 
 
 def _quoted(name: NamedValue, known: str, stats: LogStats) -> str:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 
 from ketal.compiler.counted.named_values import NamedValue
 
+SHOWN_MAX = 3
+"""The most names of the log that a message or a hint lists if none is near."""
 _ONE_FAULT_CHARS = 4
 """Characters of a name for each fault that is allowed in it; two faults at most."""
 _FAR = 99

@@ -27,15 +27,13 @@ from ketal.model import syntax
 from ketal.model.summaries import total
 from ketal.model.syntax_walks import walk
 from ketal.model.wording import counted
-from ketal.runtime.silence.near_names import nearest
+from ketal.runtime.silence.near_names import SHOWN_MAX, nearest
 from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_of, unknown_entries
 
 Findings = dict[str, dict[str, list[Entry]]]
 """`vacuous` or `unknown` → pattern → its list of that name."""
 APART_MIN = 50
 """Events from which on, if no clock refers to another node, the clocks are reported as wrong."""
-SHOWN_MAX = 3
-"""The most names of the log that a message lists if none is near."""
 _NOUNS = {"partition": "attribute"}
 """Nouns for kinds of names in messages, where they differ from the kind."""
 

@@ -1,8 +1,8 @@
 """The recorder: which records of an execution's state are dirty.
 
-Parts that cannot be compared cheaply mark what is dirty (`Scopes.dirty`, `Copies.dirty`, the
-counters beyond holes, `ClockMemory.dirty`), and only while a recorder tracks them; all other parts
-are compared with the records saved last.
+Parts that cannot be compared cheaply mark what is dirty (`Scopes.dirty` and `Copies.dirty`, which
+are `DirtyRecords`; the counters beyond holes, `ClockMemory.dirty`), and only while a recorder
+tracks them; all other parts are compared with the records saved last.
 
 The one rule: the records of the first save, with all later changes applied, restore the state at
 the last save.

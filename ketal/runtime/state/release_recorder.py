@@ -128,9 +128,9 @@ class ReleaseRecorder:
         self._refused: dict[str, RowRecords[Dot, None]] = {}
         if tracking:  # The first call returns all scopes, and all events of copies.
             for run in release.runs:
-                run.scopes.dirty = None
+                run.scopes.dirty.changed = None
                 if run.copies is not None:
-                    run.copies.dirty = None
+                    run.copies.dirty.changed = None
 
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
         """Return the records that changed since the last call; all records at the first call.
@@ -167,9 +167,9 @@ class ReleaseRecorder:
             if run.copies is not None:
                 unlearned = run.copies.take_dirty()
         else:
-            scopes = {scope.number: scope for scope in run.scopes.by_name.values()}
+            scopes = run.scopes.numbered()
             if run.copies is not None:
-                unlearned = {one.number: one for one in run.copies.unlearned()}
+                unlearned = run.copies.numbered()
         for kind, dirty in (("scope", scopes), ("unlearned", unlearned)):
             prefix = f"{kind}/{run.compiled.name}/".encode()
             for number, one in dirty.items():
@@ -224,9 +224,11 @@ class ReleaseRecorder:
             if run.copies is not None:
                 held = run.copies.take_dirty()
                 # A smaller limit evicts events; earlier versions gave the records other numbers.
-                kept = {number for number, one in rows if number == one.number and number in held}
-                removed = dict.fromkeys(number for number, _ in rows if number not in kept)
-                run.copies.dirty = removed | {n: one for n, one in held.items() if n not in kept}
+                same = {number for number, one in rows if number == one.number and number in held}
+                removed = dict.fromkeys(number for number, _ in rows if number not in same)
+                run.copies.dirty.changed = removed | {
+                    n: one for n, one in held.items() if n not in same
+                }
 
 
 class RetiringRecorder(ReleaseRecorder):

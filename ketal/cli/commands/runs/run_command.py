@@ -285,7 +285,7 @@ class _RunCommand:
         """Return why no event was judged, or not as the pattern requires; empty if some was."""
         events = summary["events"]
         if events["accepted"] or events["held_back"]:
-            vacuous = (of.get("vacuous", ()) for of in summary["patterns"].values())
+            vacuous = (counts.get("vacuous", ()) for counts in summary["patterns"].values())
             return next(filter(None, map(unreceived_text, vacuous)), "")
         if events["read"] > events["rejected"]:
             return f"no event was judged: {summary_text.records_equation(events)}"
