@@ -303,6 +303,10 @@ class SparkEngine(JobEngine):
         whole = self.families[0].groups == 1
         patterns: dict[str, dict[str, Any]] = {name: {} for name in self.program.names}
         patterns = total([patterns, *(of["patterns"] for of in groups)])
+        rarer = {
+            "restarts": sum(of.get("restarts", 0) for of in reporting),
+            "doubtful": sum(of.get("doubtful", 0) for of in groups),
+        }
         vacuity.add_findings(patterns, grouping.findings_of_groups(self.families, groups))
         return {
             "events": total(of["events"] for of in reporting) or Tally().to_dict(),
@@ -310,6 +314,7 @@ class SparkEngine(JobEngine):
             "gaps": sum(of["gaps"] for of in groups),
             # In one of several groups counters have holes; only a group with all events can tell.
             "holes": sum(of["holes"] for of in reporting) if whole else 0,
+            **{name: count for name, count in rarer.items() if count},
             "kafka": {name: sum(of[name] for of in reporting) for name in ("messages", "control")},
         }
 

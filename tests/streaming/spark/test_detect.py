@@ -559,6 +559,16 @@ def test_counts_of_a_table_are_observed(spark: SparkSession) -> None:
     assert counted.keys() > expected.keys()
 
 
+def test_restarts_and_doubtful_clocks_of_a_table_are_counted(spark: SparkSession) -> None:
+    from pyspark.sql import Observation
+
+    rows = [accept("a", 1, 1), accept("a", 1, 1, hash="x"), accept("b", 4, 1)]
+    counts = Observation("counts")
+    found = detect(ketal.compile(FORKS), table(spark, rows), key_groups=4, counts=counts)
+    assert len(found.collect()) == 3
+    assert (counts.get["restarts"], counts.get["doubtful"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("given", "error", "why"),
     [
