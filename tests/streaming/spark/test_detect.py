@@ -455,6 +455,7 @@ def test_time_column_of_an_event_has_no_format() -> None:
     [
         (b"[1]", "the row is an array, not a JSON object"),
         (b'{"node": "a", "type": "t"}', "the row has no clock"),
+        (b'{"node": "a", "type": "t", "data": {"x": 1}}', "the row has no clock"),
         (b'{"node": "a", "type": "t", "clock": [1]}', "the clock is positional"),
         (
             b'{"node": "a", "type": "t", "clock": {"a": 1}, "time": 1e300}',
