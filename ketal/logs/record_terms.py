@@ -23,6 +23,8 @@ class RecordTerms:
     nodes_option: str = ""  # the option that names the nodes of positional clocks
     is_message: bool = False
     """Whether fields can be in the key, the headers and the timestamp of a Kafka message."""
+    has_keys: bool = True
+    """Whether each record has keys of its own; the columns of rows are those of all rows."""
 
     def hint(self, fault: str) -> str:
         """Return the end of the reason for a fault; empty if there is none."""
@@ -66,4 +68,4 @@ MESSAGE_IN_TOPIC = RecordTerms(
     nodes_option="`nodes` of the source",
     is_message=True,
 )
-ROW_OF_EVENT = RecordTerms(text="row", record="row", hints={})
+ROW_OF_EVENT = RecordTerms(text="row", record="row", hints={}, has_keys=False)

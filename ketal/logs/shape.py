@@ -266,7 +266,7 @@ class Shape:
         fault = f"the {noun} has no {name}{where}"
         if value is not None:
             fault = f"the {noun}'s {name}{where} is empty"
-        keys = ", ".join(list(record)[:8])
+        keys = ", ".join(list(record)[:8]) if self.terms.has_keys else ""
         has = f"; its other keys are {keys}" if keys else ""
         return f"{fault}{self.terms.hint(name)}{has}"
 

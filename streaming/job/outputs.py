@@ -93,6 +93,7 @@ class Outputs:
                 # A device or a FIFO has no fsync.
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     os.fsync(file.fileno())
+                    _refuse_removed(file, name)
         if self._for_stdout:
             try:
                 for verdict in self._for_stdout:
@@ -120,6 +121,15 @@ class Outputs:
         for file in self._files.values():
             with contextlib.suppress(OSError):
                 file.close()
+
+
+def _refuse_removed(file: Any, name: str) -> None:
+    """Raise a SettingError if an open file has no name any more, so that nobody can read it."""
+    if not os.fstat(file.fileno()).st_nlink:
+        raise SettingError(
+            f"{name} was removed while the job runs; the next start writes the verdicts since the "
+            "last commit to a new file"
+        )
 
 
 def too_large_error(job: Job, why: str) -> SettingError:

@@ -339,10 +339,11 @@ class Group:
         return COUNTED, None, None, None, None, msgspec.json.encode(added).decode()
 
     def _current_counts(self) -> dict[str, int]:
-        """Return the counts since the beginning; of events only if this group reports them."""
+        """Return the counts since the beginning; of records only if this group reports them."""
         summary = self.execution.counts.numbers
         out = dict(summary["events"]) if self._reports else {}
-        out["gaps"] = summary["gaps"]
+        out["restarts"] = summary.get("restarts", 0) if self._reports else 0
+        out |= {"gaps": summary["gaps"], "doubtful": summary.get("doubtful", 0)}
         for pattern, counts in summary["patterns"].items():
             out |= {f"{pattern}.{name}": count for name, count in counts.items()}
         return out

@@ -68,4 +68,4 @@ def _count_names(program: Program) -> list[str]:
     """Return the names of the counts in `Group.counts_row`."""
     of_pattern = [item.name for item in fields(Counts) if item.name != "listed"]
     of_patterns = [f"{pattern}.{name}" for pattern in program.names for name in of_pattern]
-    return [*Tally().to_dict(), "gaps", *of_patterns]
+    return [*Tally().to_dict(), "gaps", "restarts", "doubtful", *of_patterns]

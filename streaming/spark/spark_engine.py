@@ -303,6 +303,10 @@ class SparkEngine(JobEngine):
         whole = self.families[0].groups == 1
         patterns: dict[str, dict[str, Any]] = {name: {} for name in self.program.names}
         patterns = total([patterns, *(group["patterns"] for group in groups)])
+        rarer = {
+            "restarts": sum(group.get("restarts", 0) for group in reporting),
+            "doubtful": sum(group.get("doubtful", 0) for group in groups),
+        }
         vacuity.add_findings(patterns, grouping.findings_of_groups(self.families, groups))
         return {
             "events": total(group["events"] for group in reporting) or Tally().to_dict(),
@@ -310,6 +314,7 @@ class SparkEngine(JobEngine):
             "gaps": sum(group["gaps"] for group in groups),
             # In one of several groups counters have holes; only a group with all events can tell.
             "holes": sum(group["holes"] for group in reporting) if whole else 0,
+            **{name: count for name, count in rarer.items() if count},
             "kafka": {
                 name: sum(group[name] for group in reporting) for name in ("messages", "control")
             },

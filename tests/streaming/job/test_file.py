@@ -576,6 +576,20 @@ def test_verdicts_can_be_written_to_devices_and_fifos(tmp_path: Path) -> None:
     out.close()
 
 
+def test_removed_file_of_verdicts_is_reported_and_a_renamed_one_is_written(tmp_path: Path) -> None:
+    path, renamed = tmp_path / "verdicts.jsonl", tmp_path / "verdicts.jsonl.1"
+    out = outputs(path)
+    out.add(Rejected(place="t/0/1", reason="no"))
+    out.write()
+    path.rename(renamed)
+    out.write()
+    assert renamed.read_bytes().count(b'"rejected"') == 2
+    renamed.unlink()
+    with pytest.raises(SettingError, match=r"verdicts.jsonl was removed while the job runs"):
+        out.write()
+    out.close()
+
+
 @pytest.mark.parametrize(
     ("name", "flag"),
     [

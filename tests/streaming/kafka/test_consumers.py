@@ -544,6 +544,21 @@ def test_consumer_without_parts_does_not_report_an_empty_topic(
     assert ours.finish(working)["kafka"]["messages"] > 0
 
 
+def test_consumer_of_some_parts_does_not_report_an_empty_topic(
+    broker: Broker, topic: Topic, group: MakeGroup
+) -> None:
+    source, sink = topic(2), topic()
+    ours = group((source,), sink, 2)
+    working = ours.start()
+    ours.await_notice(working, "has 2 of 2 parts")
+    other = ours.start("--until-end")
+    assert ours.finish(other)["events"]["read"] == 0
+    assert "has 1 of 2 parts" in ours.stderr_of(other)
+    assert "no event was read" not in ours.stderr_of(other)
+    produce(broker, [(source, number, END) for number in range(2)])
+    ours.finish(working)
+
+
 def test_consumer_evicted_from_its_group_repeats_no_verdict(
     broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
 ) -> None:

@@ -455,6 +455,7 @@ def test_time_column_of_an_event_has_no_format() -> None:
     [
         (b"[1]", "the row is an array, not a JSON object"),
         (b'{"node": "a", "type": "t"}', "the row has no clock"),
+        (b'{"node": "a", "type": "t", "data": {"x": 1}}', "the row has no clock"),
         (b'{"node": "a", "type": "t", "clock": [1]}', "the clock is positional"),
         (
             b'{"node": "a", "type": "t", "clock": {"a": 1}, "time": 1e300}',
@@ -557,6 +558,16 @@ def test_counts_of_a_table_are_observed(spark: SparkSession) -> None:
     }  # fmt: skip
     assert {name: counted[name] for name in expected} == expected
     assert counted.keys() > expected.keys()
+
+
+def test_restarts_and_doubtful_clocks_of_a_table_are_counted(spark: SparkSession) -> None:
+    from pyspark.sql import Observation
+
+    rows = [accept("a", 1, 1), accept("a", 1, 1, hash="x"), accept("b", 4, 1)]
+    counts = Observation("counts")
+    found = detect(ketal.compile(FORKS), table(spark, rows), key_groups=4, counts=counts)
+    assert len(found.collect()) == 3
+    assert (counts.get["restarts"], counts.get["doubtful"]) == (1, 1)
 
 
 @pytest.mark.parametrize(

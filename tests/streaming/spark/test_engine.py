@@ -120,6 +120,18 @@ def test_job_reports_the_verdicts_of_run_and_its_counts_add_up(
     assert again.summary == engine.summary
 
 
+def test_summary_counts_restarts_and_doubtful_clocks(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    one = topic()
+    again = accept("a", data={"height": 1, "hash": "x"})
+    lines = [accept("a"), again, accept("b", 4)]
+    produce(broker, [(one, 0, line) for line in lines])
+    engine = run(spark_job(broker, [one], tmp_path), ketal.compile(FORKS))
+    assert engine.summary is not None
+    assert (engine.summary["restarts"], engine.summary["doubtful"]) == (1, 1)
+
+
 def test_restarted_job_resumes_but_not_with_a_changed_pattern(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:

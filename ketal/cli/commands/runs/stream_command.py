@@ -274,9 +274,9 @@ class _Stream:
         if summary is None:
             return
         parts = self._engine.figures.parts
-        idle = parts is not None and not parts[0]  # other consumers have them all
+        is_whole = parts is None or parts[0] == parts[1]  # or other consumers may have read events
         events = summary["events"]
-        if self._job.until_end and events["read"] == events["rejected"] and not idle:
+        if self._job.until_end and events["read"] == events["rejected"] and is_whole:
             topics = ", ".join(self._job.topics)
             none = f"no event was read: there are no new events in {topics}"
             rejected = events["rejected"]
