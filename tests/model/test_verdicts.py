@@ -25,6 +25,7 @@ from ketal.engine.scopes import Counts
 from ketal.model import verdicts
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
 from ketal.model.verdicts.check_verdicts import Violation
+from ketal.model.verdicts.find_verdicts import FindVerdict
 from ketal.model.verdicts.identified_verdict import IdentifiedVerdict
 from ketal.model.verdicts.verdict_kinds import COUNTED, KINDS, RunVerdict, Verdict
 from tests.cases import e, line, p
@@ -42,6 +43,9 @@ def test_verdict_kinds_are_listed_once_and_complete() -> None:
     classes = {member for member in members if getattr(member, "kind", "")}
     assert set(get_args(RunVerdict)) < set(get_args(Verdict)) == classes
     assert {cls.__name__ for cls in classes} <= set(ketal.__all__)
+    # Places, annotations and retiring patterns are those of every `FindVerdict`.
+    with_steps = {cls for cls in classes if "steps" in cls.__struct_fields__}
+    assert with_steps == {cls for cls in classes if issubclass(cls, FindVerdict)}
     assert set(KINDS) == set(SAMPLES)
     assert set(COUNTED) <= {field.name for field in fields(Counts)}
 
