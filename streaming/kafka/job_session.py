@@ -269,8 +269,7 @@ class Session(ABC):
 
     def _position(self, partition: TopicPartition) -> int:
         """Return the next offset to read; the client's own is past transaction markers."""
-        timeout_ms = self.job.call_timeout_ms
-        position: int | None = self.connection.consumer.position(partition, timeout_ms=timeout_ms)
+        position = clients.position(self.connection.consumer, partition)
         return self.part_of[partition].positions[partition] if position is None else position
 
     def _check_clock(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer
 
 import ketal
 from ketal.logs import Source
@@ -133,6 +134,24 @@ def test_shutdown_does_not_wait_for_the_state_topic_when_the_broker_is_gone(
     all_called.wait(PATIENCE_S)
     for case, one in running.items():
         stop(one, case)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_job_does_not_wait_for_the_position_of_a_partition_without_a_leader(
+    several: bool, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-python's method waits for a leader; the state topic is read twice."""
+    source, state = make_topic(broker), make_topic(broker, policy="compact")
+    job = job_of(
+        broker, [source], tmp_path, store=Target("kafka", state), until_end=True,
+        source=Source(keyed_by="height" if several else None),
+    )  # fmt: skip
+    monkeypatch.delattr(KafkaConsumer, "position")
+    for node in "ab":
+        produce(broker, [(source, 0, accept(node, 1))])
+        engine = run(job, ketal.compile(FORKS))
+    assert engine.summary is not None
+    assert engine.summary["patterns"]["Forks"]["matches"] == 1
 
 
 def test_commit_that_stopping_breaks_off_is_not_repeated(
