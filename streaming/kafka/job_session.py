@@ -88,6 +88,7 @@ class Session(ABC):
         """Connect, open the parts that are assigned, and report the end of an outage."""
         self.connection.check_access()
         self._claim()
+        self.connection.request_producer_metadata()
         self.engine.count_start()
         self.engine.report_recovery()
 
