@@ -106,12 +106,17 @@ class Connection:
             f"the topic {topic} does not exist at {self._job.bootstrap_servers}; create it first"
         )
 
-    def request_producer_metadata(self, topic: str) -> None:
-        """Have the producer request a topic's metadata, now and then regularly.
+    def request_producer_metadata(self) -> None:
+        """Have the producer request the metadata of its topics, now and then regularly.
 
-        By itself it requests those of a topic from its first message to it.
+        By itself it requests those of a topic from its first message to it, and waits for them even
+        if the job must end.
         """
-        self._call("requesting a topic", self.producer.partitions_for, topic, calls=2)
+        topics = list(self._job.output_topics)
+        if self._job.store.is_topic:
+            topics.append(self._job.store.name)
+        for topic in topics:
+            self._call("requesting a topic", self.producer.partitions_for, topic, calls=2)
 
     def topic_setting(self, topic: str, name: str) -> str:
         """Return the value of a topic's setting."""

@@ -86,8 +86,6 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         partitions = connection.input_partitions()
         self.count = self._partition_count()
         self.storage.check(connection.partition_numbers, connection.topic_setting, self.count)
-        # A restored part is committed, and so the state topic used, only after a message.
-        connection.request_producer_metadata(self.job.store.name)
         self.record_ends(partitions)
 
     def close(self) -> None:

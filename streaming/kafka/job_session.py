@@ -88,6 +88,7 @@ class Session(ABC):
         """Connect, open the parts that are assigned, and report the end of an outage."""
         self.connection.check_access()
         self._claim()
+        self.connection.request_producer_metadata()
         self.engine.count_start()
         self.engine.report_recovery()
 
@@ -269,8 +270,7 @@ class Session(ABC):
 
     def _position(self, partition: TopicPartition) -> int:
         """Return the next offset to read; the client's own is past transaction markers."""
-        timeout_ms = self.job.call_timeout_ms
-        position: int | None = self.connection.consumer.position(partition, timeout_ms=timeout_ms)
+        position = clients.position(self.connection.consumer, partition)
         return self.part_of[partition].positions[partition] if position is None else position
 
     def _check_clock(self) -> None:

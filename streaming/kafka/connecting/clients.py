@@ -1,6 +1,6 @@
 """Kafka's clients, and the workarounds that a job needs (kafka-python 3.0.12).
 
-kafka-python has ten defects, each with a workaround here or in `group_session`:
+kafka-python has eleven defects, each with a workaround here or in `group_session`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `call_with_deadline` bounds every such call.
@@ -21,6 +21,8 @@ kafka-python has ten defects, each with a workaround here or in `group_session`:
    rest from being fetched: `return_parked_records`.
 10. A request for offsets fails if the leaders of some partitions are known, and not those of all:
    `partition_offsets` repeats it.
+11. A consumer that is asked for its position waits while a partition has no leader, as long as a
+   broker is away: `position` does not wait.
 
 The one rule: no client makes a topic, and none is used again once it has failed.
 """
@@ -267,6 +269,13 @@ def return_parked_records(consumer: Any) -> None:
         fetcher._next_partition_records = parked.pop(resumed)
         if current:
             parked[current.topic_partition] = current
+
+
+def position(consumer: Any, partition: TopicPartition) -> int | None:
+    """Return the next offset that a consumer reads, past transaction markers; None if unknown."""
+    state = _private_attribute(consumer, "_subscription", "assignment").get(partition)
+    held = None if state is None else state.position
+    return None if held is None else int(held.offset)
 
 
 def refuse_header_name(consumer: Any, error: BaseException) -> None:

@@ -238,9 +238,7 @@ def _read_to_ends(
                 if record.value is not None:
                     held[record.key] = record
         behind = [
-            str(one)
-            for one, end in ends.items()
-            if (reader.position(one, timeout_ms=job.call_timeout_ms) or 0) < end
+            str(one) for one, end in ends.items() if (clients.position(reader, one) or 0) < end
         ]
         if not behind:
             break

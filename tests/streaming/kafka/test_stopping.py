@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer
 
 import ketal
 from ketal.logs import Source
@@ -135,6 +136,24 @@ def test_shutdown_does_not_wait_for_the_state_topic_when_the_broker_is_gone(
         stop(one, case)
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_job_does_not_wait_for_the_position_of_a_partition_without_a_leader(
+    several: bool, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-python's method waits for a leader; the state topic is read twice."""
+    source, state = make_topic(broker), make_topic(broker, policy="compact")
+    job = job_of(
+        broker, [source], tmp_path, store=Target("kafka", state), until_end=True,
+        source=Source(keyed_by="height" if several else None),
+    )  # fmt: skip
+    monkeypatch.delattr(KafkaConsumer, "position")
+    for node in "ab":
+        produce(broker, [(source, 0, accept(node, 1))])
+        engine = run(job, ketal.compile(FORKS))
+    assert engine.summary is not None
+    assert engine.summary["patterns"]["Forks"]["matches"] == 1
+
+
 def test_commit_that_stopping_breaks_off_is_not_repeated(
     mortal_broker: Broker, tmp_path: Path
 ) -> None:
@@ -156,3 +175,26 @@ def test_commit_that_stopping_breaks_off_is_not_repeated(
     assert recorder.notices == []
     assert engine.summary is not None
     assert engine.summary["kafka"]["messages"] == 0
+
+
+def test_commit_does_not_wait_for_the_metadata_of_its_first_topic(
+    mortal_broker: Broker, tmp_path: Path
+) -> None:
+    """The broker is killed before the first message to the topic of rejections."""
+    source, sink, recorder = make_topic(mortal_broker), make_topic(mortal_broker), HookRecorder()
+    job = job_of(
+        mortal_broker, [source], tmp_path, verdicts=Target("stdout"), commit_interval_ms=2_000,
+        rejected=Target("kafka", sink), call_timeout_ms=CALL_TIMEOUT_MS,
+    )  # fmt: skip
+    lines = [accept("a", 1), b"poison", accept("b", 1)]
+    produce(mortal_broker, [(source, 0, line) for line in lines])
+
+    def show(verdict: ketal.Verdict) -> None:
+        mortal_broker.kill()
+        running.engine.stop()
+
+    hooks = replace(recorder.hooks(), show=show)
+    running = Running(ProcessEngine(job, ketal.compile(FORKS), hooks))
+    running.start()
+    until(lambda: running.engine.stopping, "it shows nothing", PATIENCE_S)
+    stop(running)
