@@ -49,6 +49,7 @@ class Outputs:
         self._pending: list[tuple[Target, bytes | None, bytes]] = []
         self._for_stdout: list[Verdict] = []
         self._files: dict[Target, Any] = {}
+        self._named: set[Any] = set()  # the files that had a name when they were opened
         self.pending_bytes = 0
         open_files: dict[str, Any] = {}
         try:
@@ -59,6 +60,7 @@ class Outputs:
                     if path not in open_files:
                         open_files[path] = _open_file(target.name)
                     self._files[target] = open_files[path]
+            self._named = {file for file in open_files.values() if _has_name(file)}
         except BaseException:
             self.close()
             raise
@@ -93,7 +95,11 @@ class Outputs:
                 # A device or a FIFO has no fsync.
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     os.fsync(file.fileno())
-                    _refuse_removed(file, name)
+                    if file in self._named and not _has_name(file):
+                        raise SettingError(
+                            f"{name} was removed while the job runs; the next start writes the "
+                            "verdicts since the last commit to a new file"
+                        )
         if self._for_stdout:
             try:
                 for verdict in self._for_stdout:
@@ -123,13 +129,9 @@ class Outputs:
                 file.close()
 
 
-def _refuse_removed(file: Any, name: str) -> None:
-    """Raise a SettingError if an open file has no name any more, so that nobody can read it."""
-    if not os.fstat(file.fileno()).st_nlink:
-        raise SettingError(
-            f"{name} was removed while the job runs; the next start writes the verdicts since the "
-            "last commit to a new file"
-        )
+def _has_name(file: Any) -> bool:
+    """Return whether an open file has a name; one without can be read only where it is open."""
+    return os.fstat(file.fileno()).st_nlink > 0
 
 
 def too_large_error(job: Job, why: str) -> SettingError:

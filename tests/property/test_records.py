@@ -324,6 +324,17 @@ def test_events_kept_for_copies_resume_under_the_numbers_of_earlier_versions() -
     assert after == records
 
 
+def test_event_kept_for_copies_that_was_saved_last_is_removed_when_it_is_evicted() -> None:
+    program = ketal.compile('pattern P { at every node; event A = type == "a"; check A*; }')
+    plain = Driven(program, limits=Limits(unlearned_max=1))
+    plain.feed(Event("n", "a", {"n": 1}))
+    assert plain.state.changes()[b"unlearned/P/1"] is not None
+    plain.feed(Event("n", "a", {"n": 2}))
+    changes = plain.state.changes()
+    assert changes[b"unlearned/P/1"] is None
+    assert changes[b"unlearned/P/2"] is not None
+
+
 def test_smaller_limit_evicts_events_kept_for_copies_from_the_records_too() -> None:
     program = ketal.compile('pattern P { at every node; event A = type == "a"; check A*; }')
     plain = Driven(program)

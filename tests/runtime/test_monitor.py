@@ -820,6 +820,23 @@ def test_unlearned_max() -> None:
         assert by_node == {"k": (Dot("n", 2),), "n": (), "l": ()}
 
 
+@pytest.mark.parametrize(
+    ("most", "arrivals", "seen", "upto"),
+    [
+        (2, "n@3 n@1 n@2", "n:3", "n@1"),
+        (3, "m@1 n@1 n@2 n@3", "m:1 n:3", "n@1"),
+        (1, "n@3 n@1 n@5", "n:3", "n@3"),  # n@1 is evicted after n@3, which came first
+    ],
+)
+def test_event_with_the_lowest_counter_of_the_node_with_most_is_evicted(
+    most: int, arrivals: str, seen: str, upto: str
+) -> None:
+    m = monitor("at every node", "check A*", limits=Limits(unlearned_max=most))
+    assert m.feed_many(e(dot, "a") for dot in arrivals.split()) == []
+    (told,) = m.feed(e("k@1", "a", seen))
+    assert f"evicted events, up to {upto}, of which k has learned" in str(told)
+
+
 @pytest.mark.parametrize("order", ["arrival", CAUSAL])
 def test_match_in_a_window_of_events_depends_on_the_evicted_ones(order: str) -> None:
     """With n@1 and n@2, B would be the fourth event of the copy of k."""

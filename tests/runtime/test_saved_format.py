@@ -19,6 +19,7 @@ import pytest
 import ketal
 from ketal.model.log_arguments import LogItem
 from ketal.runtime.state.records import FORMAT
+from tests.validation import validate
 
 FOLDER = Path(__file__).parent / "saved_state"
 STATES = FOLDER / "states.json"
@@ -49,6 +50,7 @@ def test_state_of_an_earlier_build_goes_on_like_a_monitor_that_never_stopped(num
         monitor = ketal.Monitor.restore(PROGRAM, state)
     except ketal.StateError as fault:
         pytest.fail(f"saved states have changed, so raise FORMAT (see the head): {fault}")
+    validate(monitor._execution)
     assert rest(monitor, place) == rest(fed(place), place)
 
 

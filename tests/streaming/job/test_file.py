@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -588,6 +589,17 @@ def test_removed_file_of_verdicts_is_reported_and_a_renamed_one_is_written(tmp_p
     with pytest.raises(SettingError, match=r"verdicts.jsonl was removed while the job runs"):
         out.write()
     out.close()
+
+
+def test_standard_output_may_be_a_file_without_a_name(tmp_path: Path) -> None:
+    """As where a program reads a job's output from a temporary file: no job has removed it."""
+    with tempfile.TemporaryFile(dir=tmp_path) as file:
+        out = outputs(Path(f"/dev/fd/{file.fileno()}"))
+        out.add(Rejected(place="t/0/1", reason="no"))
+        out.write()
+        out.close()
+        file.seek(0)
+        assert file.read().count(b'"rejected"') == 1
 
 
 @pytest.mark.parametrize(

@@ -555,6 +555,12 @@ def test_consumer_of_some_parts_does_not_report_an_empty_topic(
     assert ours.finish(other)["events"]["read"] == 0
     assert "has 1 of 2 parts" in ours.stderr_of(other)
     assert "no event was read" not in ours.stderr_of(other)
+    produce(broker, [(source, number, b"no event") for number in range(2)])
+    refusing = ours.start("--until-end")
+    refusing.communicate(timeout=PATIENCE_S)
+    assert "has 1 of 2 parts" in ours.stderr_of(refusing)
+    assert "no event was read: 1 record was rejected" in ours.stderr_of(refusing)
+    assert refusing.returncode == 2
     produce(broker, [(source, number, END) for number in range(2)])
     ours.finish(working)
 

@@ -570,6 +570,16 @@ def test_restarts_and_doubtful_clocks_of_a_table_are_counted(spark: SparkSession
     assert (counts.get["restarts"], counts.get["doubtful"]) == (1, 1)
 
 
+def test_restart_that_two_groups_detect_is_counted_once(spark: SparkSession) -> None:
+    from pyspark.sql import Observation
+
+    program = ketal.compile(f"{FORKS} pattern Whole {{ event A = true; find any A A; }}")
+    rows = [accept("a", 1, 1), accept("a", 1, 1, hash="x")]
+    counts = Observation("counts")
+    detect(program, table(spark, rows), key_groups=4, counts=counts).collect()
+    assert counts.get["restarts"] == 1
+
+
 @pytest.mark.parametrize(
     ("given", "error", "why"),
     [

@@ -274,12 +274,13 @@ class _Stream:
         if summary is None:
             return
         parts = self._engine.figures.parts
-        is_whole = parts is None or parts[0] == parts[1]  # or other consumers may have read events
+        is_whole = parts is None or parts[0] == parts[1]
         events = summary["events"]
-        if self._job.until_end and events["read"] == events["rejected"] and is_whole:
+        rejected = events["rejected"]
+        # Where it read nothing, and has not all parts, other consumers may have read events.
+        if self._job.until_end and events["read"] == rejected and (rejected or is_whole):
             topics = ", ".join(self._job.topics)
             none = f"no event was read: there are no new events in {topics}"
-            rejected = events["rejected"]
             self._report(no_event_read_reason((), rejected, "") if rejected else none)
             self._signals.code = self._signals.code or COULD_NOT_RUN
         if self._json:
