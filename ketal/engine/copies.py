@@ -132,17 +132,10 @@ class UnlearnedEvents:
 
     def pop_first(self) -> tuple[int, Unlearned]:
         """Remove the event with the lowest counter; return the counter and the event."""
-        counter = self._counters[self._removed]
-        self._removed += 1
-        if 2 * self._removed >= len(self._counters):
-            del self._counters[: self._removed]
-            self._removed = 0
-        passed = self._passed
-        if passed < len(self._candidates) and self._candidates[passed][0] == counter:
-            self._passed += 1
-            if 2 * self._passed >= len(self._candidates):
-                del self._candidates[: self._passed]
-                self._passed = 0
+        counter, candidates, passed = self._counters[self._removed], self._candidates, self._passed
+        self._removed = _drop_first(self._counters, self._removed)
+        if passed < len(candidates) and candidates[passed][0] == counter:
+            self._passed = _drop_first(candidates, passed)
         return counter, self._by_counter.pop(counter)
 
     def earliest_us_after(self, counter: int) -> int | None:
@@ -157,6 +150,18 @@ class UnlearnedEvents:
         candidates = self._candidates[self._passed :]
         assert candidates == sorted(candidates)
         assert all(candidate[0] in self._by_counter for candidate in candidates)
+
+
+def _drop_first(values: list[Any], begin: int) -> int:
+    """Remove the first value from a list whose values before `begin` are removed.
+
+    Return the new `begin`. The list itself becomes shorter when half of its values are removed.
+    """
+    begin += 1
+    if 2 * begin < len(values):
+        return begin
+    del values[:begin]
+    return 0
 
 
 class Copies:
