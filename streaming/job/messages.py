@@ -18,7 +18,7 @@ from typing import Any, cast
 from ketal.clocks.scheme import NO_CLOCKS
 from ketal.errors import EventError
 from ketal.logs.clock_translation import with_own_entry
-from ketal.logs.formats.jsonl import decoded, may_hold_control
+from ketal.logs.formats.jsonl import decoded
 from ketal.logs.log_records import brief_reason
 from ketal.logs.record_terms import MESSAGE_IN_TOPIC, RecordTerms
 from ketal.logs.shape import Item, Shape
@@ -95,12 +95,11 @@ class MessageReader:
         """Decode the messages that the fast path can decode; return None for each other one.
 
         The fast path is for sources without mapped fields, and for short messages. If a batch has a
-        message that is long or may be a control event, each message is tried by itself.
+        message that is long, each message is tried by itself.
         """
         if self._plain and None not in values:
             written = cast("Sequence[bytes]", values)
-            longest = max(map(len, written), default=0)
-            if longest <= self._short and not may_hold_control(b" ".join(written)):
+            if max(map(len, written), default=0) <= self._short:
                 return decode_events(written)
         if not self._plain or len(values) == 1:
             return [None] * len(values)

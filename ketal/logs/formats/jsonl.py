@@ -35,7 +35,6 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 _TRUNCATED = "Input data was truncated"
 _TRAILING = "trailing characters"
 _object_decoder = msgspec.json.Decoder()
-_PREFIX = CONTROL_PREFIX.encode()
 
 
 def read_lines(
@@ -54,7 +53,7 @@ def read_lines(
         if block.isspace():  # The compressed file may be a thousand times smaller than its blanks.
             continue
         lines = block.split(b"\n")
-        decoding = plain and len(block) < short and not may_hold_control(block)
+        decoding = plain and len(block) < short
         events = decode_events(lines) if decoding else [None] * len(lines)
         if all(events):
             places = range(number, number + len(lines))
@@ -72,12 +71,6 @@ def read_lines(
         if decoding:
             # Stop trying the typed decoder if it fails for most lines.
             plain = 2 * events.count(None) <= len(lines)
-
-
-def may_hold_control(text: bytes) -> bool:
-    """Return whether text may hold a control event, also if its type is written with escapes."""
-    # Searching for a single byte first is many times faster.
-    return _PREFIX in text or (b"\\" in text and b"\\u00" in text)
 
 
 def _line_item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:

@@ -56,7 +56,7 @@ class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=Tr
     node: str
     type: _Name
     clock: dict[str, _Counter]
-    time: float | int | str | None = None
+    time: float | str | None = None
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     id: str | None = None
     receives: tuple[str, ...] = ()
@@ -277,10 +277,10 @@ def clean_event(
 def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
     """Return the events of JSON objects, None for an object that does not have an Event's fields.
 
-    Such an object may still be an event, for example with a number as its node, so the caller
-    decodes it field by field. The decoder checks the class of every field and the bounds of every
-    counter in C; left to check are the own entry, empty names of nodes, the time, `receives`, and
-    the nesting of data.
+    Such an object may still be an event or a control event, for example with a number as its node,
+    so the caller decodes it field by field. The decoder checks the class of every field, the bounds
+    of every counter in C; left to check are the own entry, empty names of nodes, the type of a
+    control event, the time, `receives`, and the nesting of data.
     """
     decoded: list[EventFields | None] = []
     rest = map(_decode, texts)
@@ -293,6 +293,8 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
     out: list[Event | None] = decoded  # type: ignore[assignment]
     if max(map(len, texts), default=0) > _DEEP_BYTES_MIN:
         _remove_deep(decoded, texts)
+    types = {fields.type for fields in decoded if fields is not None}
+    reserved = {type for type in types if type.startswith(CONTROL_PREFIX)}
     for number, fields in enumerate(decoded):
         if fields is not None:
             clock = fields.clock
@@ -300,11 +302,13 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
                 if not all(clock.values()) and "" not in clock:
                     clock = {name: counter for name, counter in clock.items() if counter}
                     _force(fields, "clock", clock)
-                if fields.node not in clock or "" in clock:
+                refused = "" in clock or (reserved and fields.type in reserved)
+                if refused or fields.node not in clock:
                     out[number] = None
                     continue
-                if fields.time is not None:
-                    _force(fields, "time", seconds(fields.time))
+                time = fields.time
+                if time is not None and ((time_s := seconds(time)) != time or not time_s):
+                    _force(fields, "time", time_s)  # also in place of -0.0
                 if fields.receives:
                     _force(fields, "receives", received_dots(fields))
                 # It has the fields of an Event; changing the class avoids a copy.
