@@ -84,6 +84,8 @@ def refuse_deep(data: dict[str, Any]) -> None:
     Writing, comparing or saving such data could fail later, when the event can no longer be
     rejected alone.
     """
+    if _NESTED.isdisjoint(map(type, data.values())):
+        return  # Most data are flat.
     level: list[Any] = [data]
     for _ in range(DEPTH_MAX + 1):
         inner = [one.values() if one.__class__ is dict else one for one in level]

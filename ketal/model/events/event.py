@@ -25,7 +25,7 @@ from ketal.model.events.dot import Dot, dot_of
 from ketal.model.events.event_time import microseconds, seconds
 
 _force = msgspec.structs.force_setattr
-_STR, _INT, _NESTED = frozenset((str,)), frozenset((int,)), frozenset((dict, list))
+_STR, _INT = frozenset((str,)), frozenset((int,))
 _FAULTS = (ValueError, TypeError, RecursionError, EventError)
 _DEEP_BYTES_MIN = 2 * attributes.DEPTH_MAX
 """The least bytes of data that are nested too deeply: each level has two brackets."""
@@ -323,9 +323,7 @@ def _remove_deep(decoded: list[EventFields | None], texts: Sequence[bytes]) -> N
     for number, (fields, text) in enumerate(zip(decoded, texts, strict=True)):
         if fields is None or len(text) <= _DEEP_BYTES_MIN:
             continue
-        # Most data need no traversal: they are flat, or have too few brackets.
-        flat = _NESTED.isdisjoint(map(type, fields.data.values()))
-        if not flat and text.count(b"[") + text.count(b"{") > attributes.DEPTH_MAX:
+        if text.count(b"[") + text.count(b"{") > attributes.DEPTH_MAX:
             try:
                 attributes.refuse_deep(fields.data)
             except EventError:
