@@ -76,23 +76,7 @@ class Shape:
         terms: RecordTerms = LINE,
         mapped: MappedFields | None = None,
     ) -> None:
-        is_message = terms.is_message
-        for name, path in source.fields.items():
-            if not is_message and kafka_path(path):
-                raise SettingError(
-                    f"the path {path} of {name} requires a Kafka source: "
-                    "records of a file have no key, headers or timestamp"
-                )
-            if is_message and path.startswith("kafka.") and not kafka_path(path):
-                raise SettingError(
-                    f"unknown path {path!r} of {name}; choose from kafka.key, {TIMESTAMP}, "
-                    "kafka.header.NAME"
-                )
-        if is_message and MESSAGE in source.fields:
-            raise SettingError(
-                "the field message pairs the sends and receives of a whole log, not of a stream; "
-                "list the sends in the field receives of each event instead"
-            )
+        _refuse_unfitting(source, terms)
         path_texts = {
             name: at for name, at in {**defaults, **source.fields}.items() if name != MESSAGE
         }
@@ -102,23 +86,13 @@ class Shape:
         """Field → the keys of its path."""
         self._path_texts = path_texts
         has_no_clocks = source.clock == NO_CLOCKS
-        if has_no_clocks and is_message:
-            if "node" in source.fields:
-                raise SettingError(
-                    f"with clock {NO_CLOCKS} the node of a message is its partition: remove node "
-                    "from fields, and use its attribute in patterns"
-                )
+        if has_no_clocks and terms.is_message:
             self.paths["node"] = (KAFKA, "partition")
         self._default_node = LOG_NODE if has_no_clocks and "node" not in source.fields else None
         self.terms = terms
         self.mapped = MappedFields({}) if mapped is None else mapped
         self._nodes = source.nodes
         self._scheme = source.scheme
-        if is_message and self._scheme is not None and not self._scheme.states_clocks:
-            raise SettingError(
-                f"clock {source.clock}: converting these clocks to vector clocks requires a whole "
-                "log, not a stream (docs/clocks.md lists the clocks that are read from a stream)"
-            )
         self._clockless = source.rebuild is not None or has_no_clocks
         absent = {"node": self._default_node is not None, "clock": self._clockless}
         self.required = tuple(n for n in ("type", "node", "clock") if not absent.get(n))
@@ -335,6 +309,37 @@ class Shape:
                 "positional clocks"
             )
         return checked_size(clock, self._entries_max)
+
+
+def _refuse_unfitting(source: Source, terms: RecordTerms) -> None:
+    """Raise a SettingError if `source` describes what records by these terms cannot have."""
+    is_message = terms.is_message
+    for name, path in source.fields.items():
+        if not is_message and kafka_path(path):
+            raise SettingError(
+                f"the path {path} of {name} requires a Kafka source: "
+                "records of a file have no key, headers or timestamp"
+            )
+        if is_message and path.startswith("kafka.") and not kafka_path(path):
+            raise SettingError(
+                f"unknown path {path!r} of {name}; choose from kafka.key, {TIMESTAMP}, "
+                "kafka.header.NAME"
+            )
+    if is_message and MESSAGE in source.fields:
+        raise SettingError(
+            "the field message pairs the sends and receives of a whole log, not of a stream; "
+            "list the sends in the field receives of each event instead"
+        )
+    if is_message and source.clock == NO_CLOCKS and "node" in source.fields:
+        raise SettingError(
+            f"with clock {NO_CLOCKS} the node of a message is its partition: remove node "
+            "from fields, and use its attribute in patterns"
+        )
+    if is_message and source.scheme is not None and not source.scheme.states_clocks:
+        raise SettingError(
+            f"clock {source.clock}: converting these clocks to vector clocks requires a whole "
+            "log, not a stream (docs/clocks.md lists the clocks that are read from a stream)"
+        )
 
 
 class StampedEvent(Event, frozen=True):
