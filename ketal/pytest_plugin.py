@@ -18,14 +18,16 @@ import hashlib
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from ketal.explanation.judged_log import JudgedLog
     from ketal.logs import Log
+    from ketal.model.summaries import Summary
     from ketal.model.verdicts.verdict_kinds import Verdict
     from ketal.programs.program import Program
     from ketal.trace import Tracer
@@ -131,18 +133,33 @@ class KetalRun:
             found; the message has the reasons and the path of the page.
         """
         __tracebackhide__ = True  # pytest shows the test's line instead of this one
+        from ketal.errors import KetalError
+
+        try:
+            judged, failures = self._judged(pattern, fail_on, params, vacuous=vacuous)
+        except KetalError as error:
+            raise error.with_traceback(None) from None
+        doubts = _doubts(judged.summary)
+        if failures:
+            raise AssertionError("\n".join([*failures, *doubts, self._write_page(judged.program)]))
+        for doubt in doubts:
+            warnings.warn(doubt, stacklevel=2)
+        return judged.verdicts
+
+    def _judged(
+        self,
+        pattern: str | os.PathLike[str] | Program,
+        fail_on: str | Iterable[str],
+        params: dict[str, Any],
+        *,
+        vacuous: bool,
+    ) -> tuple[JudgedLog, list[str]]:
+        """Judge the recorded events; return also the lines that say why the test fails."""
         from ketal.errors import SettingError, checked_texts
-        from ketal.explanation.explaining import diagram, explanation_of
         from ketal.explanation.judged_log import JudgedLog
-        from ketal.explanation.views.viewing import view
-        from ketal.model.verdicts.find_verdicts import Match
         from ketal.model.verdicts.verdict_kinds import KINDS
-        from ketal.model.wording import counted
         from ketal.programs.compiling import load
         from ketal.programs.program import Program
-        from ketal.runtime.log_verdicts import failed_guards, impossible_clocks
-        from ketal.runtime.silence import unknown_comparisons
-        from ketal.runtime.silence.vacuity import obstacles
 
         kinds = {fail_on} if isinstance(fail_on, str) else set(checked_texts("fail_on", fail_on))
         if unknown := sorted(kinds.difference(KINDS)):
@@ -156,56 +173,82 @@ class KetalRun:
             )
         program = pattern if isinstance(pattern, Program) else load(pattern, **params)
         judged = JudgedLog(program, self.log())
-        verdicts = judged.verdicts
-        faults = [one for one in verdicts if one.kind in kinds]
-        lines = [f"{counted(len(faults), 'verdict')} in the recorded events:"] if faults else []
-        explained, others = _by_pattern(faults)
-        for fault in explained:
-            explanation = explanation_of(judged, fault)
-            lines += [str(fault)] if explanation is None else explanation.lines()
-            if explanation is not None:
-                lines += diagram(judged, explanation)
-        if others:
-            numbers = ", ".join(f"{name} {number:,}" for name, number in others.items())
-            lines.append(f"and {others.total():,} more: {numbers}")
-        listed = Counter(one.pattern for one in verdicts if isinstance(one, Match))
-        for name, counts in judged.summary["patterns"].items():
-            # `return count` and `limit` make fewer verdicts than there are matches.
-            more = counts["matches"] - listed[name]
-            if more and "match" in kinds:
-                lines.append(f"{name}: {counted(more, 'match', 'matches')} not listed")
-        lines += impossible_clocks(judged.summary)
-        lines += failed_guards(judged.summary["patterns"])
-        if not vacuous:
-            if not judged.summary["events"]["accepted"]:
-                lines.append("no event was recorded")
-            for compiled in program.compiled:
-                entries = judged.summary["patterns"][compiled.name].get("vacuous", ())
-                lines += (
-                    f"{compiled.name} is vacuous: {one['message']}"
-                    for one in obstacles(compiled.kind, entries)
-                )
-        doubts = [
-            f"{name}: {doubt}"
-            for name, counts in judged.summary["patterns"].items()
-            for doubt in unknown_comparisons.warnings(counts.get("unknown", ()))
-        ]
-        if holes := judged.summary["holes"]:
-            doubts.append(
-                f"{counted(holes, 'hole')}: events that clocks know of and the log lacks; start "
-                "each process with env=ketal_run.env"
+        failures = _finding_lines(judged, kinds)
+        return judged, failures + _unjudged_lines(judged, vacuous=vacuous)
+
+    def _write_page(self, program: Program) -> str:
+        """Write the page of the recorded events; return the line that names it."""
+        from ketal.errors import SettingError
+        from ketal.explanation.views.viewing import view
+
+        try:
+            view(self.log(), program, title=self.page.stem).write(self.page)
+        except SettingError as error:  # more than a page shows
+            return f"the page of this run was not written: {error}"
+        return f"the page of this run: {self.page}"
+
+
+def _finding_lines(judged: JudgedLog, kinds: Collection[str]) -> list[str]:
+    """Return the lines about the verdicts of some kinds, of which the first are explained."""
+    from ketal.explanation.explaining import diagram, explanation_of
+    from ketal.model.verdicts.find_verdicts import Match
+    from ketal.model.wording import counted
+
+    faults = [one for one in judged.verdicts if one.kind in kinds]
+    lines = [f"{counted(len(faults), 'verdict')} in the recorded events:"] if faults else []
+    explained, others = _by_pattern(faults)
+    for fault in explained:
+        explanation = explanation_of(judged, fault)
+        lines += [str(fault)] if explanation is None else explanation.lines()
+        if explanation is not None:
+            lines += diagram(judged, explanation)
+    if others:
+        numbers = ", ".join(f"{name} {number:,}" for name, number in others.items())
+        lines.append(f"and {others.total():,} more: {numbers}")
+    listed = Counter(one.pattern for one in judged.verdicts if isinstance(one, Match))
+    for name, counts in judged.summary["patterns"].items():
+        # `return count` and `limit` make fewer verdicts than there are matches.
+        more = counts["matches"] - listed[name]
+        if more and "match" in kinds:
+            lines.append(f"{name}: {counted(more, 'match', 'matches')} not listed")
+    return lines
+
+
+def _unjudged_lines(judged: JudgedLog, *, vacuous: bool) -> list[str]:
+    """Return why the recorded events cannot show that there is nothing to be found."""
+    from ketal.runtime.log_verdicts import failed_guards, impossible_clocks
+    from ketal.runtime.silence.vacuity import obstacles
+
+    summary = judged.summary
+    lines = [*impossible_clocks(summary), *failed_guards(summary["patterns"])]
+    if not vacuous:
+        if not summary["events"]["accepted"]:
+            lines.append("no event was recorded")
+        for compiled in judged.program.compiled:
+            entries = summary["patterns"][compiled.name].get("vacuous", ())
+            lines += (
+                f"{compiled.name} is vacuous: {one['message']}"
+                for one in obstacles(compiled.kind, entries)
             )
-        if lines:
-            lines += doubts
-            try:
-                view(self.log(), program, title=self.page.stem).write(self.page)
-                lines.append(f"the page of this run: {self.page}")
-            except SettingError as error:  # more than a page shows
-                lines.append(f"the page of this run was not written: {error}")
-            raise AssertionError("\n".join(lines))
-        for doubt in doubts:
-            warnings.warn(doubt, stacklevel=2)
-        return verdicts
+    return lines
+
+
+def _doubts(summary: Summary) -> list[str]:
+    """Return what is probably a mistake of the pattern or of the recording."""
+    from ketal.model.wording import counted
+    from ketal.runtime.silence import unknown_comparisons
+
+    doubts = [
+        f"{name}: {doubt}"
+        for name, counts in summary["patterns"].items()
+        for doubt in unknown_comparisons.warnings(counts.get("unknown", ()))
+    ]
+    if holes := summary["holes"]:
+        doubts.append(
+            f"{counted(holes, 'hole')}: events that clocks know of and the log lacks; start "
+            "each process with env=ketal_run.env"
+        )
+    return doubts
 
 
 def _by_pattern(verdicts: list[Verdict]) -> tuple[list[Verdict], Counter[str]]:

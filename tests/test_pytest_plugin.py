@@ -76,6 +76,10 @@ def test_vacuous(ketal_run):
 
 def test_nothing(ketal_run):
     ketal_run.check("store.ketal")
+
+def test_absent(ketal_run):
+    ketal_run.tracer("client").record("stored", key="x")
+    ketal_run.check("absent.ketal")
 """
 
 
@@ -108,7 +112,7 @@ def test_verdict_fails_the_test_with_its_reason_and_a_page(tests: Path) -> None:
     done = _pytest(tests, "--ketal-pages", "pages", "test_store.py", autoload=True)
     out = done.stdout
     assert done.returncode == 1, out + done.stderr
-    assert "6 failed, 3 passed" in out
+    assert "7 failed, 3 passed" in out
     assert "unknown kind of verdict 'matches' in fail_on; choose from match, violation" in out
     assert "SettingError: most: the parameters of a compiled program cannot be set" in out
     assert "1 verdict in the recorded events:" in out
@@ -116,7 +120,11 @@ def test_verdict_fails_the_test_with_its_reason_and_a_page(tests: Path) -> None:
     assert "client@3 and server@3 are concurrent" in out
     assert "AnsweredEarly is vacuous: no event has the type `store`" in out
     assert "no process recorded an event" in out
-    assert "raise AssertionError" not in out  # the traceback shows the test's line, not ketal's
+    # The tracebacks show the tests' lines, not ketal's.
+    assert "raise AssertionError" not in out
+    assert "cannot read pattern file absent.ketal" in out
+    assert "compiling.py" not in out
+    assert "pytest_plugin.py" not in out
     page = tests / "pages" / "test_store-test_early.html"
     assert "AnsweredEarly" in page.read_text()
     assert str(page) in out
