@@ -95,7 +95,7 @@ class MessageReader:
         """Decode the messages that the fast path can decode; return None for each other one.
 
         The fast path is for sources without mapped fields, and for short messages. If a batch has a
-        message that is long, each message is tried by itself.
+        message that is long or a tombstone, each message is tried by itself.
         """
         if self._plain and None not in values:
             written = cast("Sequence[bytes]", values)

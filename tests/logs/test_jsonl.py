@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from ketal.errors import EventError, SettingError
 from ketal.logs import Log, Source, place, read_log, write_jsonl
+from ketal.logs.decompression import BLOCK_BYTES
 from ketal.logs.formats.jsonl import decoded
 from ketal.logs.shape import Shape
 from ketal.model.events.control import Control
@@ -238,6 +239,20 @@ def test_blank_lines_are_not_read_one_by_one() -> None:
     assert isinstance(item, Event)
     assert line == 10**6 + 1
     assert work < 10**6
+
+
+@pytest.mark.parametrize("together", [1_000, 1], ids=["before the events", "among the events"])
+def test_events_of_a_log_with_control_events_are_decoded_together(together: int) -> None:
+    def work(*texts: str) -> int:
+        return counted_lines(lambda: items(*texts))[1]
+
+    controls = [json.dumps({"type": "ketal.join", "node": f"n{n}"}) for n in range(1_000)]
+    events = [event(counter=n) for n in range(1, 4_001)]
+    assert len("".join(controls)) > BLOCK_BYTES  # The first block has no event.
+    log: list[str] = []
+    for n in range(0, 1_000, together):
+        log += [*controls[n : n + together], *events[4 * n : 4 * (n + together)]]
+    assert work(*log) < 1.2 * (work(*controls) + work(*events))
 
 
 def test_huge_line_is_never_held_in_memory() -> None:

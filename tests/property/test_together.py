@@ -174,7 +174,7 @@ def test_live_stream_is_processed_event_by_event() -> None:
 texts = st.fixed_dictionaries(
     {
         "node": st.sampled_from(["A", "A", "A", "A", "", "B", 1]),
-        "type": st.sampled_from(["o", "o", "o", "ö", ""]),
+        "type": st.sampled_from(["o", "o", "o", "ö", "", "ketal.", "ketal.end"]),
         "clock": st.sampled_from([{"A": 1}, {"A": 2}, {"A": 3, "B": 0}, {"A": 1, "": 2}, {}, 1]),
     },
     optional={
@@ -214,6 +214,8 @@ def test_plain_events_are_decoded_together() -> None:
     assert one == Event("A", "o", {"A": 1}, time=3.0, data={"k": "x"}, id="i")
     assert other == Event("A", "o", {"A": 2})
     assert decode_events([plain, b"{", plain]) == [one, None, one]
+    for control in (b'"ketal."', rb'"\u006betal.end"'):
+        assert decode_events([plain, plain.replace(b'"o"', control)]) == [one, None]
     (zero,) = decode_events([plain.replace(b"3.0000001", b"-0.0")])
     assert zero is not None
     assert str(zero.time) == "0.0"

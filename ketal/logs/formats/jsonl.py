@@ -69,8 +69,9 @@ def read_lines(
         if items:
             yield RecordBatch("", items, name, numbers)
         if decoding:
-            # Stop trying the typed decoder if it fails for most lines.
-            plain = 2 * events.count(None) <= len(lines)
+            # Stop trying the typed decoder if it fails for most events.
+            together = len(events) - events.count(None)
+            plain = [*map(type, items)].count(Event) <= 2 * together
 
 
 def _line_item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:

@@ -278,9 +278,9 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
     """Return the events of JSON objects, None for an object that does not have an Event's fields.
 
     Such an object may still be an event or a control event, for example with a number as its node,
-    so the caller decodes it field by field. The decoder checks the class of every field, the bounds
-    of every counter in C; left to check are the own entry, empty names of nodes, the type of a
-    control event, the time, `receives`, and the nesting of data.
+    so the caller decodes it field by field. The decoder checks the class of every field and the
+    bounds of every counter in C; left to check are the own entry, empty names of nodes, the type of
+    a control event, the time, `receives`, and the nesting of data.
     """
     decoded: list[EventFields | None] = []
     rest = map(_decode, texts)
