@@ -13,7 +13,7 @@ The one rule: a message that is not an event is a rejection that names topic, pa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from ketal.clocks.scheme import NO_CLOCKS
 from ketal.errors import EventError
@@ -94,16 +94,13 @@ class MessageReader:
     def _plain_events(self, values: Sequence[bytes | None]) -> Sequence[Event | None]:
         """Decode the messages that the fast path can decode; return None for each other one.
 
-        The fast path is for sources without mapped fields, and for short messages. If a batch has a
-        message that is long or a tombstone, each message is tried by itself.
+        The fast path is for sources without mapped fields, and for short messages.
         """
-        if self._plain and None not in values:
-            written = cast("Sequence[bytes]", values)
-            if max(map(len, written), default=0) <= self._short:
-                return decode_events(written)
-        if not self._plain or len(values) == 1:
+        if not self._plain:
             return [None] * len(values)
-        return [event for value in values for event in self._plain_events((value,))]
+        short = self._short
+        # An empty text is not JSON, so it is not decoded here either.
+        return decode_events([v if v is not None and len(v) <= short else b"" for v in values])
 
     def _decode_record(self, record: Any) -> LogItem:
         """Decode a record field by field, which finds the reason if it is not an event."""
