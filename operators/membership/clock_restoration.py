@@ -346,19 +346,23 @@ def _blocking_entry(by_node: dict[str, list[Event]], event: Event) -> tuple[str,
 
 
 def dropped_nodes(events: Sequence[Event]) -> set[str]:
-    """Return the nodes whose entry some node dropped between two of its events."""
-    out: set[str] = set()
-    last: dict[str, Clock] = {}
+    """Return the nodes whose entry some node dropped: it is in a clock, and not in a later one."""
+    # Of each node: the lowest counter of its clocks with an entry, by entry; the highest of these.
+    lowest_by_node: dict[str, dict[str, int]] = {}
+    highest: dict[str, int] = {}
     for event in events:
         node, clock = event.node, event.clock
-        before = last.get(node)
-        last[node] = clock
-        if before is not None:
-            if before[node] > clock[node]:
-                # A log that is not in the order of each node is put in order first.
-                return dropped_nodes(sorted(events, key=lambda e: e.counter))
-            if not before.keys() <= clock.keys():
-                out |= before.keys() - clock.keys()
+        own, lowest = clock[node], lowest_by_node.setdefault(node, {})
+        if own < highest.get(node, 0) or not clock.keys() <= lowest.keys():
+            for name in clock:
+                lowest[name] = min(own, lowest.get(name, own))
+            highest[node] = max(lowest.values())
+    out: set[str] = set()
+    for event in events:
+        clock, lowest = event.clock, lowest_by_node[event.node]
+        if len(clock) < len(lowest):
+            own = clock[event.node]
+            out.update([name for name in lowest.keys() - clock.keys() if lowest[name] < own])
     return out
 
 
