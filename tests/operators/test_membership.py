@@ -24,6 +24,7 @@ from ketal.model.limits import Limits
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.clock_restoration import (
     Restorer,
+    dropped_nodes,
     possibly_low,
     present_order,
     restored_with_doubts,
@@ -231,6 +232,23 @@ def test_restored_clocks_equal_their_definition_in_logs_with_holes(
     rng.shuffle(kept)
     left = {n for n in run.left if rng.random() < 0.8}
     assert restored_with_doubts(kept, left)[0] == obvious_restored(kept, left)
+
+
+@examples(40, 1_500)
+@given(runs(restarts=False, events_max=25))
+def test_dropped_entries_are_found_whatever_the_order_of_the_log(
+    drawn: tuple[Run, random.Random],
+) -> None:
+    run, rng = drawn
+    dropped = {
+        name
+        for before in run.stamped
+        for after in run.stamped
+        if before.node == after.node and before.counter < after.counter
+        for name in before.clock.keys() - after.clock.keys()
+    }
+    assert dropped_nodes(run.stamped) == dropped
+    assert dropped_nodes(rng.sample(run.stamped, len(run.stamped))) == dropped
 
 
 def events_possibly_low(events: list[Event]) -> list[Event]:
