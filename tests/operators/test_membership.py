@@ -240,15 +240,20 @@ def test_dropped_entries_are_found_whatever_the_order_of_the_log(
     drawn: tuple[Run, random.Random],
 ) -> None:
     run, rng = drawn
+    # Some entries are dropped and come back, as in no real execution.
+    clocks = [
+        {node: n for node, n in x.clock.items() if node == x.node or rng.random() < 0.9}
+        for x in run.stamped
+    ]
+    events = [Event(x.node, x.type, c) for x, c in zip(run.stamped, clocks, strict=True)]
     dropped = {
         name
-        for before in run.stamped
-        for after in run.stamped
+        for before in events
+        for after in events
         if before.node == after.node and before.counter < after.counter
         for name in before.clock.keys() - after.clock.keys()
     }
-    assert dropped_nodes(run.stamped) == dropped
-    assert dropped_nodes(rng.sample(run.stamped, len(run.stamped))) == dropped
+    assert dropped_nodes(rng.sample(events, len(events))) == dropped
 
 
 def events_possibly_low(events: list[Event]) -> list[Event]:
