@@ -8,6 +8,7 @@ The one rule: a method with a body here is right for a release in which no event
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Protocol
 
@@ -89,6 +90,10 @@ class Release(Protocol):
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each held-back event and one dot it waits for, None if it waits for its turn."""
         return []
+
+    def awaited_for_ever(self) -> Counter[Dot]:
+        """Return the missing dots that no `gap` gives up, and how many events wait for each."""
+        return Counter()
 
     def fullest_queue(self) -> HoldBackQueue | None:
         """Return the hold-back queue with the most events; None if there is no queue."""

@@ -308,7 +308,7 @@ class Session(ABC):
         )
         if self.parts:
             compute = partial(findings_of_parts, self.engine, self.parts)
-            self.engine.vacuity_watch.update(now_s, compute, partial(awaited_dots, self.parts))
+            self.engine.vacuity_watch.update(now_s, compute, partial(awaited_for_ever, self.parts))
         self.engine.hooks.report(self.engine.figures)
 
     # --- commit ---
@@ -370,6 +370,11 @@ def awaited_dots(parts: Iterable[Part]) -> Counter[Dot]:
     """Return the missing dots for which events are held back, and how many for each."""
     held = (pair for part in parts for pair in part.execution.release.held_back())
     return Counter(dot for _, dot in held if dot is not None)
+
+
+def awaited_for_ever(parts: Iterable[Part]) -> Counter[Dot]:
+    """Return the missing dots that no `gap` gives up, and how many events wait for each."""
+    return sum((part.execution.release.awaited_for_ever() for part in parts), Counter())
 
 
 def findings_of_parts(engine: RunningJob, parts: Iterable[Part]) -> Findings:
