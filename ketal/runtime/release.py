@@ -8,7 +8,6 @@ The one rule: a method with a body here is right for a release in which no event
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Protocol
 
@@ -87,13 +86,12 @@ class Release(Protocol):
         """Yield the verdicts that are found after the end."""
         return iter(())
 
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each held-back event and one dot it waits for, None if it waits for its turn."""
-        return []
+    def held_back(self, *, for_ever: bool = False) -> list[tuple[Event, Dot | None]]:
+        """Return each held-back event and one dot it waits for, None if it waits for its turn.
 
-    def awaited_for_ever(self) -> Counter[Dot]:
-        """Return the missing dots that no `gap` gives up, and how many events wait for each."""
-        return Counter()
+        With `for_ever`, return only the events that no `gap` will release.
+        """
+        return []
 
     def fullest_queue(self) -> HoldBackQueue | None:
         """Return the hold-back queue with the most events; None if there is no queue."""

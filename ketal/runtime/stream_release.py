@@ -14,7 +14,6 @@ The one rule: an event of a run's topology is offered to it once, or recorded as
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -235,13 +234,12 @@ class StreamRelease(Release):
 
     # --- counts ---
 
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each held-back event and one dot it waits for, None if it waits for its turn."""
-        return self.queues.held_back()
+    def held_back(self, *, for_ever: bool = False) -> list[tuple[Event, Dot | None]]:
+        """Return each held-back event and one dot it waits for, None if it waits for its turn.
 
-    def awaited_for_ever(self) -> Counter[Dot]:
-        """Return the missing dots that no `gap` gives up, and how many events wait for each."""
-        return self.queues.awaited_for_ever()
+        With `for_ever`, return only the events that no `gap` will release.
+        """
+        return self.queues.held_back(for_ever=for_ever)
 
     def fullest_queue(self) -> HoldBackQueue | None:
         """Return the hold-back queue with the most events; None if there is no queue."""

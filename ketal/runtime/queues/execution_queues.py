@@ -15,7 +15,7 @@ The one rule: an event is counted once: as released, held back, late or refused.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -259,14 +259,18 @@ class Queues:
                 return queue
         return None
 
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each held-back event and one dot it waits for, None if it waits for its turn."""
-        return _held_back(self.queues)
+    def held_back(self, *, for_ever: bool = False) -> list[tuple[Event, Dot | None]]:
+        """Return each held-back event and one dot it waits for, None if it waits for its turn.
 
-    def awaited_for_ever(self) -> Counter[Dot]:
-        """Return the missing dots that no `gap` gives up, and how many events wait for each."""
-        held = _held_back([q for q in self.queues if not q.hold_back.options.declares_lost])
-        return Counter(dot for _, dot in held if dot is not None)
+        With `for_ever`, return only the events that no `gap` will release.
+        """
+        held: dict[Dot, tuple[Event, Dot | None]] = {}
+        for queue in self.queues:
+            if for_ever and queue.hold_back.options.declares_lost:
+                continue
+            for event, dot in queue.held_back():
+                held.setdefault(event.dot, (event, dot))
+        return list(held.values())
 
     @property
     def waiting(self) -> int:
@@ -318,12 +322,3 @@ def _seen_without(seen: SeenDots, events: Iterable[Event]) -> SeenDots:
         remaining = [c for c in (*range(first + 1, upto + 1), *beyond) if c not in counters]
         out[node] = (first, remaining)
     return out
-
-
-def _held_back(queues: Iterable[PatternQueue]) -> list[tuple[Event, Dot | None]]:
-    """Return each event that one of the queues holds back, with a dot that it waits for."""
-    held: dict[Dot, tuple[Event, Dot | None]] = {}
-    for queue in queues:
-        for event, dot in queue.held_back():
-            held.setdefault(event.dot, (event, dot))
-    return list(held.values())
