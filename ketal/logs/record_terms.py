@@ -62,6 +62,7 @@ MESSAGE_IN_TOPIC = RecordTerms(
         "clock": ' (set `clock` of `fields` to its path, or `clock = "none"` of the source if the '
         "messages have no clocks)",
         "nodes": "; name the nodes of its entries with `nodes` of the source",
+        "scheme": " (set `clock` of the source to its scheme if it is not a vector clock)",
         "time": " (set `time_format` of the source to the format of times)",
         "time unit": " (set `time_unit` of the source to the unit of numeric times)",
     },

@@ -286,7 +286,8 @@ class Shape:
             clock = parse_clock(clock, node)
         if isinstance(clock, list):
             if self._nodes is None:
-                raise EventError(f"the clock is positional{self.terms.hint('nodes')}")
+                hints = self.terms.hint("nodes") + self.terms.hint("scheme")
+                raise EventError(f"the clock is positional{hints}")
             if len(clock) != len(self._nodes):
                 raise EventError(
                     f"the clock has {counted(len(clock), 'entry', 'entries')}, but "

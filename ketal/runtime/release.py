@@ -86,8 +86,11 @@ class Release(Protocol):
         """Yield the verdicts that are found after the end."""
         return iter(())
 
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each held-back event and one dot it waits for, None if it waits for its turn."""
+    def held_back(self, *, for_ever: bool = False) -> list[tuple[Event, Dot | None]]:
+        """Return each held-back event and one dot it waits for, None if it waits for its turn.
+
+        With `for_ever`, return only the events that no `gap` will release.
+        """
         return []
 
     def fullest_queue(self) -> HoldBackQueue | None:

@@ -234,9 +234,12 @@ class StreamRelease(Release):
 
     # --- counts ---
 
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each held-back event and one dot it waits for, None if it waits for its turn."""
-        return self.queues.held_back()
+    def held_back(self, *, for_ever: bool = False) -> list[tuple[Event, Dot | None]]:
+        """Return each held-back event and one dot it waits for, None if it waits for its turn.
+
+        With `for_ever`, return only the events that no `gap` will release.
+        """
+        return self.queues.held_back(for_ever=for_ever)
 
     def fullest_queue(self) -> HoldBackQueue | None:
         """Return the hold-back queue with the most events; None if there is no queue."""

@@ -131,7 +131,7 @@ class VacuityWatch:
         """Update the findings if they are due, and warn after `vacuous_after_ms`.
 
         `now_s` is the time by any clock that never goes back; `awaited` returns the missing dots
-        for which events are held back, with the number of these events.
+        that no `gap` gives up, and how many events wait for each.
         """
         engine = self._engine
         if self._began_s is None:

@@ -308,7 +308,7 @@ class Session(ABC):
         )
         if self.parts:
             compute = partial(findings_of_parts, self.engine, self.parts)
-            self.engine.vacuity_watch.update(now_s, compute, partial(awaited_dots, self.parts))
+            self.engine.vacuity_watch.update(now_s, compute, partial(awaited_for_ever, self.parts))
         self.engine.hooks.report(self.engine.figures)
 
     # --- commit ---
@@ -366,10 +366,19 @@ def least_watermark_s(parts: Iterable[Part]) -> float | None:
     return min(known_s, default=None) if len(known_s) == len(marks_s) else None
 
 
-def awaited_dots(parts: Iterable[Part]) -> Counter[Dot]:
-    """Return the missing dots for which events are held back, and how many for each."""
-    held = (pair for part in parts for pair in part.execution.release.held_back())
+def awaited_dots(parts: Iterable[Part], *, for_ever: bool = False) -> Counter[Dot]:
+    """Return the missing dots for which events are held back, and how many for each.
+
+    With `for_ever`, only of events that no `gap` will release.
+    """
+    releases = [part.execution.release for part in parts]
+    held = (pair for one in releases for pair in one.held_back(for_ever=for_ever))
     return Counter(dot for _, dot in held if dot is not None)
+
+
+def awaited_for_ever(parts: Iterable[Part]) -> Counter[Dot]:
+    """Return the missing dots for which events are held back that no `gap` will release."""
+    return awaited_dots(parts, for_ever=True)
 
 
 def findings_of_parts(engine: RunningJob, parts: Iterable[Part]) -> Findings:

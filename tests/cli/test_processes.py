@@ -18,6 +18,7 @@ from typing import IO, Any
 import pytest
 
 from ketal.cli import Terminated, options
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.cli.conftest import BROKEN, CONFLICT, PHASES, ROOT, RUN, Ketal, Write, event
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -164,6 +165,33 @@ def test_signal_lost_in_a_callback_still_ends_a_streaming_job(
     write("job.toml", '[source]\ntopics = ["t"]\n[kafka]\nlost_after_ms = 0\ngroup_id = "g"\n')
     result = ketal("stream", "conflict.ketal", "--config", "job.toml", "-b", "127.0.0.1:1")
     assert (result.code, result.out) == (code, "")
+
+
+def test_second_sigterm_does_not_keep_a_job_from_its_last_commit(
+    ketal: Ketal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`timeout` sends it to the process and to its group; only another Ctrl-C ends the job at once.
+
+    The engine stands for one that is told to stop while it runs, and commits last.
+    """
+    numbers: list[signal.Signals] = []
+
+    class Committing(ProcessEngine):
+        def run(self) -> None:
+            for number in numbers:
+                signal.raise_signal(number)
+            self.hooks.notify("committed")
+
+    monkeypatch.setattr("ketal.streaming.kafka.process_engine.ProcessEngine", Committing)
+    words = ("stream", "conflict.ketal", "--input", "events", "--state", "dir:state")
+    for sent, code, last in (
+        ([signal.SIGTERM] * 2, 0, "ketal: committed"),
+        ([signal.SIGINT, signal.SIGTERM], 130, "ketal: committed"),
+        ([signal.SIGTERM, signal.SIGINT], 130, "ketal: interrupted"),
+    ):
+        numbers[:] = sent
+        result = ketal(*words)
+        assert (result.code, result.err.splitlines()[-1]) == (code, last), sent
 
 
 @pytest.mark.parametrize(

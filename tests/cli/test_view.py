@@ -199,6 +199,22 @@ def test_a_limit_that_was_reached_is_reported(
         )
 
 
+def test_verdicts_beyond_the_limit_are_named_on_the_page_and_on_standard_error(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    """Otherwise an event without a mark looks like an event of no verdict."""
+    log = write("run.jsonl", "".join(event("a", "write", {"a": n}) for n in range(1, 6)))
+    pattern = write("p.ketal", 'pattern P { event W = type == "write"; find any W; }')
+    for most, text in (
+        (5, ""),
+        (4, "1 more verdict is neither marked nor explained (limit viewed_verdicts_max)"),
+        (2, "3 more verdicts are neither marked nor explained (limit viewed_verdicts_max)"),
+    ):
+        result = ketal("view", "--limit", f"viewed_verdicts_max={most}", "--pattern", pattern, log)
+        assert (result.code, result.err) == (0, text and f"ketal: {text}\n")
+        assert f'"note":"{text}"' in (tmp_path / "run.jsonl.html").read_text()
+
+
 def test_page_counts_the_matches_that_are_not_listed(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:

@@ -161,7 +161,8 @@ BAD = [
     ),
     (
         '{"node":"a","type":"T","clock":[1]}',
-        "the clock is positional; name the nodes of its entries with --nodes A,B,C",
+        "the clock is positional; name the nodes of its entries with --nodes A,B,C (pass --clock "
+        "SCHEME if it is not a vector clock)",
     ),
     ('{"node":"a","type":"T","clock":7}', "clock must map nodes to counters, not be a number"),
     ('{"node":"a","type":"T","clock":"x"}', "the clock 'x' is neither a JSON object nor"),

@@ -13,8 +13,10 @@ from ketal.logs.source import Source
 from ketal.model.events.dot import Dot
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
+from ketal.streaming.kafka import job_session
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.spark.spark_engine import SparkEngine
+from tests.driven import Driven
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -178,6 +180,35 @@ def test_event_that_others_wait_for_without_end_is_warned_of(tmp_path: Path) -> 
         "warning: 9 events held back: c@2, which clocks know of, has not arrived for 60 s; without "
         "`gap` in CausalOrder, events wait for it for ever"
     ]
+
+
+def test_event_that_a_gap_gives_up_is_not_awaited_for_ever() -> None:
+    """A pattern of the job may wait without end, and not be the one that waits."""
+    losing = WAITING.replace("Pairs", "Losing").replace("Order;", "Order(gap = 9 h);")
+    free = WAITING.replace("Pairs", "Free").replace("next Accept", "any Accept")
+    late = [
+        ketal.Event(node="a", type="accept", clock={"a": n, "b": 1}, time=float(n)) for n in (1, 2)
+    ]
+    for text, awaited in ((losing + free, {}), (losing + WAITING, {Dot("b", 1): 2})):
+        execution = Driven(ketal.compile(text))
+        execution.feed_many(late)
+        assert [dot for _, dot in execution.held_back()] == [Dot("b", 1)] * 2
+        held = execution.release.held_back(for_ever=True)
+        assert Counter(dot for _, dot in held) == awaited
+
+
+def test_running_job_warns_of_what_is_awaited_for_ever(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, recorder = topic(), HookRecorder()
+    awaited = Counter({Dot("b", 2): 7})
+    monkeypatch.setattr(job_session, "awaited_for_ever", lambda _: awaited)
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = job_of(broker, [source], tmp_path, vacuous_after_ms=1)
+    started = running(job, ketal.compile(WAITING), recorder)
+    warning = "warning: 7 events held back: b@2, which clocks know of"
+    until(lambda: any(warning in one for one in recorder.notices), "no warning", PATIENCE_S)
+    stop(started)
 
 
 def test_job_that_ends_knows_what_its_events_wait_for(

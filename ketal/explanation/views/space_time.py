@@ -29,7 +29,7 @@ from ketal.model.log_arguments import RecordBatch, log_with_clocks
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
-from ketal.model.wording import file_and_line, scope_text
+from ketal.model.wording import counted, file_and_line, scope_text
 from ketal.pictures.clocks.timeline_layout import longest_chains
 from ketal.pictures.graphs.graph import Picture
 from ketal.pictures.labels import common_end, in_natural_order
@@ -103,6 +103,8 @@ class SpaceTime:
         """How events of verdicts are marked; a violation has precedence, then a match."""
         self.more_verdicts = 0
         """How many verdicts are not shown."""
+        self.unmarked = 0
+        """How many of these were found, and are not shown for the limit `viewed_verdicts_max`."""
         self.overflows: list[Overflow] = []
         """The limits that were reached, so that verdicts may be missing."""
         self.automata: list[dict[str, Any]] = []
@@ -115,12 +117,13 @@ class SpaceTime:
 
     @property
     def note(self) -> str:
-        """Why arrows may be wrong or mean less, or verdicts may be missing; mostly empty."""
+        """Why arrows may be wrong or mean less, or verdicts are or may be missing; mostly empty."""
         order = possible_order_in_words(self.undecided)
         impossible = impossible_text(self.impossible) if self.impossible else ""
         limits = ", ".join(dict.fromkeys(overflow.limit for overflow in self.overflows))
         missing = f"verdicts may be missing ({limits} reached)" if limits else ""
-        return "; ".join(filter(None, (order, impossible, missing)))
+        unmarked = unmarked_text(self.unmarked) if self.unmarked else ""
+        return "; ".join(filter(None, (order, impossible, missing, unmarked)))
 
     def place(self, event: Event) -> str:
         """Return the place of an event in the log; empty if unknown."""
@@ -133,7 +136,8 @@ class SpaceTime:
         # Matches that are only counted, as with `return count`, are among those not shown.
         matches = sum(run.counts.matches for run in judged.runs_of(self.name))
         unlisted = matches - sum(isinstance(one, Match) for one in own)
-        self.more_verdicts = unlisted + max(0, len(own) - verdicts_max)
+        self.unmarked = max(0, len(own) - verdicts_max)
+        self.more_verdicts = unlisted + self.unmarked
         for number in sorted(order[:verdicts_max]):
             verdict = own[number]
             explanation = explain_verdict(judged, verdict)
@@ -294,6 +298,13 @@ def _page_value(value: Any) -> Any:
         return value
     exact = abs(value) <= EXACT_MAX if isinstance(value, int) else math.isfinite(value)
     return value if exact else str(value)
+
+
+def unmarked_text(number: int) -> str:
+    """Return the statement that some verdicts are not shown for a limit."""
+    are = "is" if number == 1 else "are"
+    more = counted(number, "more verdict")
+    return f"{more} {are} neither marked nor explained (limit viewed_verdicts_max)"
 
 
 def space_times(log: ViewedLog, program: Program | None, limits: Limits) -> list[SpaceTime]:

@@ -21,6 +21,7 @@ from ketal.explanation.views.space_time import (
     check_pictures,
     guard_texts,
     space_times,
+    unmarked_text,
 )
 from ketal.explanation.views.space_time_svg import space_time_svg
 from ketal.logs import Log
@@ -212,7 +213,7 @@ class View:
         """
         if len(self._drawn) != 1:
             raise SettingError(
-                f"a picture shows one execution, but there are {len(self._drawn)}; "
+                f"a picture shows one execution, but there are {len(self._drawn):,}; "
                 "use the page, which shows all of them (--to html)"
             )
         return space_time_svg(self._title, self._drawn[0])
@@ -276,8 +277,10 @@ def view_text(shown: View, form: str) -> str:
 
 
 def doubts(shown: View) -> Iterator[str]:
-    """Yield why arrows of a view may be wrong, and why verdicts may be missing."""
+    """Yield why arrows of a view may be wrong, and why verdicts are or may be missing."""
     if impossible := sum(one.impossible for one in shown._drawn):
         yield impossible_text(impossible)
     if reached := overflow_text([overflow for one in shown._drawn for overflow in one.overflows]):
         yield reached
+    if unmarked := sum(one.unmarked for one in shown._drawn):
+        yield unmarked_text(unmarked)

@@ -259,10 +259,15 @@ class Queues:
                 return queue
         return None
 
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each held-back event and one dot it waits for, None if it waits for its turn."""
+    def held_back(self, *, for_ever: bool = False) -> list[tuple[Event, Dot | None]]:
+        """Return each held-back event and one dot it waits for, None if it waits for its turn.
+
+        With `for_ever`, return only the events that no `gap` will release.
+        """
         held: dict[Dot, tuple[Event, Dot | None]] = {}
         for queue in self.queues:
+            if for_ever and queue.hold_back.options.declares_lost:
+                continue
             for event, dot in queue.held_back():
                 held.setdefault(event.dot, (event, dot))
         return list(held.values())

@@ -181,12 +181,17 @@ class _EngineSignals:
             raise self._received
 
     def handle(self, number: int, _: object) -> None:
-        """Stop the engine; after a second signal, do not wait for it."""
+        """Stop the engine; on a later Ctrl-C, do not wait for it.
+
+        Another SIGTERM asks for nothing more: `timeout` sends it to the process and to its group.
+        """
         if self._engine is None:
             self._received = Terminated if number == signal.SIGTERM else KeyboardInterrupt
             raise self._received
         if self._engine.stopping:
-            raise KeyboardInterrupt
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
         self.code = INTERRUPTED if number == signal.SIGINT else FINE
         self._engine.stop()
 
