@@ -14,12 +14,14 @@ from hypothesis import reject
 import ketal
 from ketal.errors import PatternError
 from ketal.model import syntax
+from ketal.model.events.control import Control
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.retirement import Before
 from ketal.runtime.state.program_records import saved_program
 from ketal.runtime.state.records import Records
 from ketal.runtime.stream_release import StreamRelease
+from tests.cases import e
 from tests.driven import Driven
 from tests.property.test_engine import program_of
 from tests.runtime.test_live_membership import LIMITS, Case, Record, adds_up, membership_case
@@ -143,6 +145,15 @@ def test_changes_of_the_order_policy_leave_no_event_held(restarts: bool, losses:
         monitor.close()
         assert adds_up(monitor.summary)
         assert losses or not monitor.held_back()
+
+
+def test_new_order_does_not_wait_for_a_node_that_left_before_the_change() -> None:
+    text = 'pattern P {{ order {}; event A = type == "a"; find next A; }}'
+    old = Driven(ketal.compile(text.format("CausalOrder")))
+    old.feed_many([e("n@1", "a"), e("m@1", "a"), Control("leave", node="m")])
+    total = ketal.compile(text.format("CausalOrder(total)"))
+    new = Driven.restored(total, old.snapshot(), changed=True)
+    assert [str(v) for v in new.feed(e("n@2", "a"))] == ["match P: A=n@2"]
 
 
 def _compiled_again(text: str, value: Any) -> None:
