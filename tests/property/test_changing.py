@@ -156,6 +156,19 @@ def test_new_order_does_not_wait_for_a_node_that_left_before_the_change() -> Non
     assert [str(v) for v in new.feed(e("n@2", "a"))] == ["match P: A=n@2"]
 
 
+def test_changed_pattern_continues_with_the_events_that_were_held_back_for_it() -> None:
+    patterns = [
+        'pattern %s { order CausalOrder(gap = %d s); event A = type == "a"; find next A; }' % one
+        for one in (("P", 1), ("Q", 100), ("Q", 50))
+    ]
+    old = Driven(ketal.compile("".join(patterns[:2])))
+    old.feed_many([e("n@2", "a", time=0), e("m@1", "a", time=5)])  # lost for P, awaited for Q
+    changed = ketal.compile(patterns[0] + patterns[2])
+    new = Driven.restored(changed, old.snapshot(), changed=True)
+    verdicts = new.feed(e("n@1", "a", time=6))
+    assert [str(v) for v in verdicts if v.pattern == "Q"] == ["match Q: A=n@1", "match Q: A=n@2"]
+
+
 def _compiled_again(text: str, value: Any) -> None:
     both = ketal.compile(text + text.replace("P", "Q").partition(";")[2], w=value)
     again = saved_program(Records(Driven(both).state.records()))
