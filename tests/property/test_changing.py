@@ -157,13 +157,11 @@ def test_new_order_does_not_wait_for_a_node_that_left_before_the_change() -> Non
 
 
 def test_changed_pattern_continues_with_the_events_that_were_held_back_for_it() -> None:
-    patterns = [
-        'pattern %s { order CausalOrder(gap = %d s); event A = type == "a"; find next A; }' % one
-        for one in (("P", 1), ("Q", 100), ("Q", 50))
-    ]
-    old = Driven(ketal.compile("".join(patterns[:2])))
+    text = 'pattern {} {{ order CausalOrder(gap = {} s); event A = type == "a"; find next A; }}'
+    unchanged = text.format("P", 1)
+    old = Driven(ketal.compile(unchanged + text.format("Q", 100)))
     old.feed_many([e("n@2", "a", time=0), e("m@1", "a", time=5)])  # lost for P, awaited for Q
-    changed = ketal.compile(patterns[0] + patterns[2])
+    changed = ketal.compile(unchanged + text.format("Q", 50))
     new = Driven.restored(changed, old.snapshot(), changed=True)
     verdicts = new.feed(e("n@1", "a", time=6))
     assert [str(v) for v in verdicts if v.pattern == "Q"] == ["match Q: A=n@1", "match Q: A=n@2"]
