@@ -316,3 +316,20 @@ def test_receives_field_names_the_incarnation() -> None:
     program = ketal.compile(STACK.format(order="CausalOrder", seen="receiving"))
     violations = ketal.run(program, events).violations
     assert [(v.scope["node"], str(v.event)) for v in violations] == [("b", "a#2@2")]
+
+
+@pytest.mark.parametrize("mode", ["", "mode possibly;", "mode definitely;"])
+@pytest.mark.parametrize(("receives", "expected"), [(["a@1"], ["type"]), ([], ["message", "type"])])
+def test_only_a_log_without_received_messages_is_reported_to_have_none(
+    mode: str, receives: list[str], expected: list[str]
+) -> None:
+    program = ketal.compile(
+        f"pattern P {{ order CausalOrder; {mode} at every node receiving; "
+        'event E = type == "e"; event F = type == "f"; find any E F; }'
+    )
+    log = [
+        ketal.Event(node="a", type="e", clock={"a": 1}),
+        ketal.Event(node="b", type="e", clock={"a": 1, "b": 1}, receives=receives),
+    ]
+    vacuous = ketal.run(program, log).summary["patterns"]["P"]["vacuous"]
+    assert [entry["what"] for entry in vacuous] == expected
