@@ -200,6 +200,12 @@ def test_cost_of_a_shared_event_is_placed_in_the_body() -> None:
     assert (place.text, place.span.line) == ("B", 2)
 
 
+def test_place_of_several_lines_is_named_by_its_pattern() -> None:
+    for gap, text in ((" ", "find any A+"), ("\n        ", "P")):
+        file = f"pattern P {{ order CausalOrder; {EVENTS}\nfind any{gap}A+; }}"
+        assert cost_of(ketal.compile(file).one).place.text == text
+
+
 def test_cost_of_a_mode_is_the_number_of_cuts() -> None:
     text = f"pattern P {{ order CausalOrder; mode possibly; {EVENTS} find any A B; }}"
     cost = cost_of(ketal.compile(text).compiled[0])
