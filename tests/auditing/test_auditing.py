@@ -491,7 +491,9 @@ def test_entries_of_a_node_that_left_are_not_backwards(tmp_path: Path) -> None:
     view = [*rows[:2], {"type": "ketal.view", "members": ["b", "c"]}, *rows[3:]]
     assert faults(tmp_path / "log.jsonl", view) == []
     without = [line for line in rows if line["type"] != "ketal.leave"]
-    assert [code for _, code, _ in faults(tmp_path / "log.jsonl", without)] == ["A010"]
+    join = [*rows[:2], {"type": "ketal.join", "node": "a"}, *rows[3:]]
+    for remaining in (without, join):
+        assert [code for _, code, _ in faults(tmp_path / "log.jsonl", remaining)] == ["A010"]
 
 
 def test_wrong_own_entry_of_a_node_that_left_is_named(tmp_path: Path) -> None:
