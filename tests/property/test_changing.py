@@ -156,6 +156,16 @@ def test_new_order_does_not_wait_for_a_node_that_left_before_the_change() -> Non
     assert [str(v) for v in new.feed(e("n@2", "a"))] == ["match P: A=n@2"]
 
 
+def test_pattern_that_is_given_a_topology_takes_the_events_after_the_change() -> None:
+    text = 'pattern P {{ order CausalOrder; {} event A = type == "a"; find next A; }}'
+    old = Driven(ketal.compile(text.format("")))
+    old.feed(e("n@2", "a"))
+    within = ketal.compile(text.format("topology { n -> m; m -> n; }"))
+    new = Driven.restored(within, old.snapshot(), changed=True)
+    verdicts = new.feed_many([e("n@1", "a"), e("n@3", "a")])
+    assert [str(v) for v in verdicts] == ["match P: A=n@1", "match P: A=n@3"]
+
+
 def test_changed_pattern_continues_with_the_events_that_were_held_back_for_it() -> None:
     text = 'pattern {} {{ order CausalOrder(gap = {} s); event A = type == "a"; find next A; }}'
     unchanged = text.format("P", 1)
