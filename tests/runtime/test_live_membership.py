@@ -575,6 +575,17 @@ def test_named_incarnation_ends_the_previous_one() -> None:
     assert m.held_back() == []
 
 
+@pytest.mark.parametrize("order", ["arrival", "CausalOrder", "CausalOrder(total)"])
+def test_entries_of_an_incarnation_that_arrives_after_a_later_one_are_restored(order: str) -> None:
+    program = ketal.compile(
+        f'pattern P {{ order {order}; event X = type == "x"; event Y = type == "y"; '
+        "Z = Causal(Y, X); find any X Z; }"
+    )
+    events = [e("a#3@1", "t"), e("a#2@1", "x"), e("b@1", "t", "a#2:1"), e("c@1", "y", "b:1")]
+    (match,) = Driven(program).feed_many(events)
+    assert str(match) == "match P: X=a#2@1, Z=c@1"
+
+
 def test_changed_program_that_reads_clocks_knows_earlier_incarnations() -> None:
     before = ketal.compile('pattern P { event A = type == "a"; find next A; }')
     m = Monitor(before)
