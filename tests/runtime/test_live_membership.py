@@ -957,3 +957,15 @@ def test_order_free_pattern_does_not_wait_for_a_node_outside_its_topology() -> N
     assert texts(m.feed(e("n@2", "b", "stranger:1"))) == []
     assert [str(dot) for _, dot in m.held_back()] == ["n@1"]
     assert texts(m.feed(e("n@1", "c", "stranger:1"))) == ["match P: A=k@1, Second=n@2"]
+
+
+def test_leave_is_applied_after_an_event_of_a_node_outside_a_topology() -> None:
+    events = 'event X = type == "x"; event Y = type == "y";'
+    program = ketal.compile(
+        f"pattern P {{ order CausalOrder; topology {{ a -> b; }} {events} find next X; }}"
+        f"pattern Q {{ order CausalOrder; {events} Z = Causal(Y, X); find any X Z; }}"
+    )
+    records = [e("a@1", "x"), e("z@1", "y", "b:5"), Control("leave", node="a"), e("b@1", "x")]
+    assert [str(v) for v in Driven(program).feed_many(records)] == [
+        "match P: X=a@1", "match P: X=b@1", "match Q: X=b@1, Z=z@1"
+    ]  # fmt: skip
