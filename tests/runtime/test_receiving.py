@@ -173,6 +173,18 @@ def test_unlearned_max_bounds_the_events_kept_for_receipt() -> None:
     ]
 
 
+def test_event_whose_message_is_received_before_and_after_it_is_offered_once() -> None:
+    text = 'pattern P { at every node receiving; event E = type == "e"; find any E; }'
+    sent = ketal.Event(node="a", type="e", clock={"a": 1})
+    received = [
+        ketal.Event(node="b", type="r", clock={"a": 1, "b": n}, receives=["a@1"]) for n in (1, 2)
+    ]
+    verdicts: list[Any] = ketal.Monitor(ketal.compile(text)).feed_many(
+        [received[0], sent, received[1]]
+    )
+    assert sorted(verdict.scope["node"] for verdict in verdicts) == ["a", "b"]
+
+
 def test_unlearned_max_bounds_the_received_messages_whose_events_are_awaited() -> None:
     text = 'pattern P { at every node receiving; event E = type == "e"; check (E E)*; }'
     limits = Limits(unlearned_max=1)
