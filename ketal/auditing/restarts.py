@@ -59,7 +59,7 @@ def read_restarts(
     """
     lines: dict[str, _Line] = {}
     for event in events:
-        if event.counter and isinstance(event.read, Event):
+        if isinstance(event.read, Event):
             lines.setdefault(event.node, []).append(event)
     runs: dict[str, _Runs] = {}
     firsts: dict[str, _Line] = {}

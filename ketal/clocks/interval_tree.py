@@ -246,7 +246,7 @@ class IntervalTreeClocks(ForkingScheme[IntervalTreeClock]):
 
     def text(self, stamp: IntervalTreeClock) -> str:
         """Return the tree of events in the paper's literal form."""
-        return _literal(stamp.events)
+        return str(stamp.events)
 
     def read(self, value: Any, node: str) -> IntervalTreeClock:
         """Return the stamp of a tree given as lists."""
@@ -269,10 +269,4 @@ def _read_events(value: Any, root: Any, depth: int) -> Events:
 
 def literal(clock: IntervalTreeClock) -> str:
     """Return a clock in the paper's literal form: `((1, 0), (1, 2, 0))`."""
-    return f"({_literal(clock.identity)}, {_literal(clock.events)})"
-
-
-def _literal(tree: Identity | Events) -> str:
-    if isinstance(tree, int):
-        return str(tree)
-    return f"({', '.join(map(_literal, tree))})"
+    return str((clock.identity, clock.events))

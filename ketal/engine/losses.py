@@ -272,7 +272,7 @@ class Losses:
     def load(self, value: Any) -> int:
         """Load what `save` returned into a fresh object; return how many a smaller limit evicts."""
         rows, self._evicted, places, merged, self.past_matters, *given_up = value
-        self.any_missed = bool(rows or self._evicted or places or merged)
+        self.any_missed = bool(self._evicted)  # or if an event is loaded as missed
         for saved, dot in itertools.chain(*given_up):  # absent in states of earlier versions
             name = _loaded_scope(saved)
             assert name is not None, "an event without a scope is not offered"

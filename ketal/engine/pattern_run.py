@@ -159,8 +159,6 @@ class PatternRun:
     def count(self, events: Sequence[Event]) -> None:
         """Count events that are offered to other runs of the pattern, one an order (`mode`)."""
         self.met.add(self._masks(events))
-        if self.copies is not None and self.copies.receiving:
-            self.copies.messages += sum([len(event.receives) for event in events])
 
     # --- events that are not offered ---
 

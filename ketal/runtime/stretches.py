@@ -42,15 +42,16 @@ def stretch_of(
 ) -> Stretch:
     """Return the stretch that begins at an index of a batch.
 
-    It ends at the index `end` at the latest, before a late event, before the first watermark of the
-    execution, before a watermark at which something is due, and before an item that is neither an
-    event nor a watermark. `mark_us` is the watermark at the beginning; the release `due` says when
-    something is due, and is None where no pattern has a time window.
+    It ends at the index `end` at the latest, before a late event, before a watermark at which
+    something is due, and before an item that is neither an event nor a watermark. `mark_us` is the
+    watermark at the beginning; the release `due` says when something is due, and is None where no
+    pattern has a time window. Without either no event is late, and the stretch has all items up to
+    `end`; events are admitted up to the first item that is none.
     """
     items = batch if end - begin == len(batch) else batch[begin:end]
     # Checking the whole rest of a batch for each of its stretches would take quadratic time.
-    may_check_rest = mark_us is None or len(items) == len(batch)
-    if due is None or (may_check_rest and _share_watermark(items, mark_us)):
+    whole = len(items) == len(batch)
+    if due is None or mark_us is None or (whole and _share_watermark(items, mark_us)):
         return Stretch(items, range(begin, end), [mark_us] * len(items), end, mark_us)
     due_us, window_us = due.due_us, due.window_us
     events: list[Event] = []
@@ -62,7 +63,7 @@ def stretch_of(
         if isinstance(item, Event):
             time_us = microseconds(item.time)
             if time_us is not None:
-                if mark_us is not None and time_us < mark_us:
+                if time_us < mark_us:
                     break
                 due_us = min(due_us, time_us + window_us)
             events.append(item)
@@ -71,7 +72,7 @@ def stretch_of(
         elif isinstance(item, Control) and item.kind == "watermark":
             watermark_us = microseconds(item.time)
             assert watermark_us is not None
-            if mark_us is None or watermark_us >= due_us:
+            if watermark_us >= due_us:
                 break
             mark_us = max(mark_us, watermark_us)
         else:
@@ -80,11 +81,10 @@ def stretch_of(
     return Stretch(events, numbers, marks_us, number, mark_us)
 
 
-def _share_watermark(items: Sequence[Any], mark_us: int | None) -> bool:
-    """Return whether no item is a watermark, and no event is late by the one before the items."""
-    types = set(map(type, items))
-    if mark_us is None or not all(issubclass(cls, Event) for cls in types):
-        return mark_us is None and Control not in types
+def _share_watermark(items: Sequence[Any], mark_us: int) -> bool:
+    """Return whether all items are events, and none is late by the watermark before them."""
+    if not all(issubclass(cls, Event) for cls in set(map(type, items))):
+        return False
     times = [item.time for item in items if item.time is not None]
     first_us = microseconds(min(times, default=None))
     return first_us is None or first_us >= mark_us

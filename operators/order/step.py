@@ -48,7 +48,7 @@ class ReleaseStep:
     @property
     def only_releases(self) -> bool:
         """Whether the step did nothing but release events."""
-        others = self.late or self.gaps or self.refused or self.given_up or self.unnamed
+        others = self.late or self.gaps or self.refused or self.given_up
         return not (others or self.limit)
 
     def cut_first(self) -> ReleaseStep:

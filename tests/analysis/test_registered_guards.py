@@ -100,7 +100,8 @@ def _odd(event: Event, x: Any) -> Any:
     if x == "raise":
         raise RuntimeError("the guard's own fault")
     return {"text": "yes", "number": 1, "zero": 0, "list": [], "numpy": numpy.bool_(True),
-            "numpy no": numpy.bool_(False), "numpy number": numpy.int64(1)}.get(x, x)  # fmt: skip
+            "numpy no": numpy.bool_(False), "numpy number": numpy.int64(1),
+            "unknown": None}.get(x, x)  # fmt: skip
 
 
 def _program(*statements: str, order: str = "arrival") -> ketal.Program:
@@ -131,7 +132,7 @@ def test_only_true_is_true_and_only_false_is_false() -> None:
 
 def test_unknown_is_not_counted_as_a_failure() -> None:
     # Unknown because of an absent value, or returned by the guard, is not a failure.
-    verdicts = ketal.run(_program(*YES_AND_NO), [*_events(True, False), e("n@3", "t")])
+    verdicts = ketal.run(_program(*YES_AND_NO), [*_events(True, False, "unknown"), e("n@4", "t")])
     assert len(list(verdicts)) == 2
     assert "guard_failures" not in verdicts.summary["patterns"]["P"]
 

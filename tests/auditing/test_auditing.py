@@ -491,7 +491,9 @@ def test_entries_of_a_node_that_left_are_not_backwards(tmp_path: Path) -> None:
     view = [*rows[:2], {"type": "ketal.view", "members": ["b", "c"]}, *rows[3:]]
     assert faults(tmp_path / "log.jsonl", view) == []
     without = [line for line in rows if line["type"] != "ketal.leave"]
-    assert [code for _, code, _ in faults(tmp_path / "log.jsonl", without)] == ["A010"]
+    join = [*rows[:2], {"type": "ketal.join", "node": "a"}, *rows[3:]]
+    for remaining in (without, join):
+        assert [code for _, code, _ in faults(tmp_path / "log.jsonl", remaining)] == ["A010"]
 
 
 def test_wrong_own_entry_of_a_node_that_left_is_named(tmp_path: Path) -> None:
@@ -674,6 +676,17 @@ def test_first_entry_of_a_restarted_node_is_of_an_incarnation_that_fits(
     ]  # fmt: skip
     assert faults(tmp_path / "log.jsonl", rows) == [(5, "A011", "a#2@1")]
     assert faults(tmp_path / "log.jsonl", rows[-1:] + rows[:-1]) == [(6, "A011", "a#2@1")]
+
+
+def test_entry_of_a_restarted_node_is_not_below_that_of_an_event_that_the_clock_names() -> None:
+    """b@1 knows d@3, which knows a@2 of the second run; so the entry a: 1 is of the third run."""
+    first, second, third = (
+        [ketal.Event("a", f"run {run}", {"a": n}) for n in (1, 2)] for run in range(3)
+    )
+    d = [ketal.Event("d", "x", {"a": known, "d": n}) for n, known in enumerate((2, 1, 2), 1)]
+    b = ketal.Event("b", "x", {"a": 1, "b": 1, "d": 3})
+    log = [*first, d[0], *second, *d[1:], *third, b]
+    assert names_read(log)[-1] == ("b", {"a#3": 1, "b": 1, "d": 3})
 
 
 def test_restored_entries_have_the_order_of_the_known_clock() -> None:

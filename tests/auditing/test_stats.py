@@ -279,6 +279,12 @@ def test_restart_is_counted_and_its_events_are_not_compared() -> None:
     assert "not compared: 1 event with the dot of another event" in str(stats)
 
 
+def test_restart_is_recognised_after_the_contents_before_it_were_evicted() -> None:
+    runs = [[ketal.Event("a", f"x{run}", {"a": n}) for n in (1, 2, 3)] for run in (1, 2)]
+    stats = ketal.stats([*runs[0], *runs[1]], limits=ketal.Limits(dots_max=1))
+    assert (stats.events, stats.duplicates, stats.repeated) == (6, 0, 3)
+
+
 def test_duplicate_is_recognised_after_its_content_was_evicted() -> None:
     events = [ketal.Event("a", "x", {"a": n}) for n in range(1, 50)]
     stats = ketal.stats([*events, *events], limits=ketal.Limits(dots_max=5))

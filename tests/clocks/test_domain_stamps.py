@@ -48,6 +48,20 @@ def schedule(rng: random.Random, edges: list[tuple[str, str]], sends_max: int = 
     return out + travelling
 
 
+def test_messages_of_a_sender_are_delivered_in_the_order_sent() -> None:
+    group = [frozenset("pq")]
+    sender, receiver = new_process("p", group), new_process("q", group)
+    messages = []
+    for number in range(3):
+        sender, message = send(sender, "q", number)
+        messages.append(message)
+    numbers = []
+    for arriving in (0, 2, 1):
+        receiver, out = arrive(receiver, messages[arriving])
+        numbers.append([message.number for message in out])
+    assert numbers == [[0], [], [1, 2]]
+
+
 def delivered(history: MessageHistory) -> list[int]:
     return [moment.number for moment in history.moments if moment.did == "delivered"]
 

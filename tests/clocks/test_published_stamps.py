@@ -85,6 +85,7 @@ def test_figures_5_and_6_a_conflict_is_merged() -> None:
     merged = both.update()
     assert merged.versions == ({"a": 1, "b": 2},)
     assert c.receive(merged).versions == ({"a": 1, "b": 2},)  # no new version
+    assert merged.receive(merged) == merged
     assert a.update().versions == ({"a": 2},)
 
 

@@ -184,12 +184,26 @@ def test_advice_about_runs_makes_them_groups(body: str, without: str, advice: st
     assert (other.name, other.flat_with) == (costs.GROUPS, "")
 
 
+@pytest.mark.parametrize(("anchor", "event"), [("B", "O(1)"), ("B, all", "O(P)")])
+def test_event_of_a_check_costs_its_clock_only_where_it_is_compared_with_all(
+    anchor: str, event: str
+) -> None:
+    text = f"pattern P {{ {EVENTS} order CausalOrder; D = Causal({anchor}); check A D; }}"
+    assert cost_of(ketal.compile(text).one).event == event
+
+
 def test_cost_of_a_shared_event_is_placed_in_the_body() -> None:
     text = """event A = type == "a"; event B = type == "b";
     pattern P { order CausalOrder; find any A B; }"""
     place = cost_of(ketal.compile(text).compiled[0]).place
     assert place.span is not None
     assert (place.text, place.span.line) == ("B", 2)
+
+
+def test_place_of_several_lines_is_named_by_its_pattern() -> None:
+    for gap, text in ((" ", "find any A+"), ("\n        ", "P")):
+        file = f"pattern P {{ order CausalOrder; {EVENTS}\nfind any{gap}A+; }}"
+        assert cost_of(ketal.compile(file).one).place.text == text
 
 
 def test_cost_of_a_mode_is_the_number_of_cuts() -> None:

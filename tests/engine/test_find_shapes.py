@@ -374,6 +374,12 @@ def test_event_on_two_edges_is_taken_once(order: str, body: str, expected: tuple
     assert matches(f"{order} {body}", events) == expected[order == ARRIVAL]
 
 
+def test_equality_with_a_step_on_two_edges_reaches_back_to_its_first_event() -> None:
+    """The first A can only be taken on the one edge, the second on the other too."""
+    events = happen("p A k=1", "p B", "p A k=1", "p C k=1")
+    assert matches(f"{ARRIVAL} T = C && k == A.k; find any A+ B T;", events) == 1
+
+
 @pytest.mark.parametrize("order", [CAUSAL, ARRIVAL])
 @pytest.mark.parametrize(
     ("relation", "expected"),

@@ -315,6 +315,12 @@ FAULTS = (
         by_oracle,
     ),
     Fault(
+        "a step on two edges has no event before the first one on the later edge",
+        KeptEvents, "first_place",
+        "return min(places, default=None)", "return max(places, default=None)",
+        by_shape(shapes.test_equality_with_a_step_on_two_edges_reaches_back_to_its_first_event),
+    ),
+    Fault(
         "a window is as long as it says and not less",
         Search, "_extend_back",
         "hi - lo >= length", "hi - lo > length",

@@ -664,6 +664,21 @@ def test_explanation_names_barring_events_and_the_window() -> None:
     ]
 
 
+def test_explanations_of_an_event_name_the_execution() -> None:
+    program = ketal.compile('pattern P { event A = type == "a"; find next A; }')
+    log = ketal.Log(lambda: ((name, _event("m@1", "b"), "", 0) for name in ("one", "two")))
+    heads = [next(iter(one.lines())) for one in ketal.explain(program, log, event="m@1")]
+    assert [head.partition(":")[0] for head in heads] == ["[one] P", "[two] P"]
+
+
+def test_partial_match_that_a_not_barred_is_not_continued() -> None:
+    events = "".join(f'event {name} = type == "{name.lower()}"; ' for name in "ABCN")
+    program = ketal.compile(f"pattern P {{ {events} find any A not N B C; }}")
+    log = [_event(f"m@{n}", kind) for n, kind in enumerate("anbc", 1)]
+    (one,) = ketal.explain(program, log, event="m@4")
+    assert {step for run in one.runs for step, _ in run.taken} == {"A"}
+
+
 def test_a_not_is_about_the_events_between_and_about_its_own_step() -> None:
     """k@1 is concurrent with m@2; after m@3, C is not barred, but B is."""
     events = "".join(f'event {name} = type == "{name.lower()}"; ' for name in "ABCN")

@@ -124,6 +124,10 @@ def reason(text: str) -> str:
     return one[1].reason  # type: ignore[no-any-return]
 
 
+def test_entry_without_a_node_is_no_entry_of_a_clock() -> None:
+    assert reason("node,type,clock\na,T,a:1;7\n").startswith("the clock 'a:1;7' is neither")
+
+
 def test_unclosed_quote_is_bounded_by_line_bytes_max() -> None:
     rows = "".join(f"a,T,a:{n},{'x' * 50}\n" for n in range(2, 200))
     text = 'node,type,clock,x\na,T,a:1,"open\n' + rows

@@ -714,11 +714,21 @@ def test_the_limit_of_events_counts_the_ends_that_spans_have(tmp_path: Path) -> 
         read(11, None)
 
 
-def test_zipkin_shared_span_has_client_and_server_events(tmp_path: Path) -> None:
+def test_span_that_begins_as_its_parent_ends_at_once_is_inside_it(tmp_path: Path) -> None:
+    log = otlp(tmp_path / "o.json", resource("a", span(1, 2, 2), span(2, 2, 2, parent=1)))
+    events = events_by_name(log)
+    assert list(events) == ["s1 start", "s2 start", "s2 end", "s1 end"]
+    assert not any("moved" in event.data for event in events.values())
+
+
+@pytest.mark.parametrize("kind", [{"kind": "SERVER"}, {}])
+def test_zipkin_shared_span_has_client_and_server_events(
+    tmp_path: Path, kind: dict[str, str]
+) -> None:
     log = zipkin(
         tmp_path / "z.json",
         z(1, "shop", 1_000, 900, kind="CLIENT"),
-        z(1, "stock", 9_000, 500, kind="SERVER", shared=True, name="served", traceId=TRACE[16:]),
+        z(1, "stock", 9_000, 500, **kind, shared=True, name="served", traceId=TRACE[16:]),
         z(2, "stock", 9_100, 100, parentId=f"{1:016x}"),
     )
     events = events_by_name(log)
@@ -982,3 +992,13 @@ def test_zipkin_span_of_a_wrong_shape_is_rejected(tmp_path: Path) -> None:
         "localEndpoint must be an object, not a string",
     ]
     assert [event.type for event in log] == ["unnamed"]
+
+
+@pytest.mark.parametrize("name", ["", None, 7])
+def test_span_without_a_name_is_an_event_of_the_type_unnamed(tmp_path: Path, name: Any) -> None:
+    named = otlp(tmp_path / "o.json", resource("a", span(1, 1, None, name=name)))
+    assert {event.type for event in named} == {"unnamed"}
+    jaeger = {"traceID": "1", "spanID": "1", "startTime": 5, "duration": 1, "operationName": name}
+    trace = {"data": [{"spans": [{**jaeger, "process": {"serviceName": "a"}}]}]}
+    (tmp_path / "j.json").write_text(json.dumps(trace))
+    assert {e.type for e in read_log(tmp_path / "j.json", format="jaeger")} == {"unnamed"}

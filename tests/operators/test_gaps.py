@@ -351,6 +351,19 @@ def test_violation_depends_on_a_loss_before_the_last_round_of_its_scope() -> Non
     assert (violation["event"], violation["depends_on"]) == ("l@1", ["m@1"])
 
 
+def test_violation_among_events_that_a_node_learns_of_together_depends_on_a_loss_before() -> None:
+    program = ketal.compile(
+        "pattern P { order CausalOrder(gap = 1 s); at every node; "
+        'event A = type == "a"; event B = type == "b"; check (A B)*; on violation skip; }'
+    )
+    monitor = ketal.Monitor(program)
+    monitor.feed_many([e("z@2", "z", time=0), e("z@3", "z", time=9)])
+    monitor.feed_many([e("n@1", "a", "z:1", time=10), e("n@2", "a", "z:1", time=10)])
+    (violation,) = monitor.feed(e("m@1", "m", "n:2 z:1", time=11))
+    assert isinstance(violation, ketal.Violation)
+    assert violation.depends_on == (Dot("z", 1),)
+
+
 def test_changed_program_takes_over_the_existing_holes() -> None:
     monitor: Any = ketal.Monitor(compiled(FREE, order="CausalOrder"))
     monitor.feed_many([e("n@2", "c", time=3), e("m@1", "c", time=10)])

@@ -14,12 +14,14 @@ from hypothesis import reject
 import ketal
 from ketal.errors import PatternError
 from ketal.model import syntax
+from ketal.model.events.control import Control
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.retirement import Before
 from ketal.runtime.state.program_records import saved_program
 from ketal.runtime.state.records import Records
 from ketal.runtime.stream_release import StreamRelease
+from tests.cases import e
 from tests.driven import Driven
 from tests.property.test_engine import program_of
 from tests.runtime.test_live_membership import LIMITS, Case, Record, adds_up, membership_case
@@ -143,6 +145,36 @@ def test_changes_of_the_order_policy_leave_no_event_held(restarts: bool, losses:
         monitor.close()
         assert adds_up(monitor.summary)
         assert losses or not monitor.held_back()
+
+
+def test_new_order_does_not_wait_for_a_node_that_left_before_the_change() -> None:
+    text = 'pattern P {{ order {}; event A = type == "a"; find next A; }}'
+    old = Driven(ketal.compile(text.format("CausalOrder")))
+    old.feed_many([e("n@1", "a"), e("m@1", "a"), Control("leave", node="m")])
+    total = ketal.compile(text.format("CausalOrder(total)"))
+    new = Driven.restored(total, old.snapshot(), changed=True)
+    assert [str(v) for v in new.feed(e("n@2", "a"))] == ["match P: A=n@2"]
+
+
+def test_pattern_that_is_given_a_topology_takes_the_events_after_the_change() -> None:
+    text = 'pattern P {{ order CausalOrder; {} event A = type == "a"; find next A; }}'
+    old = Driven(ketal.compile(text.format("")))
+    old.feed(e("n@2", "a"))
+    within = ketal.compile(text.format("topology { n -> m; m -> n; }"))
+    new = Driven.restored(within, old.snapshot(), changed=True)
+    verdicts = new.feed_many([e("n@1", "a"), e("n@3", "a")])
+    assert [str(v) for v in verdicts] == ["match P: A=n@1", "match P: A=n@3"]
+
+
+def test_changed_pattern_continues_with_the_events_that_were_held_back_for_it() -> None:
+    text = 'pattern {} {{ order CausalOrder(gap = {} s); event A = type == "a"; find next A; }}'
+    unchanged = text.format("P", 1)
+    old = Driven(ketal.compile(unchanged + text.format("Q", 100)))
+    old.feed_many([e("n@2", "a", time=0), e("m@1", "a", time=5)])  # lost for P, awaited for Q
+    changed = ketal.compile(unchanged + text.format("Q", 50))
+    new = Driven.restored(changed, old.snapshot(), changed=True)
+    matches = [v for v in new.feed(e("n@1", "a", time=6)) if isinstance(v, ketal.Match)]
+    assert [str(v) for v in matches] == ["match Q: A=n@1", "match Q: A=n@2"]
 
 
 def _compiled_again(text: str, value: Any) -> None:

@@ -575,6 +575,17 @@ def test_named_incarnation_ends_the_previous_one() -> None:
     assert m.held_back() == []
 
 
+@pytest.mark.parametrize("order", ["arrival", "CausalOrder", "CausalOrder(total)"])
+def test_entries_of_an_incarnation_that_arrives_after_a_later_one_are_restored(order: str) -> None:
+    program = ketal.compile(
+        f'pattern P {{ order {order}; event X = type == "x"; event Y = type == "y"; '
+        "Z = Causal(Y, X); find any X Z; }"
+    )
+    events = [e("a#3@1", "t"), e("a#2@1", "x"), e("b@1", "t", "a#2:1"), e("c@1", "y", "b:1")]
+    (match,) = Driven(program).feed_many(events)
+    assert str(match) == "match P: X=a#2@1, Z=c@1"
+
+
 def test_changed_program_that_reads_clocks_knows_earlier_incarnations() -> None:
     before = ketal.compile('pattern P { event A = type == "a"; find next A; }')
     m = Monitor(before)
@@ -946,3 +957,17 @@ def test_order_free_pattern_does_not_wait_for_a_node_outside_its_topology() -> N
     assert texts(m.feed(e("n@2", "b", "stranger:1"))) == []
     assert [str(dot) for _, dot in m.held_back()] == ["n@1"]
     assert texts(m.feed(e("n@1", "c", "stranger:1"))) == ["match P: A=k@1, Second=n@2"]
+
+
+def test_leave_is_applied_after_an_event_of_a_node_outside_a_topology() -> None:
+    events = 'event X = type == "x"; event Y = type == "y";'
+    program = ketal.compile(
+        f"pattern P {{ order CausalOrder; topology {{ a -> b; }} {events} find next X; }}"
+        f"pattern Q {{ order CausalOrder; {events} Z = Causal(Y, X); find any X Z; }}"
+    )
+    stream = Driven(program)
+    verdicts = stream.feed_many([e("a@1", "x"), e("z@1", "y", "b:5")])
+    verdicts += stream.feed_many([Control("leave", node="a"), e("b@1", "x")])
+    assert [str(v) for v in verdicts] == [
+        "match P: X=a@1", "match P: X=b@1", "match Q: X=b@1, Z=z@1"
+    ]  # fmt: skip

@@ -81,8 +81,9 @@ def test_a_query_about_the_whole_log_judges_it_first(order: str, left_early: boo
     assert fresh().summary["patterns"]["Lock"]["violations"] == 1
     assert texts(fresh().violations) == [VIOLATION]
     assert texts(fresh().matches) == [MATCH]
-    with pytest.raises(ViolationError):
+    with pytest.raises(ViolationError) as caught:
         fresh().raise_on_violation()
+    assert texts(caught.value.violations) == [VIOLATION]
     assert "n@2" in fresh()._repr_html_()
     assert list(fresh().to_pandas()["verdict"]) == ["violation", "match"]
 

@@ -332,6 +332,18 @@ def test_window_ends_exactly_when_no_event_fits_any_more() -> None:
     assert texts(m.advance_time(15)) == ["timed_out P: A=n@1"]
 
 
+def test_held_event_keeps_windows_open_however_many_are_released() -> None:
+    m = monitor("find next A B", "within 5 s", order=CAUSAL)
+    m.feed(e("n@1", "a", time=0))
+    releasable = [e(f"r@{n}", "c", "q:1", time=50) for n in range(3, 1_101)]
+    waiting = [e("x@1", "c", "y:1", time=49), e("w@1", "b", "y:1", time=2)]
+    m.feed_many([e("r@1", "c", "q:1", time=0), Control("watermark", time=0), waiting[0]])
+    m.feed_many([e("r@2", "c", "q:1", time=1), *releasable[:2], waiting[1], *releasable[2:]])
+    m.feed_many([e("q@1", "c", time=50), e("x@2", "c", "y:1", time=50)])
+    assert m.advance_time(60) == []
+    assert texts(m.feed(e("y@1", "c", time=70))) == ["match P: A=n@1, B=w@1"]
+
+
 def test_close_is_a_watermark_of_infinity() -> None:
     m = monitor("find next A B", "within 5 s")
     m.feed(e("n@1", "a", time=10))

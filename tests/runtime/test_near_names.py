@@ -32,3 +32,10 @@ def test_a_near_name_costs_the_names_of_the_log_not_those_of_the_pattern() -> No
 
     work(30)  # what is computed only once
     assert work(300) < 1.1 * work(30)
+
+
+def test_names_of_signs_alone_are_not_near_each_other() -> None:
+    own = NamedValue("type", "a_b")
+    assert nearest(own, {"ab": 1}, [own]) == "ab"
+    signs = NamedValue("type", "_")
+    assert nearest(signs, {"__": 1}, [signs]) is None

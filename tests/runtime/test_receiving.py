@@ -173,6 +173,18 @@ def test_unlearned_max_bounds_the_events_kept_for_receipt() -> None:
     ]
 
 
+def test_event_whose_message_is_received_before_and_after_it_is_offered_once() -> None:
+    text = 'pattern P { at every node receiving; event E = type == "e"; find any E; }'
+    sent = ketal.Event(node="a", type="e", clock={"a": 1})
+    received = [
+        ketal.Event(node="b", type="r", clock={"a": 1, "b": n}, receives=["a@1"]) for n in (1, 2)
+    ]
+    verdicts: list[Any] = ketal.Monitor(ketal.compile(text)).feed_many(
+        [received[0], sent, received[1]]
+    )
+    assert sorted(verdict.scope["node"] for verdict in verdicts) == ["a", "b"]
+
+
 def test_unlearned_max_bounds_the_received_messages_whose_events_are_awaited() -> None:
     text = 'pattern P { at every node receiving; event E = type == "e"; check (E E)*; }'
     limits = Limits(unlearned_max=1)
@@ -316,3 +328,20 @@ def test_receives_field_names_the_incarnation() -> None:
     program = ketal.compile(STACK.format(order="CausalOrder", seen="receiving"))
     violations = ketal.run(program, events).violations
     assert [(v.scope["node"], str(v.event)) for v in violations] == [("b", "a#2@2")]
+
+
+@pytest.mark.parametrize("mode", ["", "mode possibly;", "mode definitely;"])
+@pytest.mark.parametrize(("receives", "expected"), [(["a@1"], ["type"]), ([], ["message", "type"])])
+def test_only_a_log_without_received_messages_is_reported_to_have_none(
+    mode: str, receives: list[str], expected: list[str]
+) -> None:
+    program = ketal.compile(
+        f"pattern P {{ order CausalOrder; {mode} at every node receiving; "
+        'event E = type == "e"; event F = type == "f"; find any E F; }'
+    )
+    log = [
+        ketal.Event(node="a", type="e", clock={"a": 1}),
+        ketal.Event(node="b", type="e", clock={"a": 1, "b": 1}, receives=receives),
+    ]
+    vacuous = ketal.run(program, log).summary["patterns"]["P"]["vacuous"]
+    assert [entry["what"] for entry in vacuous] == expected

@@ -48,7 +48,7 @@ def nearest(
     near = [one for one, number in faults.items() if number < _FAR]
     if near:
         return min(near, key=lambda one: (faults[one], -known[one], one))
-    similar = difflib.get_close_matches(name.name, sorted(others), 1) if loose else []
+    similar = difflib.get_close_matches(name.name, others, 1) if loose else []
     return similar[0] if similar else None
 
 
