@@ -164,6 +164,11 @@ BAD = [
         "the clock is positional; name the nodes of its entries with --nodes A,B,C (pass --clock "
         "SCHEME if it is not a vector clock)",
     ),
+    (
+        '{"node":"a","type":"T","clock":{"dot":["a",1],"seen":{"b":2}}}',
+        "clock: the entry for 'dot' must be an integer, not ['a', 1] (pass --clock SCHEME if it is "
+        "not a vector clock)",
+    ),
     ('{"node":"a","type":"T","clock":7}', "clock must map nodes to counters, not be a number"),
     ('{"node":"a","type":"T","clock":"x"}', "the clock 'x' is neither a JSON object nor"),
     ('{"node":1.5,"type":"T","clock":{"a":1}}', "node must be a string or an integer"),
