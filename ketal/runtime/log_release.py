@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from ketal.clocks import vector
-from ketal.engine.find.windows import FOREVER, ends_windows_early
+from ketal.engine.find.windows import FOREVER
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
 from ketal.engine.verdict_building import flat
@@ -144,7 +144,8 @@ class LogRelease(Release):
         known = KnownCounters(events)
         closed = self._admission.closed_topologies
         dispatch = TypeDispatch(self._runs)
-        timed = [r for r in self._runs if r.compiled.causal and ends_windows_early(r.compiled)]
+        # A window ends when no later event is in it: one outside it ends no run without a time-out.
+        timed = [r for r in self._runs if r.compiled.causal and r.compiled.window_us is not None]
         least_us = _least_times_us(events) if timed else ()
         # Several events are judged together if no other verdicts belong between theirs.
         size = 1 if judged or closed or timed else JUDGED_TOGETHER

@@ -13,24 +13,12 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, Final
 
-from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.machine import Machine
 
 FOREVER: Final = 1 << 60
 """Later than every time and place: the earliest one where there is none."""
-
-
-def ends_windows_early(compiled: CompiledPattern) -> bool:
-    """Return whether a run whose window has passed may be timed out before the end of a log.
-
-    It may not where a later event can still end the run without a time-out: a `not` that is
-    broken ends a run of `find next`, and an event in the window ends a run of `find strict`.
-    """
-    strategy = compiled.strategy
-    waits = strategy == "strict" or (strategy == "next" and compiled.automaton.nots)
-    return compiled.window_us is not None and not waits
 
 
 class MatchWindow:
