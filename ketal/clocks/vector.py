@@ -22,6 +22,11 @@ from ketal.errors import EventError, value_text
 COUNTER_MAX = 2**63 - 1
 
 
+def no_counter_text(name: str, entry: Any) -> str:
+    """Return the statement that an entry of a clock is not a counter."""
+    return f"clock: the entry for {name!r} must be an integer, not {value_text(entry)}"
+
+
 def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
     """Return `clock`, checked to be the vector clock of an event of `node`, without zeros.
 
@@ -32,9 +37,7 @@ def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")
         if not isinstance(counter, int) or isinstance(counter, bool):
-            raise EventError(
-                f"clock: the entry for {name!r} must be an integer, not {value_text(counter)}"
-            )
+            raise EventError(no_counter_text(name, counter))
         if counter < 0:
             raise EventError(f"clock: the entry for {name!r} is negative")
         if counter > COUNTER_MAX:

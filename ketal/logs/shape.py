@@ -21,7 +21,7 @@ import msgspec
 
 from ketal.clocks import vector
 from ketal.clocks.scheme import NO_CLOCKS, Scheme
-from ketal.errors import EventError, SettingError, value_text
+from ketal.errors import EventError, SettingError
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.record_terms import LINE, RecordTerms
 from ketal.logs.source import (
@@ -37,7 +37,7 @@ from ketal.logs.source import (
     path_of,
 )
 from ketal.logs.times import TimeReading
-from ketal.model.attributes import refuse_deep
+from ketal.model.attributes import NESTED, refuse_deep
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.event import Draft, Event, clean_event
 from ketal.model.events.incarnation import INCARNATION
@@ -49,7 +49,6 @@ Item = Event | Control
 """The item of a well-formed record."""
 
 
-_NESTED = frozenset((dict, list))
 _ENTRY_SEPARATOR = re.compile(r"\s*;\s*")
 _COUNTER_INSIDE = re.compile(r":[0-9]+[\s,]")
 """A counter inside a name: the clock is not separated by `;`."""
@@ -310,12 +309,9 @@ class Shape:
                 f"the clock names its nodes itself; {self.terms.nodes_option} applies only to "
                 "positional clocks"
             )
-        elif not _NESTED.isdisjoint(map(type, clock.values())):
-            name, entry = next(one for one in clock.items() if one[1].__class__ in _NESTED)
-            raise EventError(
-                f"clock: the entry for {name!r} must be an integer, not {value_text(entry)}"
-                f"{self.terms.hint('scheme')}"
-            )
+        elif not NESTED.isdisjoint(map(type, clock.values())):
+            name, entry = next(one for one in clock.items() if one[1].__class__ in NESTED)
+            raise EventError(vector.no_counter_text(name, entry) + self.terms.hint("scheme"))
         return checked_size(clock, self._entries_max)
 
 

@@ -35,7 +35,8 @@ ATTRIBUTE_KINDS = {
 """The kinds of attributes, by class."""
 
 _FIXED = frozenset((bool, float, NoneType))
-_NESTED = frozenset((dict, list))
+NESTED = frozenset((dict, list))
+"""The classes of JSON values that hold others."""
 _SUGGESTIONS = {
     "bytearray": "decode it to a string",
     "bytes": "decode it to a string",
@@ -84,12 +85,12 @@ def refuse_deep(data: dict[str, Any]) -> None:
     Writing, comparing or saving such data could fail later, when the event can no longer be
     rejected alone.
     """
-    if _NESTED.isdisjoint(map(type, data.values())):
+    if NESTED.isdisjoint(map(type, data.values())):
         return  # Most data are flat.
     level: list[Any] = [data]
     for _ in range(DEPTH_MAX + 1):
         inner = [one.values() if one.__class__ is dict else one for one in level]
-        level = [value for values in inner for value in values if value.__class__ in _NESTED]
+        level = [value for values in inner for value in values if value.__class__ in NESTED]
         if not level:
             return
     raise EventError(f"data is nested more than {DEPTH_MAX} levels deep")

@@ -302,9 +302,8 @@ def _page_value(value: Any) -> Any:
 
 def unmarked_text(number: int) -> str:
     """Return the statement that some verdicts are not shown for a limit."""
-    are = "is" if number == 1 else "are"
-    more = counted(number, "more verdict")
-    return f"{more} {are} neither marked nor explained (limit viewed_verdicts_max)"
+    more = counted(number, "more verdict is", "more verdicts are")
+    return f"{more} neither marked nor explained (limit viewed_verdicts_max)"
 
 
 def space_times(log: ViewedLog, program: Program | None, limits: Limits) -> list[SpaceTime]:
