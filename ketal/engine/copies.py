@@ -16,12 +16,14 @@ are held.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
+
+import msgspec
 
 from ketal.engine.find.windows import FOREVER
 from ketal.model import syntax
@@ -45,20 +47,20 @@ class Copy:
     awaited: OrderedDict[Dot, None] = field(default_factory=OrderedDict)
 
 
-class Unlearned:
+class Unlearned(msgspec.Struct, frozen=True, gc=False):
     """An event that copies may yet learn of."""
 
-    __slots__ = ("event", "mask", "number", "receivers")
+    event: Event
+    mask: int | None
+    """The mask with which copies are offered the event.
 
-    def __init__(
-        self, event: Event, mask: int | None, number: int, receivers: tuple[str, ...]
-    ) -> None:
-        self.event = event
-        # The mask with which copies are offered the event. None: the event is offered to no copy,
-        # and is held only so that copies with `receiving` do not await it.
-        self.mask = mask
-        self.number = number  # its place in the order offered
-        self.receivers = receivers  # with `receiving`, the nodes that received its message
+    None: the event is offered to no copy, and is held only so that copies with `receiving` do not
+    await it.
+    """
+    number: int
+    """Its place in the order offered."""
+    receivers: tuple[str, ...]
+    """With `receiving`, the nodes that received its message."""
 
     def save(self) -> Any:
         """Return the event and its fields as plain data."""
@@ -113,8 +115,7 @@ class UnlearnedEvents:
         event = unlearned.event
         counter = event.clock[event.node]
         if counter not in self._by_counter:
-            index = bisect_left(self._counters, counter, self._removed)
-            self._counters.insert(index, counter)
+            insort(self._counters, counter, self._removed)
             if self._timed and (time_us := microseconds(event.time)) is not None:
                 self._add_candidate((counter, time_us))
         self._by_counter[counter] = unlearned
