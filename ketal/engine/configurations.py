@@ -38,8 +38,8 @@ class Seen:
     """An event as one scope was offered it."""
 
     __slots__ = (
-        "_dot", "_joint_pasts", "_key", "_time_us", "clock", "counter", "event", "mask", "node",
-        "place",
+        "_bound", "_bound_by", "_joint_pasts", "_key", "_time_us", "clock", "counter", "event",
+        "mask", "node", "place",
     )  # fmt: skip
 
     def __init__(self, event: Event, mask: int, place: int) -> None:
@@ -50,7 +50,9 @@ class Seen:
         self.clock = event.clock
         self.counter = self.clock[self.node]
         self._time_us: int | None = None
-        self._dot: Dot | None = None
+        # The pair of `bound_by`, and its step. mypyc would copy what it knows to be a pair.
+        self._bound: Any = None
+        self._bound_by = ""
         self._key: CanonicalKey | None = None
         self._joint_pasts: dict[int, JointPast] | None = None
 
@@ -71,9 +73,13 @@ class Seen:
     @property
     def dot(self) -> Dot:
         """The event's identity."""
-        if self._dot is None:
-            self._dot = dot_of((self.node, self.counter))
-        return self._dot
+        return dot_of((self.node, self.counter))
+
+    def bound_by(self, step: str) -> Any:
+        """Return (step, dot), as the verdicts list it; most often it is one object for all."""
+        if self._bound_by is not step:
+            self._bound, self._bound_by = (step, self.dot), step
+        return self._bound
 
     @property
     def key(self) -> CanonicalKey:

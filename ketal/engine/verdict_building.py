@@ -182,7 +182,7 @@ class VerdictBuilder:
 
     def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
         names = self.machine.automaton.steps
-        return tuple([(names[step], seen.dot) for step, seen in taken])
+        return tuple(seen.bound_by(names[step]) for step, seen in taken)
 
     def _matches(self, scope: Scope, listed: Sequence[Taken], event: Event) -> list[Match]:
         """Return the verdicts about the matches that an event completed."""
@@ -211,7 +211,7 @@ class VerdictBuilder:
                     time=time,
                     certain=not lost,
                     depends_on=lost,
-                    steps=tuple([(names[step], seen.dot) for step, seen in taken]),
+                    steps=self._steps(taken),
                     returns=returns,
                 )
             )
