@@ -45,7 +45,6 @@ class VerdictPlaces:
         """The latest batches, not yet indexed in `_places`."""
         self._unread_records = 0
         self._places: dict[tuple[str, Dot], str] = {}
-        self._named: dict[tuple[str, Dot], str] = {}
 
     def watched(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Pass on batches of records, and keep the latest ones."""
@@ -62,8 +61,8 @@ class VerdictPlaces:
 
     def record_place(self, execution: str, dot: Dot, place: str) -> None:
         """Record the place of an event whose node has restarted, under its incarnation's name."""
-        self._named[execution, dot] = place
-        self._evict(self._named)
+        self._places[execution, dot] = place
+        self._evict()
 
     def at(self, execution: str, dot: Dot) -> str:
         """Return the place of an event; empty if unknown."""
@@ -79,13 +78,13 @@ class VerdictPlaces:
                         self._places.setdefault(read, place_at(batch.file, line))
             self._unread.clear()
             self._unread_records = 0
-            self._evict(self._places)
-        named, places = self._named, self._places
-        keys = [(execution, dot) for dot in dots]
-        return [named.get(key) or places.get(key, "") for key in keys]
+            self._evict()
+        places = self._places
+        return [places.get((execution, dot), "") for dot in dots]
 
-    def _evict(self, places: dict[tuple[str, Dot], str]) -> None:
+    def _evict(self) -> None:
         """Evict the oldest places down to the limit once there are twice as many."""
+        places = self._places
         if len(places) > 2 * self._records_max:
             for key in list(islice(places, len(places) - self._records_max)):
                 del places[key]
