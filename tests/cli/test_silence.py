@@ -343,3 +343,15 @@ def test_a_name_in_a_guard_and_in_partition_by_is_reported_once(ketal: Ketal, wr
         "P: vacuous: 0 of 1 event is in the alphabet; "
         "p.ketal:1: no event has the attribute `code`, which is similar to `reply.code` (1 event)"
     ]
+
+
+def test_a_name_that_was_looked_for_in_a_sample_is_missing_from_the_sampled_events(
+    ketal: Ketal, write: Write
+) -> None:
+    path = write("p.ketal", 'pattern P { event B = type == "b"; check B; }')
+    log = write("run.jsonl", "".join(line("n", number, "a") for number in range(1, 5_001)))
+    vacuous = [line for line in ketal("run", path, log).lines if "vacuous" in line]
+    assert vacuous == [
+        "P: vacuous: 0 of 5,000 events are in the alphabet; p.ketal:1: none of 4,096 sampled "
+        "events has the type `b`; most frequent: `a` (4,096 events)"
+    ]

@@ -271,7 +271,7 @@ class _Vacuity:
         noun = _NOUNS.get(name.what, name.what)
         is_of = "is of" if name.what == "node" else "has"
         looked_at = self._names.sampled_count
-        none = "no event" if looked_at >= self._events else f"none of {looked_at:,} events"
+        none = "no event" if looked_at >= self._events else f"none of {looked_at:,} sampled events"
         message = f"{none} {is_of} the {noun} `{name.name}`{rest}"
         entry = self._entry(name.what, name.name, name.span, message, **more)
         return entry | {"events": looked_at}
