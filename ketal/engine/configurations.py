@@ -10,13 +10,17 @@ The one rule: a register that is not live in the state is empty.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ketal.model.events.dot import Dot, dot_of
 from ketal.model.events.event import Event, load_event, save_event
 from ketal.model.events.event_time import microseconds
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.history import History
+
+
+_NOT_READ: Final = -1 << 60
+"""Before every time: that of an event whose time was not read yet."""
 
 
 class JointPast(NamedTuple):
@@ -49,7 +53,7 @@ class Seen:
         self.node = event.node
         self.clock = event.clock
         self.counter = self.clock[self.node]
-        self._time_us: int | None = None
+        self._time_us = _NOT_READ
         # The pair of `bound_by`, and its step. mypyc would copy what it knows to be a pair.
         self._bound: Any = None
         self._bound_by = ""
@@ -64,10 +68,12 @@ class Seen:
         return self._joint_pasts
 
     @property
-    def time_us(self) -> int | None:
-        """Event time in whole microseconds since the epoch; None without a time."""
-        if self._time_us is None:
-            self._time_us = microseconds(self.event.time)
+    def time_us(self) -> int:
+        """Event time in whole microseconds since the epoch, which only time windows read."""
+        if self._time_us == _NOT_READ:
+            time_us = microseconds(self.event.time)
+            assert time_us is not None, "events without a time are offered to no time window"
+            self._time_us = time_us
         return self._time_us
 
     @property

@@ -130,7 +130,6 @@ class RunGroups:
         span = None
         if self._window_us is not None:
             time_us = seen.time_us
-            assert time_us is not None, "events without a time are offered to no window"
             span = TimeSpan(time_us, time_us, TIME_MAX_US, time_us)
         group = RunGroup(self._made, configuration, binding, NO_PARENTS, span)
         run.starts.append(group)
@@ -145,9 +144,7 @@ class RunGroups:
         """Add and return the group of all runs of `parents`, which took an event."""
         span = None
         if self._window_us is not None:
-            time_us = binding[1].time_us
-            assert time_us is not None, "events without a time are offered to no window"
-            span = _joined_span(parents, time_us)
+            span = _joined_span(parents, binding[1].time_us)
         group = RunGroup(self._made, configuration, binding, parents, span)
         for parent in parents:
             parent.children.append(group)
@@ -220,7 +217,6 @@ class RunGroups:
                 halves = self._split_by_span(*at)
                 if halves is None:
                     own = group.prior.time_us
-                    assert own is not None
                     parents = [(p, min(low, own), max(high, own)) for p in group.parents]
                     missing = [parent for parent in parents if parent not in decided]
                     if missing:
@@ -237,7 +233,6 @@ class RunGroups:
         """Return the result of `split` if the span of the group decides it; None otherwise."""
         span, length, own = group.span, self._window_us, group.prior.time_us
         assert length is not None
-        assert own is not None
         assert span is not None
         oldest = max(span.oldest, self.passed_us + 1)
         if max(high, span.greatest) - min(min(low, oldest), span.least) < length:

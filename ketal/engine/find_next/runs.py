@@ -106,7 +106,6 @@ class RunsFind:
                 self._extend(state, plan, waiting, seen, born, findings)
         if self._strict:
             if self.window.us is not None:
-                assert seen.time_us is not None
                 self._expire(seen.time_us - self.window.us, findings)
             self._waiting.drop_all()
         elif self.machine.arrival and self.machine.automaton.nots:
@@ -134,7 +133,6 @@ class RunsFind:
         taking: dict[Targets, list[RunGroup]] = {}
         oldest_us = None
         if self.window.us is not None:
-            assert seen.time_us is not None
             oldest_us = seen.time_us - self.window.us
         value = self.machine.relations.key_value(plan.key, seen.event)
         for sub, groups in waiting.candidates(plan, seen, value, oldest_us):

@@ -301,13 +301,11 @@ class WaitingByState:
         if self._machine.compiled.window_us is None:
             self._remove(state, groups)
             return groups
-        time_us = seen.time_us
-        assert time_us is not None
         out: list[RunGroup] = []
         taken: list[RunGroup] = []
         cut: list[tuple[RunGroup, RunGroup]] = []
         for group in groups:
-            fitting, others = self._groups.split(group, time_us)
+            fitting, others = self._groups.split(group, seen.time_us)
             if fitting is not None:
                 out.append(fitting)
                 taken.append(group)
