@@ -269,12 +269,13 @@ def _by_pattern(verdicts: list[Verdict]) -> tuple[list[Verdict], Counter[str]]:
 
 def _file_name(parts: Iterable[str]) -> str:
     """Return the name of a file from some parts; different parts have different names."""
-    text = "-".join(parts)
-    name = "".join(one if one.isalnum() or one in "-_." else "_" for one in text)
+    parts = list(parts)
+    safe = ("".join(one if one.isalnum() or one in "_." else "_" for one in part) for part in parts)
+    name = "-".join(safe)
     shown = name.encode()[:NAME_BYTES_MAX].decode(errors="ignore")
-    if shown == text:
-        return text
-    return f"{shown}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    if shown.split("-") == parts:
+        return shown
+    return f"{shown}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
 
 
 @pytest.fixture
