@@ -343,3 +343,13 @@ def test_a_name_in_a_guard_and_in_partition_by_is_reported_once(ketal: Ketal, wr
         "P: vacuous: 0 of 1 event is in the alphabet; "
         "p.ketal:1: no event has the attribute `code`, which is similar to `reply.code` (1 event)"
     ]
+
+
+def test_an_attribute_with_the_name_of_a_field_is_told_from_the_field(
+    ketal: Ketal, write: Write
+) -> None:
+    path = write("p.ketal", 'pattern P { partition by data.id; event E = type == "e"; check E; }')
+    log = write("run.jsonl", '{"node": "n", "type": "e", "clock": {"n": 1}, "id": 7}\n')
+    (vacuous,) = [line for line in ketal("run", path, log).lines if "vacuous" in line]
+    own = "no event has the attribute `id` (`data.id` is an attribute, `id` the event's own field)"
+    assert vacuous.endswith(own)
