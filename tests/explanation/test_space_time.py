@@ -225,6 +225,19 @@ def test_page_needs_no_network() -> None:
         assert word not in html, word
 
 
+def test_each_pattern_has_a_share_of_the_verdicts_that_are_shown() -> None:
+    """Many violations of one pattern leave room for the matches of another."""
+    program = ketal.compile("""
+        event A = type == "t";
+        pattern P { find any A; }
+        pattern Q { A1 = A && n == 0; check A1*; on violation skip; }
+    """)
+    events = [Event("a", "t", {"a": n}, data={"n": n}) for n in range(1, 9)]
+    shown = ketal.view(events, program, limits=Limits(viewed_verdicts_max=6))
+    (one,) = _page_data(shown.html)["executions"]
+    assert sorted(verdict["pattern"] for verdict in one["verdicts"]) == ["P"] * 3 + ["Q"] * 3
+
+
 def test_log_beyond_the_limit_is_an_error_that_names_it() -> None:
     events = [Event(node="a", type="t", clock={"a": n}) for n in range(1, 12)]
     read = []
