@@ -53,6 +53,30 @@ def _locks(*types: str) -> list[Event]:
     ]
 
 
+def test_format_characters_are_shown_as_escapes_and_found_as_they_are(
+    browser: Any, tmp_path: Path
+) -> None:
+    """Persian is written with U+200C, and some emojis with U+200D."""
+    kind, node = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "n\u202ex\U000e0041"
+    pattern = f'pattern P {{ event A = type == "{kind}" && word == "a\u200db"; check A; }}'
+    event = Event(node=node, type=kind, clock={node: 1}, data={"word": "a\u200db"})
+    _opened(browser, tmp_path, [event, Event(node=node, type="b", clock={node: 2})], pattern)
+    browser.execute_script("location.hash = arguments[0]", f"#event={node}@1")
+    shown = browser.execute_script("return document.body.innerText")
+    assert not set(shown) & set("\u200c\u200d\u202e\U000e0041")
+    for part in ("\\u200c", "n\\u202ex\\U000e0041@1", '"a\\u200db"'):
+        assert part in shown
+    for asked in ("A", "a\u200db", kind):
+        browser.execute_script(
+            "const box = document.getElementById('find'); box.value = arguments[0];"
+            "box.dispatchEvent(new Event('input'))",
+            asked,
+        )
+        assert _texts(browser, "#found")[0].startswith("1 event found"), asked
+    browser.execute_script("location.hash = arguments[0]", "#event=\u202e@1")
+    assert _texts(browser, "#chosen") == ["There is no event \\u202e@1."]
+
+
 def test_events_of_nodes_with_any_name_are_linked_and_to_no_other_event(
     browser: Any, tmp_path: Path
 ) -> None:

@@ -183,7 +183,7 @@ class Diagram {
     const from = Math.max(0, Math.ceil(-this.x(0) / this.columnWidth));
     const to = Math.ceil(((this.canvas.clientWidth || 600) + 14 - this.x(0)) / this.columnWidth);
     const buttons = this.shown().slice(from, to).map((node, number) => {
-      const name = this.execution.nodes[node], column = from + number;
+      const name = printable(this.execution.nodes[node]), column = from + number;
       const width = Math.min(180, this.columnWidth - 4);
       const style = { left: `${this.x(column) - 14}px`, maxWidth: `${width}px` };
       const button = head(this.fittedName(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
@@ -201,7 +201,7 @@ class Diagram {
   /* A name that fits its column. Of a longer one, the end that all names share is cut, and then the
      middle, as similar names differ at the end. */
   fittedName(name, width) {
-    const { commonEnd } = this.execution;
+    const commonEnd = printable(this.execution.commonEnd);
     this.context.font = getComputedStyle(this.heads).font;
     const wide = (text) => this.context.measureText(text).width;
     if (wide(name) <= width) return name;
