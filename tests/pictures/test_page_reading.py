@@ -167,6 +167,28 @@ def test_heads_are_above_their_columns_and_each_is_visible(browser: Any, tmp_pat
     assert browser.execute_script(script) == [0] * 7 + [10]
 
 
+def test_messages_have_the_colour_of_the_past_or_the_future(browser: Any, tmp_path: Path) -> None:
+    clocks = [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1}, {"d": 1}, {"d": 1, "e": 1}]
+    log = [
+        Event(node=node, type=node, clock=clock)
+        for node, clock in zip("abcde", clocks, strict=True)
+    ]
+    _opened(browser, tmp_path, log)
+    script = """
+        const d = ketal.diagram, colours = d.colours(), drawn = [];
+        ketal.chooseEvent(d.execution.names.get("b@1"));
+        const pen = { beginPath() {}, stroke() {}, moveTo() {}, lineTo() {} };
+        d.arrow = (context, column, from, to) => drawn.push([
+          d.execution.dot(from), d.execution.dot(to),
+          ["past", "future", "message"].find((name) => colours[name] === context.strokeStyle)]);
+        d.paintMessages(pen, colours, [0, 1, 2, 3, 4]);
+        delete d.arrow;
+        return drawn.sort();"""
+    assert browser.execute_script(script) == [
+        ["a@1", "b@1", "past"], ["b@1", "c@1", "future"], ["d@1", "e@1", "message"],
+    ]  # fmt: skip
+
+
 def test_a_path_skips_the_events_of_folded_nodes(browser: Any, tmp_path: Path) -> None:
     clocks = [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1}]
     log = [

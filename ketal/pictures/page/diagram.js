@@ -272,21 +272,21 @@ class Diagram {
   paintMessages(context, colour, column) {
     const [first, last] = this.window();
     const seen = new Set();
-    const strong = [], faint = [];
+    const before = [], after = [], faint = [];
     const look = (m) => {
       if (seen.has(m)) return;
       seen.add(m);
       const from = this.execution.messages[m], to = this.execution.messages[m + 1];
       if (column[this.execution.node[from]] < 0 || column[this.execution.node[to]] < 0) return;
       if (this.execution.row[to] < first || this.execution.row[from] > last) return;
-      const related = this.relations && this.relations[from] && this.relations[to];
-      (related ? strong : faint).push(m);
+      const relation = this.relations && this.relations[from] ? this.relations[to] : 0;
+      (relation === 2 ? after : relation ? before : faint).push(m);
     };
     for (let block = first >> 6; block <= last >> 6; block++) (this.execution.blocks.get(block) || []).forEach(look);
     this.execution.long.forEach(look);
     // Where rows are narrow there are many messages: pale, they do not hide the events.
     const paleness = Math.min(this.relations ? 0.45 : 1, Math.max(0.3, this.rowHeight / 10));
-    for (const [messages, style, width, alpha] of [[faint, colour.message, 0.8, paleness], [strong, colour.past, 1.4, 1]]) {
+    for (const [messages, style, width, alpha] of [[faint, colour.message, 0.8, paleness], [before, colour.past, 1.4, 1], [after, colour.future, 1.4, 1]]) {
       context.strokeStyle = style;
       context.globalAlpha = alpha;
       context.lineWidth = width;
