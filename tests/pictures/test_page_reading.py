@@ -189,6 +189,26 @@ def test_messages_have_the_colour_of_the_past_or_the_future(browser: Any, tmp_pa
     ]  # fmt: skip
 
 
+def test_labels_of_long_types_keep_the_end_in_which_they_differ(
+    browser: Any, tmp_path: Path
+) -> None:
+    types = [f"org.example.service.payments.Gateway.{name}" for name in ("charge", "refund")]
+    log = [
+        Event(node=node, type=kind, clock={node: number})
+        for node in "abcdefgh"
+        for number, kind in enumerate(types, 1)
+    ]
+    _opened(browser, tmp_path, log)
+    script = "return [...document.querySelectorAll('.labels span:not([hidden])')].map((one) => "
+    shown = set(browser.execute_script(f"{script} one.textContent)"))
+    assert len(shown) == 2
+    assert {text[-3:] for text in shown} == {"rge", "und"}
+    assert set(browser.execute_script(f"{script} one.title)")) == set(types)
+    browser.execute_script("for (const node of [2, 3, 4, 5, 6, 7]) ketal.diagram.folded.add(node)")
+    browser.execute_async_script("ketal.diagram.refit(); setTimeout(arguments[0], 200)")
+    assert set(browser.execute_script(f"{script} one.textContent)")) != shown
+
+
 def test_a_path_skips_the_events_of_folded_nodes(browser: Any, tmp_path: Path) -> None:
     clocks = [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1}]
     log = [

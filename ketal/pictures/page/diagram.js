@@ -198,20 +198,22 @@ class Diagram {
     this.heads.replaceChildren(...buttons);
   }
 
-  /* A name that fits its column. Of a longer one, the end that all names share is cut, and then the
+  /* A name that fits its column; of a longer one, the end that all names share is cut first. */
+  fittedName(name, width) { return this.fitted(name, width, this.heads, printable(this.execution.commonEnd)); }
+
+  /* A text that fits a width in the font of an element. Of a longer one an end is cut, and then the
      middle, as similar names differ at the end. */
-  fittedName(name, width) {
-    const commonEnd = printable(this.execution.commonEnd);
-    this.context.font = getComputedStyle(this.heads).font;
-    const wide = (text) => this.context.measureText(text).width;
-    if (wide(name) <= width) return name;
-    const letters = [...name.slice(0, name.length - commonEnd.length)], per = wide(letters.join("")) / letters.length;
-    let text = `${letters.join("")}${commonEnd && "…"}`;
-    for (let fit = Math.ceil(width / per); fit >= 2 && wide(text) > width; fit--) {
+  fitted(text, width, element, end = "") {
+    this.context.font = getComputedStyle(element).font;
+    const wide = (part) => this.context.measureText(part).width;
+    if (wide(text) <= width) return text;
+    const letters = [...text.slice(0, text.length - end.length)], per = wide(letters.join("")) / letters.length;
+    let cut = `${letters.join("")}${end && "…"}`;
+    for (let fit = Math.ceil(width / per); fit >= 2 && wide(cut) > width; fit--) {
       const head = (fit - 1) >> 1;
-      text = `${letters.slice(0, head).join("")}…${letters.slice(head - fit).join("")}`;
+      cut = `${letters.slice(0, head).join("")}…${letters.slice(head - fit).join("")}`;
     }
-    return text;
+    return cut;
   }
 
   draw() {
@@ -250,7 +252,8 @@ class Diagram {
       this.paintEvent(context, colour, e, x, y, radius, pale);
       if (labels) labelled.push([e, x, y, pale]);
     }
-    this.labels.show(execution, labelled, this.columnWidth - 26 - LABEL_GAP);
+    const width = this.columnWidth - 26 - LABEL_GAP;
+    this.labels.show(execution, labelled, width, (type) => this.fitted(type, width, this.labels.box));
   }
 
   paintLines(context, colour, shown) {
@@ -368,12 +371,17 @@ class Labels {
     this.box = box;
     this.shown = new Map(); // event -> element
     this.spare = [];
+    this.texts = new Map(); // type -> as much of it as fits the width
   }
 
   clear() { this.show(null, [], 0); }
 
-  show(execution, labelled, width) {
-    const wanted = new Set(labelled.map(([e]) => e));
+  show(execution, labelled, width, fit) {
+    const wanted = new Set(this.width === width ? labelled.map(([e]) => e) : []);
+    if (this.width !== width) {
+      this.box.style.setProperty("--label-width", `${this.width = width}px`);
+      this.texts.clear();
+    }
     for (const [e, element] of this.shown) {
       if (wanted.has(e)) continue;
       this.shown.delete(e);
@@ -385,7 +393,10 @@ class Labels {
       if (element === undefined) {
         element = this.spare.pop() || this.addElement();
         element.hidden = false;
-        element.textContent = inOrder(execution.types[execution.type[e]]);
+        const type = printable(execution.types[execution.type[e]]);
+        if (!this.texts.has(type)) this.texts.set(type, fit(type));
+        element.textContent = inOrder(this.texts.get(type));
+        element.title = this.texts.get(type) === type ? "" : type;
         element.dataset.event = e;
         this.shown.set(e, element);
       }
@@ -393,7 +404,6 @@ class Labels {
       if (element.at !== at) element.style.transform = element.at = at;
       if (element.pale !== pale) element.classList.toggle("pale", element.pale = pale);
     }
-    if (this.width !== width) this.box.style.setProperty("--label-width", `${this.width = width}px`);
   }
 
   addElement() {
