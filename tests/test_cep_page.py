@@ -189,6 +189,14 @@ def test_row_finds_what_the_construct_finds(code: str) -> None:
     assert found > 0
 
 
+def test_occurrences_of_one_step_are_one_reading() -> None:
+    text = text_of("find next A C | A B C;", "arrival")
+    events = [ketal.Event("p0", kind, {"p0": n}) for n, kind in enumerate("abc", 1)]
+    assert [str(match) for match in ketal.run(ketal.compile(text), events)] == [
+        "match P: A=p0@1, B=p0@2, C=p0@3"
+    ]
+
+
 @pytest.fixture(scope="module")
 def names() -> dict[str, Any]:
     """The names that the examples on the page define, after these printed what they show."""
