@@ -138,12 +138,16 @@ class Expressions:
         return ast.Function(str(name), (value,), span=span_of(tree))
 
     def report_no_attribute(self, value: ast.Value, span: Span, message: str) -> None:
-        """Report that a value is not an attribute of the event; of a parameter, its name."""
-        name, hint = "name", "for an attribute whose name has another meaning"
-        if isinstance(value, ast.ParamRef):
-            name, hint = value.name, "for the attribute"
-            message = f"{message}, and `{name}` is a parameter"
-        self.fault("K013", message, span, f"write `data.{name}` {hint}")
+        """Report that a value is not an attribute of the event; name a parameter or a step."""
+        hint = "write `data.name` for an attribute whose name has another meaning"
+        match value:
+            case ast.ParamRef(name=name):
+                message = f"{message}, and `{name}` is a parameter"
+                hint = f"write `data.{name}` for the attribute"
+            case ast.Reference(step=step, of=of):
+                message = f"{message}, and `{step}` is the name of an event or step"
+                hint = f"write `{render_value(of)}`"
+        self.fault("K013", message, span, hint)
 
     def _function(self, tree: ParseTree, depth: int) -> ast.Guard:
         name = cast(Token, tree.children[0])
