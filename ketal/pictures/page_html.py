@@ -2,9 +2,9 @@
 
 Markup, style and script are files of `ketal.pictures.page`, combined with the data.
 
-The one rule: text of a log is data of the page, in ASCII, and never markup. Format characters in it,
-such as those that change the direction of writing, are escaped where they are shown (`printable` of
-`execution.js`).
+The one rule: text of a log is data of the page, in ASCII, and never markup. Format characters in
+it, such as those that change the direction of writing, are escaped where they are shown
+(`printable` of `execution.js`).
 """
 
 from __future__ import annotations
