@@ -132,8 +132,15 @@ class Diagram {
     if (label < 0) this.canvas.setPointerCapture(event.pointerId);
   }
 
+  /* Name the event that is pointed at: where columns or rows are narrow, there are no labels. */
+  pointAt(event) {
+    const e = this.at(...this.point(event));
+    this.canvas.title = e < 0 ? "" : printable(`${this.execution.dot(e)} ${this.execution.types[this.execution.type[e]]}`);
+  }
+
   drag(event) {
-    if (!this.held || this.held.label >= 0) return;
+    if (!this.held) { this.pointAt(event); return; }
+    if (this.held.label >= 0) return;
     const [x, y] = this.point(event), dx = this.held.x - x, dy = this.held.y - y;
     if (!this.held.moved && Math.hypot(dx, dy) < 4) return;
     this.held = { x, y, moved: true, label: -1 };
