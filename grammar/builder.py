@@ -239,10 +239,8 @@ class Builder:
             if isinstance(node, ast.Attribute | ast.Field):
                 keys.append(node)
             elif node is not PLACEHOLDER:
-                self.fault(
-                    "K013", "a partition key must be an attribute of the event", span_of(child),
-                    "write `data.name` for an attribute whose name has another meaning",
-                )  # fmt: skip
+                message = "a partition key must be an attribute of the event"
+                make.report_no_attribute(node, span_of(child), message)
         return {"partition": tuple(keys)}
 
     def _topology(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:

@@ -42,6 +42,13 @@ _REPLACEMENTS = {
     "!~": "!(… matches /…/)",
 }
 """Operator of another language → the operator to write instead."""
+_STATEMENTS_ELSEWHERE = {
+    "automaton": "check automaton",
+    "keyby": "partition by",
+    "select": "return",
+    "timeout": "within",
+}
+"""Statement of another language, in lower case → the words that begin the statement here."""
 _GUARD_SIGNS = ("==", "=", "!=", "<", "<=", ">", ">=", ".", "&&")
 _RELATIONS = "for happened-before, write `Causal(B, A)`; for concurrency, `Conc(B, A)`"
 _VALUE = frozenset({"STRING", "NUMBER", "TRUE", "FALSE", "MINUS", "LSQB", "LPAR", "NAME"})
@@ -197,7 +204,8 @@ class Rule:
 
 
 def _near_statement(s: Situation) -> str:
-    return nearest(s.before, STATEMENTS, 0.7) or ""
+    word = s.before.lower()
+    return _STATEMENTS_ELSEWHERE.get(word) or nearest(word, STATEMENTS, 0.7) or ""
 
 
 def _near_top(s: Situation) -> str:

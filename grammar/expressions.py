@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from lark import Token
 
-from ketal.errors import PatternError, nearest
+from ketal.errors import PatternError, Span, nearest
 from ketal.grammar.bare_names import DeclaredNames, is_own_text
 from ketal.grammar.complaints import NOT_HINT
 from ketal.grammar.dotted_names import PLACEHOLDER, DottedNames
@@ -133,12 +133,21 @@ class Expressions:
         value = self.value(argument, depth)
         of_event = isinstance(value, ast.Field | ast.Attribute | ast.Reference)
         if name == "exists" and not of_event and value is not PLACEHOLDER:
-            self.fault(
-                "K013", "`exists` requires an attribute", span_of(tree),
-                "write `data.name` for an attribute whose name has another meaning",
-            )  # fmt: skip
+            self.report_no_attribute(value, span_of(tree), "`exists` requires an attribute")
             value = ast.Field("id")
         return ast.Function(str(name), (value,), span=span_of(tree))
+
+    def report_no_attribute(self, value: ast.Value, span: Span, message: str) -> None:
+        """Report that a value is not an attribute of the event; name a parameter or a step."""
+        hint = "write `data.name` for an attribute whose name has another meaning"
+        match value:
+            case ast.ParamRef(name=name):
+                message = f"{message}, and `{name}` is a parameter"
+                hint = f"write `data.{name}` for the attribute"
+            case ast.Reference(step=step, of=of):
+                message = f"{message}, and `{step}` is the name of an event or step"
+                hint = f"write `{render_value(of)}`"
+        self.fault("K013", message, span, hint)
 
     def _function(self, tree: ParseTree, depth: int) -> ast.Guard:
         name = cast(Token, tree.children[0])

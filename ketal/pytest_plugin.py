@@ -256,25 +256,24 @@ def _by_pattern(verdicts: list[Verdict]) -> tuple[list[Verdict], Counter[str]]:
 
     The kind of a verdict about no pattern, as of a rejected record, counts as its pattern.
     """
-    before: Counter[str] = Counter()
-    ranked = []
-    for verdict in verdicts:
-        name = getattr(verdict, "pattern", "") or verdict.kind
-        ranked.append((before[name], name, verdict))
-        before[name] += 1
-    ranked.sort(key=lambda one: one[0])
-    explained = [verdict for _, _, verdict in ranked[:EXPLAINED_MAX]]
-    return explained, Counter(name for _, name, _ in ranked[EXPLAINED_MAX:])
+    from ketal.explanation.judged_log import by_turns
+
+    def pattern(verdict: Verdict) -> str:
+        return getattr(verdict, "pattern", "") or verdict.kind
+
+    ranked = by_turns(verdicts, pattern)
+    return ranked[:EXPLAINED_MAX], Counter(map(pattern, ranked[EXPLAINED_MAX:]))
 
 
 def _file_name(parts: Iterable[str]) -> str:
     """Return the name of a file from some parts; different parts have different names."""
-    text = "-".join(parts)
-    name = "".join(one if one.isalnum() or one in "-_." else "_" for one in text)
+    parts = list(parts)
+    safe = ("".join(one if one.isalnum() or one in "_." else "_" for one in part) for part in parts)
+    name = "-".join(safe)
     shown = name.encode()[:NAME_BYTES_MAX].decode(errors="ignore")
-    if shown == text:
-        return text
-    return f"{shown}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    if shown.split("-") == parts:
+        return shown
+    return f"{shown}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
 
 
 @pytest.fixture

@@ -172,6 +172,14 @@ def test_each_test_has_its_own_page_under_any_name(tests: Path) -> None:
     assert len({one.resolve() for one in tests.glob("tmp/*/*.html")}) == 7
 
 
+def test_pages_of_a_folder_with_a_hyphen_and_of_a_nested_one_are_different(tests: Path) -> None:
+    for folder in ("one-sub", "one/sub"):
+        (tests / folder).mkdir(parents=True)
+        (tests / folder / "test_named.py").write_text(NAMED, encoding="utf-8")
+    _pytest(tests, "--ketal-pages", "pages", "--import-mode=importlib", "one-sub", "one")
+    assert len(list((tests / "pages").iterdir())) == 14
+
+
 def test_without_the_option_the_page_is_beside_the_logs(tests: Path) -> None:
     out = _pytest(tests, "--basetemp", str(tests / "tmp"), "-k", "early").stdout
     (page,) = {one.resolve() for one in tests.glob("tmp/*/test_early.html")}

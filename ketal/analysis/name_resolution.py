@@ -28,6 +28,16 @@ from ketal.model.guard_functions import GUARD_WORDS
 from ketal.model.language_words import RESERVED, STATEMENTS
 from ketal.model.syntax_walks import children, steps_of, walk
 
+_SEQUENCE = "`A B` for A, then B"
+_CONNECTIVES = {
+    "and": f"{_SEQUENCE}, `{{A & B}}` for both in either order",
+    "or": "`A | B` for A or B",
+    "then": _SEQUENCE,
+    "followedby": _SEQUENCE,
+    "followedbyany": f"{_SEQUENCE}; with `find any`, each later B makes a match",
+}
+"""Word between the steps of another language, in lower case → what to write in a body."""
+
 
 def resolve(
     file: ast.File, *, registered: Mapping[str, RegisteredGuard] | None = None
@@ -152,6 +162,8 @@ class _PatternNames(NameFindings):
             )
         if name in RESERVED:
             return f"`{name}` is a keyword: remove it"
+        if (form := _CONNECTIVES.get(name.lower())) is not None:
+            return f"write {form}"
         declare = f"declare `{name} = …;`"
         mentioned = self._mentioned
         unused = [

@@ -346,12 +346,31 @@ class Coverage:
             return never[0].span, hint
         kinds = next((kinds for part in never for kinds in self._mixed_kinds(part)), None)
         if kinds is None:
-            return (never[0].span if never else None), "its conditions contradict each other"
+            hint = self._swapped_anchor(parts) or "its conditions contradict each other"
+            return (never[0].span if never else None), hint
         return never[0].span, (
             f"a list contains a {' and a '.join(kinds)}; a comparison of different kinds is "
             "unknown, so no value is known not to be in the list: write a list for each kind, "
             '`!(x in [1]) || !(x in ["a"])`'
         )
+
+    def _swapped_anchor(self, parts: Sequence[syntax.Guard]) -> str:
+        """Return a hint if an event is named where a causal operator takes the event itself."""
+        for part in parts:
+            others = [one for one in parts if one is not part]
+            named = [one.name for one in others if isinstance(one, syntax.Name)]
+            if not (isinstance(part, syntax.Causal | syntax.Conc) and named):
+                continue
+            operator, inner = type(part).__name__, part.guard
+            both_hold = self._can_hold(*map(self.lowering.lower, others)) and self._can_hold(
+                self.lowering.lower(part)
+            )
+            if isinstance(inner, syntax.Name) and both_hold:
+                return (
+                    f"the first argument of `{operator}` is the event itself, the second the "
+                    f"event that it is compared with: write `{operator}({named[0]}, {inner.name})`"
+                )
+        return ""
 
     def _mixed_kinds(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
         """Yield the kinds of the constants in each list of a negated `in` that mixes kinds."""

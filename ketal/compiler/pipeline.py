@@ -22,6 +22,7 @@ from ketal.analysis.bodies import Finding
 from ketal.analysis.declared_names import event_dependencies
 from ketal.analysis.parameters import ParamValue, substitute_params
 from ketal.analysis.registered_guards import RegisteredGuard
+from ketal.clocks.scheme import NO_CLOCKS
 from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Variant
 from ketal.compiler.commutation import ambiguities, order_sensitivity
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -226,8 +227,9 @@ class _Compilation:
     ) -> CompiledPattern:
         p, theory = self.pattern, lowered.theory
         sensitive = order_sensitivity(p, automaton, lowered.alphabet, theory)
-        if sensitive is not None and not p.order.total and p.mode is None:
-            # Under `total` there is only one order, and a `mode` considers every order.
+        has_one_order = p.order.total or self.undecided == NO_CLOCKS  # the order of the records
+        if sensitive is not None and not has_one_order and p.mode is None:
+            # A `mode` considers every order.
             self._add(sensitive)
         for state, one, two in ambiguities(automaton, theory):
             message = f"ambiguous: in state {state} one event can be both `{one}` and `{two}`"

@@ -18,7 +18,6 @@ from ketal.model.events.event_time import microseconds
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.history import History
 
-
 _NOT_READ: Final = -1 << 60
 """Before every time: that of an event whose time was not read yet."""
 

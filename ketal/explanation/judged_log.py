@@ -6,8 +6,9 @@ The one rule: its verdicts are those that `ketal.run` gives.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
@@ -29,6 +30,7 @@ from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass
 from ketal.runtime.modes.possibly_definitely import ScopeLattices
 
+T = TypeVar("T")
 Explained = Match | Violation | Incomplete | TimedOut
 """The kinds of verdicts that can be explained; those of other kinds explain themselves."""
 
@@ -159,6 +161,16 @@ class JudgedLog(LogPass):
     ) -> tuple[tuple[str, PlacedEvent], ...]:
         """Return the steps that a run took, each with its event and its place in the log."""
         return tuple((step, self.placed(run, event)) for step, event in taken)
+
+
+def by_turns(items: Iterable[T], pattern: Callable[[T], str]) -> list[T]:
+    """Return items with the first of each pattern first, then the second of each, and so on."""
+    before: Counter[str] = Counter()
+    turns = []
+    for item in items:
+        turns.append((before[pattern(item)], item))
+        before[pattern(item)] += 1
+    return [item for _, item in sorted(turns, key=lambda turn: turn[0])]
 
 
 def overflow_text(overflows: Sequence[Overflow]) -> str:

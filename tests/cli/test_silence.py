@@ -355,3 +355,13 @@ def test_a_name_that_was_looked_for_in_a_sample_is_missing_from_the_sampled_even
         "P: vacuous: 0 of 5,000 events are in the alphabet; p.ketal:1: none of 4,096 sampled "
         "events has the type `b`; most frequent: `a` (4,096 events)"
     ]
+
+
+def test_an_attribute_with_the_name_of_a_field_is_told_from_the_field(
+    ketal: Ketal, write: Write
+) -> None:
+    path = write("p.ketal", 'pattern P { partition by data.id; event E = type == "e"; check E; }')
+    log = write("run.jsonl", '{"node": "n", "type": "e", "clock": {"n": 1}, "id": 7}\n')
+    (vacuous,) = [line for line in ketal("run", path, log).lines if "vacuous" in line]
+    own = "no event has the attribute `id` (`data.id` is an attribute, `id` the event's own field)"
+    assert vacuous.endswith(own)

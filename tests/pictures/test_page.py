@@ -88,7 +88,8 @@ def _at(browser: Any, dot: str) -> tuple[float, float]:
     return x, y
 
 
-def _click(browser: Any, dot: str) -> None:
+def _point_at(browser: Any, dot: str) -> Any:
+    """Move the pointer to an event; return the actions, to which others can be added."""
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
 
@@ -97,7 +98,12 @@ def _click(browser: Any, dot: str) -> None:
     box = canvas.rect
     chain = ActionChains(browser)
     chain.move_to_element_with_offset(canvas, x - box["width"] / 2, y - box["height"] / 2)
-    chain.click().perform()
+    chain.perform()
+    return ActionChains(browser)
+
+
+def _click(browser: Any, dot: str) -> None:
+    _point_at(browser, dot).click().perform()
 
 
 def _text(browser: Any, name: str) -> str:
@@ -142,6 +148,14 @@ def test_click_on_a_verdict_shows_its_events_and_reasons(opened_page: Any) -> No
     marked = _pixels(opened_page, x, y)
     assert marked != _pixels(opened_page, *_at(opened_page, "b@1"))
     assert marked[3] == 255
+
+
+def test_event_that_is_pointed_at_is_named(opened_page: Any) -> None:
+    name = "return ketal.diagram.canvas.title"
+    _point_at(opened_page, "b@2")
+    assert opened_page.execute_script(name) == "b@2 write"
+    _point_at(opened_page, "c@1").move_by_offset(0, 200).perform()
+    assert opened_page.execute_script(name) == ""
 
 
 def test_click_on_an_event_shows_its_past_and_future(opened_page: Any) -> None:

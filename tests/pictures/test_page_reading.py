@@ -53,6 +53,30 @@ def _locks(*types: str) -> list[Event]:
     ]
 
 
+def test_format_characters_are_shown_as_escapes_and_found_as_they_are(
+    browser: Any, tmp_path: Path
+) -> None:
+    """Persian is written with U+200C, and some emojis with U+200D."""
+    kind, node = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "n\u202ex\U000e0041"
+    pattern = f'pattern P {{ event A = type == "{kind}" && word == "a\u200db"; check A; }}'
+    event = Event(node=node, type=kind, clock={node: 1}, data={"word": "a\u200db"})
+    _opened(browser, tmp_path, [event, Event(node=node, type="b", clock={node: 2})], pattern)
+    browser.execute_script("location.hash = arguments[0]", f"#event={node}@1")
+    shown = browser.execute_script("return document.body.innerText")
+    assert not set(shown) & set("\u200c\u200d\u202e\U000e0041")
+    for part in ("\\u200c", "n\\u202ex\\U000e0041@1", '"a\\u200db"'):
+        assert part in shown
+    for asked in ("A", "a\u200db", kind):
+        browser.execute_script(
+            "const box = document.getElementById('find'); box.value = arguments[0];"
+            "box.dispatchEvent(new Event('input'))",
+            asked,
+        )
+        assert _texts(browser, "#found")[0].startswith("1 event found"), asked
+    browser.execute_script("location.hash = arguments[0]", "#event=\u202e@1")
+    assert _texts(browser, "#chosen") == ["There is no event \\u202e@1."]
+
+
 def test_events_of_nodes_with_any_name_are_linked_and_to_no_other_event(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -141,6 +165,48 @@ def test_heads_are_above_their_columns_and_each_is_visible(browser: Any, tmp_pat
         d.refit();
         return [...out, displaced(), heads().length];"""
     assert browser.execute_script(script) == [0] * 7 + [10]
+
+
+def test_messages_have_the_colour_of_the_past_or_the_future(browser: Any, tmp_path: Path) -> None:
+    clocks = [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1}, {"d": 1}, {"d": 1, "e": 1}]
+    log = [
+        Event(node=node, type=node, clock=clock)
+        for node, clock in zip("abcde", clocks, strict=True)
+    ]
+    _opened(browser, tmp_path, log)
+    script = """
+        const d = ketal.diagram, colours = d.colours(), drawn = [];
+        ketal.chooseEvent(d.execution.names.get("b@1"));
+        const pen = { beginPath() {}, stroke() {}, moveTo() {}, lineTo() {} };
+        d.arrow = (context, column, from, to) => drawn.push([
+          d.execution.dot(from), d.execution.dot(to),
+          ["past", "future", "message"].find((name) => colours[name] === context.strokeStyle)]);
+        d.paintMessages(pen, colours, [0, 1, 2, 3, 4]);
+        delete d.arrow;
+        return drawn.sort();"""
+    assert browser.execute_script(script) == [
+        ["a@1", "b@1", "past"], ["b@1", "c@1", "future"], ["d@1", "e@1", "message"],
+    ]  # fmt: skip
+
+
+def test_labels_of_long_types_keep_the_end_in_which_they_differ(
+    browser: Any, tmp_path: Path
+) -> None:
+    types = [f"org.example.service.payments.Gateway.{name}" for name in ("charge", "refund")]
+    log = [
+        Event(node=node, type=kind, clock={node: number})
+        for node in "abcdefgh"
+        for number, kind in enumerate(types, 1)
+    ]
+    _opened(browser, tmp_path, log)
+    script = "return [...document.querySelectorAll('.labels span:not([hidden])')].map((one) => "
+    shown = set(browser.execute_script(f"{script} one.textContent)"))
+    assert len(shown) == 2
+    assert {text[-3:] for text in shown} == {"rge", "und"}
+    assert set(browser.execute_script(f"{script} one.title)")) == set(types)
+    browser.execute_script("for (const node of [2, 3, 4, 5, 6, 7]) ketal.diagram.folded.add(node)")
+    browser.execute_async_script("ketal.diagram.refit(); setTimeout(arguments[0], 200)")
+    assert set(browser.execute_script(f"{script} one.textContent)")) != shown
 
 
 def test_a_path_skips_the_events_of_folded_nodes(browser: Any, tmp_path: Path) -> None:

@@ -88,6 +88,12 @@ def test_absent_names_in_guards_are_reported(
     assert near is not None or hint.startswith("the log has `")
 
 
+def test_an_absent_attribute_with_the_name_of_a_field_is_told_from_the_field() -> None:
+    ((code, message, hint),) = rows('A = E && data.type == "x";', "check A*;")
+    assert (code, message) == ("K302", "no event of the log has the attribute `type`")
+    assert hint == "`data.type` is an attribute, `type` the event's own field"
+
+
 def test_absent_partition_keys_and_nodes_are_reported() -> None:
     assert [code for code, _, _ in rows("partition by vlue;")] == ["K303"]
     assert [code for code, _, _ in rows('at host("n9");')] == ["K304"]

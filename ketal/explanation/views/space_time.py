@@ -15,7 +15,7 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.explanation.explaining import explain_verdict
 from ketal.explanation.guard_evidence import GuardEvidence, possible_order_in_words
-from ketal.explanation.judged_log import Explained, JudgedLog
+from ketal.explanation.judged_log import Explained, JudgedLog, by_turns
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
@@ -131,8 +131,9 @@ class SpaceTime:
 
     def add_verdicts(self, judged: JudgedLog, own: Sequence[Explained], verdicts_max: int) -> None:
         """Add the execution's verdicts, at most `verdicts_max`, and the moves of its checks."""
-        # If not all are shown, violations take precedence over matches.
-        order = sorted(range(len(own)), key=lambda n: (not isinstance(own[n], Violation), n))
+        # If not all are shown, each pattern has a share, and its violations come first.
+        by_kind = sorted(range(len(own)), key=lambda n: (not isinstance(own[n], Violation), n))
+        order = by_turns(by_kind, lambda n: own[n].pattern)
         # Matches that are only counted, as with `return count`, are among those not shown.
         matches = sum(run.counts.matches for run in judged.runs_of(self.name))
         unlisted = matches - sum(isinstance(one, Match) for one in own)

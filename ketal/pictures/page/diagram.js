@@ -132,8 +132,15 @@ class Diagram {
     if (label < 0) this.canvas.setPointerCapture(event.pointerId);
   }
 
+  /* Name the event that is pointed at: where columns or rows are narrow, there are no labels. */
+  pointAt(event) {
+    const e = this.at(...this.point(event));
+    this.canvas.title = e < 0 ? "" : printable(`${this.execution.dot(e)} ${this.execution.types[this.execution.type[e]]}`);
+  }
+
   drag(event) {
-    if (!this.held || this.held.label >= 0) return;
+    if (!this.held) { this.pointAt(event); return; }
+    if (this.held.label >= 0) return;
     const [x, y] = this.point(event), dx = this.held.x - x, dy = this.held.y - y;
     if (!this.held.moved && Math.hypot(dx, dy) < 4) return;
     this.held = { x, y, moved: true, label: -1 };
@@ -183,7 +190,7 @@ class Diagram {
     const from = Math.max(0, Math.ceil(-this.x(0) / this.columnWidth));
     const to = Math.ceil(((this.canvas.clientWidth || 600) + 14 - this.x(0)) / this.columnWidth);
     const buttons = this.shown().slice(from, to).map((node, number) => {
-      const name = this.execution.nodes[node], column = from + number;
+      const name = printable(this.execution.nodes[node]), column = from + number;
       const width = Math.min(180, this.columnWidth - 4);
       const style = { left: `${this.x(column) - 14}px`, maxWidth: `${width}px` };
       const button = head(this.fittedName(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
@@ -198,20 +205,22 @@ class Diagram {
     this.heads.replaceChildren(...buttons);
   }
 
-  /* A name that fits its column. Of a longer one, the end that all names share is cut, and then the
+  /* A name that fits its column; of a longer one, the end that all names share is cut first. */
+  fittedName(name, width) { return this.fitted(name, width, this.heads, printable(this.execution.commonEnd)); }
+
+  /* A text that fits a width in the font of an element. Of a longer one an end is cut, and then the
      middle, as similar names differ at the end. */
-  fittedName(name, width) {
-    const { commonEnd } = this.execution;
-    this.context.font = getComputedStyle(this.heads).font;
-    const wide = (text) => this.context.measureText(text).width;
-    if (wide(name) <= width) return name;
-    const letters = [...name.slice(0, name.length - commonEnd.length)], per = wide(letters.join("")) / letters.length;
-    let text = `${letters.join("")}${commonEnd && "…"}`;
-    for (let fit = Math.ceil(width / per); fit >= 2 && wide(text) > width; fit--) {
+  fitted(text, width, element, end = "") {
+    this.context.font = getComputedStyle(element).font;
+    const wide = (part) => this.context.measureText(part).width;
+    if (wide(text) <= width) return text;
+    const letters = [...text.slice(0, text.length - end.length)], per = wide(letters.join("")) / letters.length;
+    let cut = `${letters.join("")}${end && "…"}`;
+    for (let fit = Math.ceil(width / per); fit >= 2 && wide(cut) > width; fit--) {
       const head = (fit - 1) >> 1;
-      text = `${letters.slice(0, head).join("")}…${letters.slice(head - fit).join("")}`;
+      cut = `${letters.slice(0, head).join("")}…${letters.slice(head - fit).join("")}`;
     }
-    return text;
+    return cut;
   }
 
   draw() {
@@ -250,7 +259,8 @@ class Diagram {
       this.paintEvent(context, colour, e, x, y, radius, pale);
       if (labels) labelled.push([e, x, y, pale]);
     }
-    this.labels.show(execution, labelled, this.columnWidth - 26 - LABEL_GAP);
+    const width = this.columnWidth - 26 - LABEL_GAP;
+    this.labels.show(execution, labelled, width, (type) => this.fitted(type, width, this.labels.box));
   }
 
   paintLines(context, colour, shown) {
@@ -272,21 +282,21 @@ class Diagram {
   paintMessages(context, colour, column) {
     const [first, last] = this.window();
     const seen = new Set();
-    const strong = [], faint = [];
+    const before = [], after = [], faint = [];
     const look = (m) => {
       if (seen.has(m)) return;
       seen.add(m);
       const from = this.execution.messages[m], to = this.execution.messages[m + 1];
       if (column[this.execution.node[from]] < 0 || column[this.execution.node[to]] < 0) return;
       if (this.execution.row[to] < first || this.execution.row[from] > last) return;
-      const related = this.relations && this.relations[from] && this.relations[to];
-      (related ? strong : faint).push(m);
+      const relation = this.relations && this.relations[from] ? this.relations[to] : 0;
+      (relation === 2 ? after : relation ? before : faint).push(m);
     };
     for (let block = first >> 6; block <= last >> 6; block++) (this.execution.blocks.get(block) || []).forEach(look);
     this.execution.long.forEach(look);
     // Where rows are narrow there are many messages: pale, they do not hide the events.
     const paleness = Math.min(this.relations ? 0.45 : 1, Math.max(0.3, this.rowHeight / 10));
-    for (const [messages, style, width, alpha] of [[faint, colour.message, 0.8, paleness], [strong, colour.past, 1.4, 1]]) {
+    for (const [messages, style, width, alpha] of [[faint, colour.message, 0.8, paleness], [before, colour.past, 1.4, 1], [after, colour.future, 1.4, 1]]) {
       context.strokeStyle = style;
       context.globalAlpha = alpha;
       context.lineWidth = width;
@@ -368,12 +378,17 @@ class Labels {
     this.box = box;
     this.shown = new Map(); // event -> element
     this.spare = [];
+    this.texts = new Map(); // type -> as much of it as fits the width
   }
 
   clear() { this.show(null, [], 0); }
 
-  show(execution, labelled, width) {
-    const wanted = new Set(labelled.map(([e]) => e));
+  show(execution, labelled, width, fit) {
+    const wanted = new Set(this.width === width ? labelled.map(([e]) => e) : []);
+    if (this.width !== width) {
+      this.box.style.setProperty("--label-width", `${this.width = width}px`);
+      this.texts.clear();
+    }
     for (const [e, element] of this.shown) {
       if (wanted.has(e)) continue;
       this.shown.delete(e);
@@ -385,7 +400,10 @@ class Labels {
       if (element === undefined) {
         element = this.spare.pop() || this.addElement();
         element.hidden = false;
-        element.textContent = inOrder(execution.types[execution.type[e]]);
+        const type = printable(execution.types[execution.type[e]]);
+        if (!this.texts.has(type)) this.texts.set(type, fit(type));
+        element.textContent = inOrder(this.texts.get(type));
+        element.title = this.texts.get(type) === type ? "" : type;
         element.dataset.event = e;
         this.shown.set(e, element);
       }
@@ -393,7 +411,6 @@ class Labels {
       if (element.at !== at) element.style.transform = element.at = at;
       if (element.pale !== pale) element.classList.toggle("pale", element.pale = pale);
     }
-    if (this.width !== width) this.box.style.setProperty("--label-width", `${this.width = width}px`);
   }
 
   addElement() {

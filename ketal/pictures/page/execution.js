@@ -7,9 +7,17 @@ function makeElement(tag, properties = {}, ...children) {
   return element;
 }
 
-/* A text with a left-to-right mark after words that are written from right to left: without it, the
-   numbers and signs after such a name would be shown before it. */
-function inOrder(text) { return text.replace(RIGHT_TO_LEFT, "$&\u200e"); }
+/* A text with an escape for each format character: some of them change the direction of writing. */
+function printable(text) {
+  return text.replace(/\p{Cf}/gu, (one) => {
+    const code = one.codePointAt(0), digits = code < 0x100 ? 2 : code < 0x10000 ? 4 : 8;
+    return `\\${{ 2: "x", 4: "u", 8: "U" }[digits]}${code.toString(16).padStart(digits, "0")}`;
+  });
+}
+
+/* A printable text with a left-to-right mark after words that are written from right to left:
+   without it, the numbers and signs after such a name would be shown before it. */
+function inOrder(text) { return printable(text).replace(RIGHT_TO_LEFT, "$&\u200e"); }
 
 const LETTER = "[\\u0590-\\u08ff\\ufb1d-\\ufdff\\ufe70-\\ufefc\\u{10800}-\\u{10fff}\\u{1e800}-\\u{1efff}]";
 const RIGHT_TO_LEFT = new RegExp(`${LETTER}+(?:[ …]+${LETTER}+)*(?!$|[ …]*${LETTER})`, "gu");

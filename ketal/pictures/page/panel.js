@@ -13,7 +13,7 @@ class Panel {
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     page.executions.forEach((execution, number) => {
       const name = execution.name || `execution ${number + 1}`;
-      for (const list of ["execution", "beside"]) $(list).append(new Option(name, number));
+      for (const list of ["execution", "beside"]) $(list).append(new Option(printable(name), number));
     });
     for (const list of ["execution", "beside"]) $(list).parentElement.hidden = page.executions.length < 2;
     $("execution").addEventListener("change", () => { this.open(this.first, Number($("execution").value)); this.write(""); });
@@ -70,7 +70,7 @@ class Panel {
     this.played = null; // the order of a chosen verdict, with the moves of its check
     const { count, nodes, verdicts, more, rejected, note } = this.execution;
     const records = rejected ? `; ${counted(rejected, "record")} rejected` : "";
-    $("counts").textContent = `${counted(count, "event")}, ${counted(nodes.length, "node")}${records}${note && `; ${note}`}`;
+    $("counts").textContent = `${counted(count, "event")}, ${counted(nodes.length, "node")}${records}${printable(note && `; ${note}`)}`;
     const all = verdicts.length + more;
     $("verdict-count").textContent = all ? `Verdicts (${numberText(all)})` : page.judged ? "No verdicts" : "No pattern";
     this.listVerdicts();
@@ -205,7 +205,7 @@ class Panel {
   /* Select nothing, and say why. */
   miss(why) {
     this.chooseEvent(-1);
-    this.showDetails([why]);
+    this.showDetails([inOrder(why)]);
   }
 
   /* --- the details --- */
@@ -344,7 +344,7 @@ class Panel {
       this.diagram.dimmed = found;
     } catch (error) {
       if (!(error instanceof GuardError)) throw error;
-      $("found").textContent = error.message;
+      $("found").textContent = printable(error.message);
       this.diagram.dimmed = null;
     }
     this.diagram.draw();

@@ -20,7 +20,7 @@ from ketal.grammar.printer import render_value
 from ketal.model import syntax
 from ketal.model.values import base_node
 from ketal.model.wording import counted
-from ketal.runtime.silence.near_names import SHOWN_MAX, nearest
+from ketal.runtime.silence.near_names import SHOWN_MAX, nearest, own_field_note
 
 _KINDS = {
     "type": ("K301", "types", "has the type `{}`"),
@@ -98,6 +98,8 @@ def _may_be_in_log(name: NamedValue, stats: LogStats) -> bool:
 
 
 def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> str:
+    if note := own_field_note(name):
+        return note
     known = _log_names(name, stats)
     if name.path and name.name in known:
         meant = _quoted(name, name.name, stats)

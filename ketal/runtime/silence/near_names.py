@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ketal.compiler.counted.named_values import NamedValue
+from ketal.model.syntax import EVENT_FIELDS
 
 SHOWN_MAX = 3
 """The most names of the log that a message or a hint lists if none is near."""
@@ -50,6 +51,13 @@ def nearest(
         return min(near, key=lambda one: (faults[one], -known[one], one))
     similar = difflib.get_close_matches(name.name, others, 1) if loose else []
     return similar[0] if similar else None
+
+
+def own_field_note(name: NamedValue) -> str:
+    """Return how the event's own field is written if an attribute has its name; else nothing."""
+    if name.path != (name.name,) or name.name not in EVENT_FIELDS:
+        return ""
+    return f"`data.{name.name}` is an attribute, `{name.name}` the event's own field"
 
 
 def _faults(name: str, known: str, *, glob: bool) -> int:

@@ -27,7 +27,7 @@ from ketal.model import syntax
 from ketal.model.summaries import total
 from ketal.model.syntax_walks import walk
 from ketal.model.wording import counted
-from ketal.runtime.silence.near_names import SHOWN_MAX, nearest
+from ketal.runtime.silence.near_names import SHOWN_MAX, nearest, own_field_note
 from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_of, unknown_entries
 
 Findings = dict[str, dict[str, list[Entry]]]
@@ -272,7 +272,8 @@ class _Vacuity:
         is_of = "is of" if name.what == "node" else "has"
         looked_at = self._names.sampled_count
         none = "no event" if looked_at >= self._events else f"none of {looked_at:,} sampled events"
-        message = f"{none} {is_of} the {noun} `{name.name}`{rest}"
+        note = f" ({own})" if (own := own_field_note(name)) else ""
+        message = f"{none} {is_of} the {noun} `{name.name}`{note}{rest}"
         entry = self._entry(name.what, name.name, name.span, message, **more)
         return entry | {"events": looked_at}
 

@@ -35,7 +35,7 @@ class AsgiMiddleware:
     application : ASGI application
         The application that serves the requests.
     tracer : Tracer
-        The server's tracer; with `activity="task"` each request has a line of its own.
+        The server's tracer; with `activity="task"` each request is a node of its own.
 
     Examples
     --------
