@@ -118,6 +118,34 @@ CASES: dict[str, tuple[str, list[tuple[int, str, bool, str]], dict[int, list[str
          (20, "A001", True, "a's own entry is missing")],
         {20: ["every"]},
     ),
+    "backwards, rather than not transitive": (
+        "a: a=1 / c: a=1 c=1 / b: a=1 b=1 / b: b=2 c=1",
+        [(4, "A010", True,
+          "the entry for a goes backwards: it is 0 at b@2, but 1 at the earlier b@1")],
+        {4: ["a"]},
+    ),
+    "an entry in all cases, for which no value fits": (
+        # It is the entry of b@2, which is at least 2, by b@1, and at most 1, by c@1.
+        "a: a=1 / a: a=2 / a: a=3 / b: a=2 b=1 / b: a=3 b=2 / b: a=2 b=3 / c: a=1 b=2 c=1",
+        [(6, "A010", False,
+          "the entry for a goes backwards: it is 2 at b@3, but 3 at the earlier b@2"),
+         (7, "A008", False,
+          "c@1 knows b@2, which knows a@3, but c@1 itself does not: its entry for a is 1")],
+        {6: ["a"], 7: ["a"]},
+    ),
+    "a reference to a lost event": (
+        "a: a=1 / b: a=7 b=1",
+        [(2, "A006", False, "b@1 refers to a@7, but the last event of a in the log is a@1")],
+        {2: ["a"]},
+    ),
+    "references to two lost events, which no event passed on": (
+        "a: a=1 / b: a=5 b=1 / c: a=5 c=1 / d: a=6 d=1",
+        [(2, "A006", False,
+          "b@1 refers to a@5, but the last event of a in the log is a@1; "
+          "2 events in total refer to missing events of a"),
+         (4, "A006", False, "d@1 refers to a@6, but the last event of a in the log is a@1")],
+        {2: ["a"], 3: ["a"], 4: ["a"]},
+    ),
     "a reference to a lost event, without what came before that": (
         "c: c=1 / a: a=1 c=1 / b: a=7 b=1",
         [(3, "A006", True, "b@1 refers to a@7, but the last event of a in the log is a@1")],
@@ -156,6 +184,45 @@ MATCHED: dict[str, tuple[str, list[tuple[int, str, bool, str]], dict[int, list[s
         [(1, "A008", False, "a@1 knows b@1, which knows a@1: a cycle in happened-before"),
          (2, "A009", False, "b@1 receives a message from b@2 but does not know b@2")],
         {1: ["b"], 2: ["a"]},
+    ),
+    "a receive before its send, continued by a cycle": (
+        "b: b=1 <m / b: a=1 b=2 / a: a=1 b=2 / b: a=1 b=3 >m",
+        [(1, "A009", False, "b@1 receives a message from b@3 but does not know b@3"),
+         (3, "A008", False, "a@1 knows b@2, which knows a@1: a cycle in happened-before")],
+        {1: ["b"], 3: ["b"]},
+    ),
+    "a receive without its send, and without an event that another one knows": (
+        # The later event lacks a@1 too, but no entry of another event can be wrong.
+        "a: a=1 / a: a=2 >m / c: a=1 c=1 / b: b=1 c=1 <m / b: b=2 c=1",
+        [(4, "A009", True,
+          "b@1 receives a message from a@2 but does not know a@2: its entry for a is 0")],
+        {4: ["a"]},
+    ),
+    "backwards, before a receive without its send": (
+        "b: b=1 >m / b: b=2 / a: a=1 b=2 / a: a=2 b=1 / a: a=3 <m",
+        [(4, "A010", False,
+          "the entry for b goes backwards: it is 1 at a@2, but 2 at the earlier a@1")],
+        {4: ["b"], 5: ["b"]},
+    ),
+    "too low, or claimed too early": (
+        # By the message, the entry of b@1 is right; c@2 claims the same as c@1, and lacks nothing.
+        "a: a=1 >m / b: a=1 b=1 <m / c: b=1 c=1 / c: a=1 b=1 c=2",
+        [(3, "A008", False,
+          "c@1 knows b@1, which knows a@1, but c@1 itself does not: its entry for a is 0")],
+        {3: ["a"]},
+    ),
+    "too low from an event on": (
+        # By the message, the entry of b@2 is right.
+        "a: a=1 >m / b: b=1 / b: a=1 b=2 <m / c: b=2 c=1 / c: b=2 c=2",
+        [(4, "A008", False,
+          "c@1 knows b@2, which knows a@1, but c@1 itself does not: its entry for a is 0")],
+        {4: ["a"], 5: ["a"]},
+    ),
+    "a cycle, and a reference to no node, each with one cause": (
+        "b: a=1 b=1 >m / a: a=1 b=1 z=4 <m",
+        [(1, "A008", True, "b@1 knows a@1, which knows b@1: a cycle in happened-before"),
+         (2, "A007", True, "a@1 refers to z@4, but no event of z is in the log")],
+        {1: ["a"], 2: ["z"]},
     ),
     "a receive whose own dot is uncertain": (
         "b: b=2 <m / b: b=2 c=9 >m",
