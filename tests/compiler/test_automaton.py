@@ -281,13 +281,11 @@ def test_comparisons_are_normalised_before_the_satisfiability_check() -> None:
 # --- minimal and canonical --------------------------------------------------------------
 
 
-def distinguishable(automaton: Automaton, marks: bool) -> bool:
+def distinguishable(automaton: Automaton) -> bool:
     """Return whether no two states can be merged, by partition refinement (Moore)."""
     states = range(len(automaton.table))
     rows = [dict(row) for row in automaton.table]
-    colour: list[Any] = [
-        (s in automaton.finals, automaton.enabled[s] if marks else ()) for s in states
-    ]
+    colour: list[Any] = [s in automaton.finals for s in states]
     while True:
         finer = [
             (colour[s], tuple((letter, colour[t]) for letter, t in sorted(rows[s].items())))
@@ -312,7 +310,7 @@ def breadth_first(automaton: Automaton) -> bool:
 def test_random_automata_are_minimal_numbered_breadth_first_and_trim(rng: random.Random) -> None:
     compiled = random_pattern(rng)
     automaton = compiled.automaton
-    assert distinguishable(automaton, marks=compiled.kind == "check")
+    assert distinguishable(automaton)
     assert breadth_first(automaton)
     assert automaton.letters == tuple(sorted(set(automaton.letters)))
     assert automaton.minterms == tuple(sorted(set(automaton.minterms)))
@@ -334,6 +332,7 @@ def test_random_automata_are_minimal_numbered_breadth_first_and_trim(rng: random
         ("check A{0,1} B", "check B | A B"),
         ("check A{2,}", "check A A A*"),
         ("check (A?){3}", "check A{0,3}"),
+        ("check A? | B", "check (A | B)?"),
         ("find any A A*", "find any A+"),
         ("find any A B | A B", "find any A B"),
         ("find any {A & B}", "find any A B | B A"),
@@ -347,6 +346,29 @@ def test_equal_languages_compile_to_the_same_automaton(one_body: str, other_body
     first, second = compile_one(one_body), compile_one(other_body)
     assert first.automaton == second.automaton
     assert first.fingerprint == second.fingerprint
+
+
+def test_states_of_a_check_that_expect_different_steps_are_not_merged() -> None:
+    """C and D accept the same events, so the states before them accept the same runs."""
+    events = "event A = x == 1; event B = y == 1; event C = z == 1; event D = z == 1;"
+    program = ketal.compile(p("check A C | B D", letters=events))
+    for start, expected in (({"x": 1}, {"C"}), ({"y": 1}, {"D"}), ({"x": 1, "y": 1}, {"C", "D"})):
+        (verdict,) = ketal.run(program, [e("n@1", "a", **start)])
+        assert isinstance(verdict, ketal.Incomplete)
+        assert set(verdict.expected) == expected
+
+
+@pytest.mark.parametrize("count", [15, 16, 17, 18])
+def test_steps_beyond_one_digit_of_a_letter_lead_to_states_of_their_own(count: int) -> None:
+    """Letters are written in base 16 while the automaton is minimised."""
+    text = p(f"find any {alternatives_with_futures(count)}", letters=unrelated_events(count))
+    automaton = ketal.compile(text).one.automaton
+    starts = dict(automaton.table[0])
+    assert len(set(starts.values())) == len(starts) == count
+    steps = automaton.variants
+    for letter, state in starts.items():
+        (variant,) = automaton.enabled[state]
+        assert steps[variant].step == (automaton.letters[letter][1] + 1) % count
 
 
 def test_automaton_body_equals_that_of_the_regular_expression() -> None:
@@ -568,6 +590,13 @@ def test_minterms_max() -> None:
     assert spanned_text(text, diagnostic) == "E10"
     assert "`E10`" in diagnostic.message
     assert "type ==" in diagnostic.hint
+    assert (
+        error_of(
+            p(f"check {alternatives_with_futures(5)}", letters=unrelated_events(5)),
+            Limits(states_max=20),
+        ).code
+        == "K212"
+    )  # 31 sets of states
     two = p(f"check {alternatives_with_futures(2)}", letters=unrelated_events(2))
     assert error_of(two, Limits(minterms_max=2)).code == "K211"
     ketal.compile(two, limits=Limits(minterms_max=3))
@@ -935,20 +964,22 @@ def test_unsatisfiable_guards_and_unbound_references_are_reported(
 
 
 @pytest.mark.parametrize(
-    ("statements", "is_own"),
+    ("statements", "reason"),
     [
-        (("S = B && S.x > A.x", "find any A S"), True),
-        (("S = B && S.x > 1", "find any A S+"), True),
-        (("S = B.x > 1", "find any S"), True),
-        (("S = B && x == A.x", "find any A? S"), False),
+        (("S = B && S.x > A.x", "find any A S"), "`S` is this step itself; "),
+        (("S = B && S.x > 1", "find any A S+"), "`S` is this step itself; "),
+        (("S = B.x > 1", "find any S"), "`B` is no step of the body; "),
+        (("S = B && x == A.x", "find any A? S"), ""),
     ],
 )
 def test_the_hint_says_how_to_write_a_value_of_the_event_itself(
-    statements: tuple[str, ...], is_own: bool
+    statements: tuple[str, ...], reason: str
 ) -> None:
     (found,) = (one for one in ketal.lint(p(*statements)) if one.code == "K201")
     assert found.hint is not None
-    assert ("is an attribute of the event that the guard tests" in found.hint) is is_own
+    is_own = "is an attribute of the event that the guard tests" in found.hint
+    assert is_own is bool(reason)
+    assert found.hint.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -1152,6 +1183,13 @@ def test_an_anchor_that_has_no_event_on_any_path_is_warned_of(
     assert findings(p(*statements, order="CausalOrder"), "K223") == expected
 
 
+def test_an_anchor_without_an_event_before_a_not_is_said_to_be_before_this_not() -> None:
+    text = p("find any A not (Causal(N, B)) B", order="CausalOrder")
+    (warning,) = [d for d in ketal.lint(text) if d.code == "K223"]
+    assert warning.message.endswith("on no path does `B` have an event before this `not`")
+    assert "before this `not`" in warning.hint
+
+
 def test_an_anchor_of_a_step_that_the_body_never_takes_is_warned_of() -> None:
     """K223 is at its use, K107 at its declaration: without the declaration it is an error."""
     text = p("S = A && !Causal(A, R)", "R = B", "check S")
@@ -1197,6 +1235,31 @@ def test_the_reason_of_a_violation_names_an_anchor_without_an_event(
     (violation,) = ketal.Monitor(program).feed(e("n@1", "a"))
     assert isinstance(violation, ketal.Violation)
     assert violation.reason == f"expected S; not S: {reason}"
+
+
+LIST = '!(x in [1, "a"])'
+
+
+@pytest.mark.parametrize(
+    ("guard", "hint"),
+    [
+        ("x == 1 / 0", "a calculation in it, such as a division by 0"),
+        (f"{LIST} || x == 1 && x == 2", "a list contains a number and a string"),
+        ('!(x in [1, "a"] || y == 1)', "a list contains a number and a string"),
+        (f"!!({LIST})", "a list contains a number and a string"),
+        (f"Causal({LIST})", "a list contains a number and a string"),
+        (f"Conc({LIST})", "a list contains a number and a string"),
+        ("!Mixed", "a list contains a number and a string"),
+        ('x in [1, "a"] && x == 3', "its conditions contradict each other"),
+        ('!(!(x in [1, "a"]) || true)', "its conditions contradict each other"),
+        ("!(x in [1, 2] || true)", "its conditions contradict each other"),
+        ("!(x in [1, y] || true)", "its conditions contradict each other"),
+    ],
+)
+def test_the_hint_for_an_unsatisfiable_step_says_why(guard: str, hint: str) -> None:
+    text = p('event Mixed = x in [1, "a"]', f"S = A && ({guard})", "find any C S")
+    (found,) = [d for d in ketal.lint(text) if d.code == "K203"]
+    assert found.hint.startswith(hint)
 
 
 def test_the_hint_for_a_negated_list_of_several_kinds_names_the_kinds() -> None:
