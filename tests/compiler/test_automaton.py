@@ -1142,12 +1142,29 @@ def test_replicated_stack_is_order_independent() -> None:
         (("S = A && x == 1", "T = A && y == 1", "check (S B | T C)*"), []),
         (("S = A && x == 1", "T = A && x == 2", "find any S B | T C"), []),
         (("find any A B | A C",), []),
+        # No event is both after and concurrent with an anchor that has an event.
+        (("S = Causal(B)", "T = Conc(B)", "find any A (S C | T D)"), []),
+        (("S = Causal(B, all)", "T = Conc(B, all)", "find any A (S C | T D)"), []),
+        (("S = Causal(B, A)", "T = Conc(B, A)", "find any A (S C | T D)"), []),
+        (("S = Causal(B, A)", "T = Conc(B, A)", "check (A+ (S C | T D))*"), []),
+        (("S = Causal(B, A)", "T = Conc(B, A)", "find any (A C | D A) (S C | T D)"), []),
+        # Without an event both hold; of two anchors, one may be the other's past.
+        (("S = Causal(B)", "T = Conc(B)", "find any (S C | T D)"), [("K221", "warning", "T")]),
+        (
+            ("S = Causal(B, A)", "T = Conc(B, A)", "find any (A | C) (S C | T D)"),
+            [("K221", "warning", "T")],
+        ),
+        (
+            ("S = Causal(B, A)", "T = Conc(B, C)", "find any A C (S C | T D)"),
+            [("K221", "warning", "T")],
+        ),
     ],
 )
 def test_ambiguous_steps_are_warned_of(
     statements: tuple[str, ...], expected: list[tuple[str, str, str]]
 ) -> None:
-    text = p(*statements, order="CausalOrder", letters=AB + 'event C = type == "c";')
+    letters = AB + 'event C = type == "c"; event D = type == "d";'
+    text = p(*statements, order="CausalOrder", letters=letters)
     assert findings(text, "K221") == expected
     for warning in ketal.compile(text).warnings:
         if warning.code == "K221":
