@@ -1082,6 +1082,46 @@ def test_order_sensitivity_names_events_that_no_step_accepts(check: str, message
 
 
 @pytest.mark.parametrize(
+    ("statements", "order", "message", "hint"),
+    [
+        (
+            "find strict A B", "arrival",
+            ": in state q0, `A` and an event that no step accepts do not commute",
+            "; or `find any` under `order CausalOrder`, which has the same matches in every order",
+        ),
+        (
+            "find next A not N B", "CausalOrder",
+            ": what a `not` excludes depends on the events offered in between",
+            "; or `find any` under `order CausalOrder`, which has the same matches in every order",
+        ),
+        (
+            "check (A N)*", "CausalOrder",
+            ": in state q0, `A` and `N` do not commute",
+            "; or, for a finite log, `mode possibly`, which reports a violation that some order "
+            "of the events has",
+        ),
+        # A mode excludes `frontier`.
+        (
+            "check (A N)*", "CausalOrder(frontier = 1 s)",
+            ": in state q0, `A` and `N` do not commute", "",
+        ),
+    ],
+)  # fmt: skip
+def test_order_sensitivity_says_why_and_what_to_use_instead(
+    statements: str, order: str, message: str, hint: str
+) -> None:
+    """Events of one node are never concurrent, so no two `A` are swapped."""
+    letters = "".join(
+        f'event {name} = type == "{name}" && node == "n1"; ' for name in ("A", "B")
+    ) + 'event N = type == "N"; '  # fmt: skip
+    text = p(statements, order=order, letters=letters)
+    (warning,) = [one for one in ketal.lint(text) if one.code == "K220"]
+    assert warning.message == f"order-sensitive{message}"
+    total = "use `order CausalOrder(total)`, which makes the result deterministic"
+    assert warning.hint == f"{total}{hint}"
+
+
+@pytest.mark.parametrize(
     ("statements", "order", "instead"),
     [
         (("find any A B",), "arrival", ("order arrival", "order CausalOrder")),
