@@ -334,10 +334,12 @@ def test_links_order_spans(tmp_path: Path) -> None:
         tmp_path / "t.json",
         resource("a", span(1, 1, 2, kind=4)),
         resource("b", span(2, 1, 2, kind=5, links=[link])),
+        resource("c", span(3, 1, 2, kind=5, links=[{"spanId": f"{1:016x}"}])),
     )
     events = events_by_name(log)
-    assert happened_before(events["s1 start"], events["s2 start"])
-    assert concurrent(events["s1 end"], events["s2 start"])
+    for consumer in ("s2", "s3"):
+        assert happened_before(events["s1 start"], events[f"{consumer} start"])
+        assert concurrent(events["s1 end"], events[f"{consumer} start"])
 
 
 def test_links_to_other_traces_and_files_are_resolved(tmp_path: Path) -> None:
@@ -626,6 +628,8 @@ def test_spans_without_a_service_and_service_instances(tmp_path: Path) -> None:
         ({"traceId": "0" * 32}, "no traceId"),
         ({"spanId": "xyz"}, "neither 16 hex digits nor base64"),
         ({"spanId": 7}, "must be a string"),
+        ({"spanId": "AAAAAAAA AAE="}, "neither 16 hex digits nor base64"),
+        ({"spanId": "x" * 61}, f"spanId {'x' * 60!r} is neither 16 hex digits nor base64"),
     ],
 )
 def test_unreadable_spans_are_rejected(tmp_path: Path, wrong: dict[str, Any], reason: str) -> None:
