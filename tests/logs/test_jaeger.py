@@ -203,6 +203,15 @@ def test_traces_in_an_array_are_read_as_those_of_a_document(tmp_path: Path) -> N
         assert list(read_log(tmp_path / "a.json", format="jaeger")) == expected
 
 
+def test_times_may_be_whole_floats_up_to_the_year_9999(tmp_path: Path) -> None:
+    last = 253_402_300_799_000_000
+    spans = [{**span(1, 1, 1), "startTime": 2.0, "duration": 3.0}, span(2, last, 1)]
+    log = jaeger(tmp_path / "j.json", *spans)
+    times = [event.time for event in log]
+    assert log.rejected == []
+    assert times == [0.000002, 0.000005, last / 10**6, (last + 1) / 10**6]
+
+
 def test_ids_without_leading_zeros_are_the_same_ids(tmp_path: Path) -> None:
     short = span(1, 1, 9, traceID="a1", spanID="1")
     child = span(2, 2, 1, reference(1, trace=f"{0xA1:032x}"), traceID=f"{0xA1:032x}")
@@ -220,6 +229,14 @@ def test_ids_without_leading_zeros_are_the_same_ids(tmp_path: Path) -> None:
         ({"spanID": "1" * 17}, "is not a hex id"),
         ({"startTime": 0}, "no startTime, so it cannot be ordered"),
         ({"startTime": "yesterday"}, "is not a time in microseconds"),
+        ({"startTime": "x" * 61}, f"startTime {'x' * 60!r} is not a time in microseconds"),
+        ({"startTime": 1.5}, "startTime '1.5' is not a time in microseconds"),
+        ({"startTime": True}, "startTime 'True' is not a time in microseconds"),
+        ({"startTime": -1}, "startTime '-1' is not a time in microseconds"),
+        ({"startTime": 253_402_300_800_000_000}, "is not a time in microseconds"),
+        ({"startTime": 253_402_300_799_999_999}, "ends after the year 9999"),
+        ({"spanID": "z" * 61}, f"spanID {'z' * 60!r} is not a hex id"),
+        ({"spanID": 7}, "spanID '7' is not a hex id"),
         ({"duration": 10**18}, "is not a time in microseconds"),
         ({"duration": 253_402_300_799_999_999}, "ends after the year 9999"),
         ({"processID": "p2"}, "the process 'p2' of the span is not in processes"),
