@@ -352,8 +352,8 @@ def test_states_of_a_check_that_expect_different_steps_are_not_merged() -> None:
     """C and D accept the same events, so the states before them accept the same runs."""
     events = "event A = x == 1; event B = y == 1; event C = z == 1; event D = z == 1;"
     program = ketal.compile(p("check A C | B D", letters=events))
-    for start, expected in (({"x": 1}, {"C"}), ({"y": 1}, {"D"}), ({"x": 1, "y": 1}, {"C", "D"})):
-        (verdict,) = ketal.run(program, [e("n@1", "a", **start)])
+    for x, y, expected in ((1, 0, {"C"}), (0, 1, {"D"}), (1, 1, {"C", "D"})):
+        (verdict,) = ketal.run(program, [e("n@1", "a", x=x, y=y)])
         assert isinstance(verdict, ketal.Incomplete)
         assert set(verdict.expected) == expected
 
