@@ -502,6 +502,8 @@ def test_a_restored_clock_has_at_most_clock_entries_max_entries() -> None:
     restorer.restore(e("n3@1", "a", "n1:1 n2:1"))
     assert restorer.restore(e("n3@2", "b")).clock == {"n1": 1, "n3": 2}
     assert restorer.in_doubt == 1
+    restorer.restore(e("n4@1", "c"))
+    assert restorer.in_doubt == 1, "its own clock has room"
     # A clock that arrived with more is only raised in its own entries.
     larger = Restorer(ClockMemory(10), {"n0", "n1", "n2"}, 2)
     larger.restore(e("n3@1", "a", "n0:1 n1:2 n2:1"))
