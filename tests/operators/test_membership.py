@@ -510,6 +510,28 @@ def test_a_restored_clock_has_at_most_clock_entries_max_entries() -> None:
     assert larger.restore(e("n4@1", "b", "n1:1 n3:1")).clock == {"n1": 2, "n3": 1, "n4": 1}
 
 
+def test_final_closure_outlasts_the_clocks_that_it_was_computed_from() -> None:
+    restorer = Restorer(ClockMemory(3), {"n0"}, 10)
+    for event in (e("n0@1", "a"), e("n1@1", "a", "n0:1")):
+        restorer.restore(event)
+    shrunk = e("n2@1", "b", "n1:1")
+    whole = {"n0": 1, "n1": 1, "n2": 1}
+    assert restorer.restore(shrunk).clock == whole
+    for event in (e("n3@1", "c"), e("n4@1", "c")):
+        restorer.restore(event)
+    assert restorer.memory.find("n1", 1) is None
+    # Another queue may release it once more.
+    assert restorer.restore(shrunk).clock == whole
+    assert restorer.in_doubt == 0
+
+
+def test_highest_counter_of_a_node_does_not_fall() -> None:
+    restorer = Restorer(ClockMemory(10), set(), 10)
+    for counter in (2, 1, 3, 2):
+        restorer.restore(e(f"n1@{counter}", "a"))
+    assert restorer.highest == {"n1": 3}
+
+
 def test_an_entry_is_raised_in_a_clock_that_has_no_room_for_others() -> None:
     restorer = Restorer(ClockMemory(10), {"n1"}, 3)
     for event in (e("n1@1", "a"), e("n1@2", "a"), e("n2@1", "a", "n1:2")):
