@@ -269,6 +269,14 @@ def events_possibly_low(events: list[Event]) -> list[Event]:
     return [x for x in events if x.dot in low]
 
 
+def test_only_events_with_an_unseen_or_shrunk_past_are_possibly_low() -> None:
+    whole = [e("a@1", "x"), e("a@2", "x"), e("c@1", "x", "a:2")]
+    unseen = [e("b@1", "x", "z:1"), e("b@2", "x", "z:1"), e("d@1", "x", "b:1 z:1")]
+    shrunk = [e("f@1", "x", "c:1"), e("g@1", "x", "c:1 f:1 a:2")]
+    assert events_possibly_low([*whole, *unseen, *shrunk]) == [*unseen, *shrunk]
+    assert events_possibly_low(whole) == []
+
+
 @examples(100, 5_000)
 @given(runs(restarts=False, events_max=25), st.sampled_from((0.0, 0.1, 0.3)))
 def test_clocks_that_are_not_possibly_low_are_whole(
