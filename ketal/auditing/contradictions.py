@@ -60,12 +60,14 @@ class Case(NamedTuple):
 
     def entries(self) -> Iterator[_Entry]:
         """Yield the entries of which at least one is wrong."""
-        if self.name != self.event.node or self.received:
+        if self.received:
             yield self.event, self.name
-        if not self.goes_backwards and not self.received:
+            return
+        if self.name != self.event.node:
+            yield self.event, self.name
+        if not self.goes_backwards:
             yield self.event, self.known.node
-        if not self.received:
-            yield self.known, self.name
+        yield self.known, self.name
 
     def role(self, event: AuditedEvent, name: str) -> Role:
         """Return how an event's entry takes part in the case."""
@@ -113,7 +115,8 @@ def _cases_beyond_unknown(
     execution: AuditedExecution, before: AuditedEvent, event: AuditedEvent
 ) -> Iterator[Case]:
     """Yield the cases of entries below their last known value before an unknown one."""
-    for name in sorted(set(before.unknown) or event.clock):
+    # After an event without a clock, where every entry is unknown, any entry may be too low.
+    for name in sorted(set(before.unknown) or execution.lines):
         if name == event.node or name in event.unknown:
             continue
         earlier = execution.predecessor_with_entry(before, name)
@@ -218,14 +221,10 @@ def _may_be_wrong(
     if high is not None and low > high:
         return False
     after = execution.successor(event)
-    for case in cases:
-        # An entry that the next event shares was not compared again.
-        if after is not None and case.role(event, name) is Role.CLAIMS:
-            claims = after.clock.get(name, 0) == event.clock.get(name, 0)
-            lacks = case.name in after.lacks(case.known)
-            if claims and lacks and Case(case.known, after, case.name) not in cases:
-                return False
-    return True
+    if after is None or after.clock.get(name, 0) != event.clock.get(name, 0):
+        return True
+    # An entry that the next event shares was not compared again.
+    return not any(case.name in after.lacks(case.known) for case in cases)
 
 
 # --- reports -----------------------------------------------------------------------------
@@ -244,7 +243,7 @@ def _report(
     shown = [case for case in cases if case.received or case.role(event, name) is role]
     case = min(shown, key=lambda case: (not case.received, not case.goes_backwards))
     code = "A009" if case.received else "A008"
-    if case.goes_backwards and not case.received and role is not Role.CLAIMS:
+    if case.goes_backwards and not case.received:
         code = "A010"
     message = _message(case, event, role)
     execution.report(code, event, message, dot=event.dot, blamed={name}, certain=certain)
@@ -257,7 +256,7 @@ def _message(case: Case, blamed: AuditedEvent, role: Role) -> str:
     if received:
         message = f"{event.dot} receives a message from {known.dot} but does not know {known.dot}"
         return message if case.goes_backwards else f"{message}: its entry for {name} is {less}"
-    if case.goes_backwards and role is not Role.CLAIMS:
+    if case.goes_backwards:
         values = f"it is {less} at {event.dot}, but {more} at the earlier {known.dot}"
         if blamed is known:
             values = f"it is {more} at {known.dot}, but {less} at the later {event.dot}"

@@ -14,6 +14,7 @@ The one rule: "order-independent" is proven; what cannot be proven in
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,19 +47,35 @@ WITNESSES_MAX = 64
 """Symbolic events of a state that are still searched for a counterexample without a proof."""
 
 
-def _exclusions(theory: Theory) -> tuple[Formula, ...]:
-    """Return formulas that are true unless an anchor is both before and concurrent with the event.
+def _exclusions(theory: Theory) -> dict[str, Formula]:
+    """Return, by anchor, a formula that is false of an event both after and concurrent with it.
 
-    The anchors are the prior event and the history; the formulas hold once these are bound.
+    It is true of every event once the anchor has an event.
     """
-    out = []
-    for number, atom in enumerate(theory.atoms):
-        if atom.shape == "before" and atom.payload[0] in (syntax.PRIOR, syntax.ALL):
-            for other, peer in enumerate(theory.atoms):
-                if peer.shape == "concurrent" and peer.payload == atom.payload:
-                    both = conjunction([("var", number, True), ("var", other, True)])
-                    out.append(negation(both))
-    return tuple(out)
+    numbers = {(atom.shape, atom.payload): number for number, atom in enumerate(theory.atoms)}
+    return {
+        payload[0]: negation(conjunction([("var", number, True), ("var", other, True)]))
+        for (shape, payload), number in numbers.items()
+        if shape == "before" and (other := numbers.get(("concurrent", payload))) is not None
+    }
+
+
+def _bound_anchors(automaton: Automaton, asked: frozenset[str]) -> list[frozenset[str]]:
+    """Return, for each state, the `asked` anchors that have an event on every path to it."""
+    bound = [asked] * len(automaton.table)
+    bound[0] = frozenset()
+    todo = deque(range(len(bound)))
+    while todo:
+        state = todo.popleft()
+        for letter, target in automaton.table[state]:
+            _, group = automaton.letters[letter]
+            step = () if group == ANONYMOUS else (automaton.steps[group],)
+            taken = asked.intersection((syntax.PRIOR, syntax.ALL, *step))
+            joined = bound[target] & (bound[state] | taken)
+            if joined != bound[target]:
+                bound[target] = joined
+                todo.append(target)
+    return bound
 
 
 def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str, str]]:
@@ -74,20 +91,22 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
         for v in of_class
     }
     reported: set[tuple[int, int]] = set()
-    answers: dict[tuple[bool, int, int], bool] = {}
-    visited: set[tuple[bool, tuple[int, ...]]] = set()
-    for state, enabled in enumerate(automaton.enabled):
-        if (state == 0, enabled) in visited:
+    answers: dict[tuple[frozenset[str], int, int], bool] = {}
+    visited: set[tuple[frozenset[str], tuple[int, ...]]] = set()
+    anchors_of = _bound_anchors(automaton, frozenset(exclusions))
+    for state, (bound, enabled) in enumerate(zip(anchors_of, automaton.enabled, strict=True)):
+        if (bound, enabled) in visited:
             continue
-        visited.add((state == 0, enabled))
+        visited.add((bound, enabled))
         for one, two in itertools.combinations(enabled, 2):
             steps = automaton.variants[one].step, automaton.variants[two].step
             if group_of[one] == group_of[two] or steps in reported:
                 continue
-            key = (state == 0, one, two)
+            key = (bound, one, two)
             if key not in answers:
                 both = (automaton.formulas[one], automaton.formulas[two])
-                answers[key] = theory.can_hold(*both, *(exclusions if state else ()))
+                known = (formula for name, formula in exclusions.items() if name in bound)
+                answers[key] = theory.can_hold(*both, *known)
             if answers[key]:
                 reported.add(steps)
                 yield automaton.names[state], automaton.steps[steps[0]], automaton.steps[steps[1]]

@@ -100,9 +100,10 @@ def determinise(
 ) -> Deterministic:
     """Return the minimal deterministic automaton of a body, which is at `span`.
 
-    For a `check`, verdicts report the steps that may come next: then states that differ in these
-    steps are not merged. A PatternError if it has more than `states_max` states before equivalent
-    ones are merged, or one of them more than `minterms_max` minterms.
+    For a `check`, verdicts report the steps that may come next. States that differ in these steps
+    are never merged: a step that is possible in only one of them is in a letter that the other one
+    lacks. A PatternError if it has more than `states_max` states before equivalent ones are merged,
+    or one of them more than `minterms_max` minterms.
     """
     numbers = {variant: number for number, variant in enumerate(guards.variants)}
     moves: list[dict[int, set[int]]] = [{} for _ in positions.steps]
@@ -158,7 +159,7 @@ def _minimal(automaton: _Table, letters: int) -> _Table:
 
     if not automaton.finals:  # all states are dead
         return _Table([{}], (), automaton.origins[:1])
-    width = max(1, len(f"{max(letters - 1, 0):x}"))
+    width = len(f"{max(letters - 1, 0):x}")
     transitions: dict[str, dict[str, str]] = {}
     for p, row in enumerate(automaton.rows):
         transitions[f"{p}"] = {}
@@ -222,11 +223,11 @@ def _breadth_first(
     return _Table(rows, finals, [origin(state) for state in order])
 
 
-def _restricted(automaton: _Table, letters: int) -> _Table:
-    """Return a deterministic automaton renumbered, without the letters from `letters` on."""
+def _renumbered(automaton: _Table) -> _Table:
+    """Return a deterministic automaton with its states numbered breadth-first, by letters."""
     return _breadth_first(
         0,
-        lambda state: (move for move in automaton.rows[state].items() if move[0] < letters),
+        lambda state: automaton.rows[state].items(),
         automaton.finals.__contains__,
         automaton.origins.__getitem__,
     )
@@ -402,19 +403,8 @@ class _OverEvents:
         if single and (self.check or all(len(vs) == 1 for vs in self._members.values())):
             # Each state is one state of the first stage, and those are minimal: a word over steps
             # that distinguishes two of them gives a word over events that does.
-            return _restricted(whole, letters)
-        if not self.check:
-            return _minimal(whole, letters)
-        # A check reports the expected steps: add a letter for each set of enabled variants, so
-        # that states that differ in these sets are not merged.
-        marks: dict[_Class, int] = {}
-        sink = len(whole.rows)
-        rows: list[Mapping[int, int]] = []
-        for row, here in zip(whole.rows, whole.origins, strict=True):
-            mark = marks.setdefault(self._enabled(here), letters + len(marks))
-            rows.append({**row, mark: sink})
-        marked = _Table([*rows, {}], {*whole.finals, sink}, [*whole.origins, frozenset()])
-        return _restricted(_minimal(marked, letters + len(marks)), letters)
+            return _renumbered(whole)
+        return _minimal(whole, letters)
 
 
 def _group_by_value(by: Mapping[int, Hashable]) -> tuple[_Class, ...]:

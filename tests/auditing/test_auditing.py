@@ -184,6 +184,18 @@ LOOK_ALIKES: list[tuple[str, list[dict[str, Any]], list[tuple[int, str, str]]]] 
         [*A, row("d", {"a": 4, "d": 1}), row("b", {"a": 5, "b": 1}), row("b", {"a": 5, "b": 2})],
         [(4, "A006", "d@1")],
     ),
+    (
+        "one lost event that is handed on to another node, and an earlier one",
+        [*A, row("d", {"a": 4, "d": 1}), row("b", {"a": 5, "b": 1}),
+         row("c", {"a": 5, "b": 1, "c": 1})],
+        [(4, "A006", "d@1")],
+    ),
+    (
+        "two lost events, the later one referred to from a smaller past",
+        [*A, row("d", {"d": 1}), row("d", {"a": 4, "d": 2}), row("b", {"a": 5, "b": 1}),
+         row("b", {"a": 5, "b": 2})],
+        [(6, "A006", "b@1")],
+    ),
 ]  # fmt: skip
 
 
@@ -423,7 +435,7 @@ def test_fault_is_named_with_its_line_code_and_dot(
 
 def test_each_unknown_reference_of_an_event_is_named(tmp_path: Path) -> None:
     """Two log files are missing, and the log of a third node is cut off."""
-    rows = [row("b", {"b": 1, "x": 2, "y": 2, "a": 4}), A[0]]
+    rows = [row("b", {"b": 1, "y": 2, "x": 2, "a": 4}), A[0]]
     audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)))
     assert [(fault.code, fault.message) for fault in audit.faults] == [
         ("A006", "b@1 refers to a@4, but the last event of a in the log is a@1"),
@@ -431,6 +443,18 @@ def test_each_unknown_reference_of_an_event_is_named(tmp_path: Path) -> None:
         ("A007", "b@1 refers to y@2, but no event of y is in the log"),
     ]
     assert len(repair(tmp_path / "log.jsonl", rows).left) == 3
+
+
+def test_reference_that_the_clock_contradicts_is_wrong_unless_it_was_passed_on(
+    tmp_path: Path,
+) -> None:
+    """b knows a@7, which is after a@1, but not c@1, which a@1 knows."""
+    rows = [row("c", {"c": 1}), row("a", {"a": 1, "c": 1}), row("b", {"a": 7, "b": 1})]
+    later = row("b", {"a": 7, "b": 2})
+    for log, clock in ((rows, {"b": 1}), ([*rows, later], {"a": 7, "b": 1})):
+        (part,) = examine_log(read_log(write(tmp_path / "log.jsonl", log)), None)
+        assert [finding.code for finding in part.execution.findings] == ["A006"]
+        assert part.execution.events[2].as_event().clock == clock
 
 
 @pytest.mark.parametrize(
@@ -712,7 +736,8 @@ def test_faults_beside_a_restart_are_named(tmp_path: Path) -> None:
 def test_restart_in_a_shuffled_file_is_the_only_fault(tmp_path: Path) -> None:
     rng = random.Random(1)
     rows = [row("a", {"a": n}, f"run {run}", n=n) for run in (1, 2) for n in range(1, 30)]
-    rows += [row("b", {"a": 9, "b": n}) for n in range(1, 9)]
+    # Nor is a reference beyond its last event judged.
+    rows += [row("b", {"a": 9 if n < 8 else 40, "b": n}) for n in range(1, 9)]
     rng.shuffle(rows)
     last = max(n for n, one in enumerate(rows, 1) if one["clock"] == {"a": 1})
     path = write(tmp_path / "log.jsonl", rows)

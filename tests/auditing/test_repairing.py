@@ -205,6 +205,23 @@ def test_repeated_dot_whose_message_is_received_is_left(tmp_path: Path) -> None:
     assert [(change.line, change.code) for change in done.left] == [(3, "A005")]
 
 
+def test_receive_of_an_unknown_message_is_not_corrected_from_the_others() -> None:
+    """b@2 receives a message that no event sends, so the other messages do not show its clock."""
+    clocks = [
+        ("a", {"a": 1}, "k", 1), ("a", {"a": 2}, "n", 1),
+        ("b", {"a": 1, "b": 1}, "k", 0), ("b", {"b": 2}, "m", 0),
+    ]  # fmt: skip
+    messages = Messages.of("id=msg,send=sends:1,receive=sends:0")
+    for unknown in (True, False):
+        lines = [
+            (node, clock, {"msg": message, "sends": sends} if message != "m" or unknown else {})
+            for node, clock, message, sends in clocks
+        ]
+        (part,) = examine_log(log_of(lines), messages)
+        done = repair_execution(part)
+        assert (len(done.changed), len(done.left)) == ((0, 1) if unknown else (1, 0))
+
+
 def test_entry_that_is_no_counter_is_removed_if_it_can_only_be_zero(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(

@@ -281,13 +281,11 @@ def test_comparisons_are_normalised_before_the_satisfiability_check() -> None:
 # --- minimal and canonical --------------------------------------------------------------
 
 
-def distinguishable(automaton: Automaton, marks: bool) -> bool:
+def distinguishable(automaton: Automaton) -> bool:
     """Return whether no two states can be merged, by partition refinement (Moore)."""
     states = range(len(automaton.table))
     rows = [dict(row) for row in automaton.table]
-    colour: list[Any] = [
-        (s in automaton.finals, automaton.enabled[s] if marks else ()) for s in states
-    ]
+    colour: list[Any] = [s in automaton.finals for s in states]
     while True:
         finer = [
             (colour[s], tuple((letter, colour[t]) for letter, t in sorted(rows[s].items())))
@@ -312,7 +310,7 @@ def breadth_first(automaton: Automaton) -> bool:
 def test_random_automata_are_minimal_numbered_breadth_first_and_trim(rng: random.Random) -> None:
     compiled = random_pattern(rng)
     automaton = compiled.automaton
-    assert distinguishable(automaton, marks=compiled.kind == "check")
+    assert distinguishable(automaton)
     assert breadth_first(automaton)
     assert automaton.letters == tuple(sorted(set(automaton.letters)))
     assert automaton.minterms == tuple(sorted(set(automaton.minterms)))
@@ -334,6 +332,7 @@ def test_random_automata_are_minimal_numbered_breadth_first_and_trim(rng: random
         ("check A{0,1} B", "check B | A B"),
         ("check A{2,}", "check A A A*"),
         ("check (A?){3}", "check A{0,3}"),
+        ("check A? | B", "check (A | B)?"),
         ("find any A A*", "find any A+"),
         ("find any A B | A B", "find any A B"),
         ("find any {A & B}", "find any A B | B A"),
@@ -347,6 +346,29 @@ def test_equal_languages_compile_to_the_same_automaton(one_body: str, other_body
     first, second = compile_one(one_body), compile_one(other_body)
     assert first.automaton == second.automaton
     assert first.fingerprint == second.fingerprint
+
+
+def test_states_of_a_check_that_expect_different_steps_are_not_merged() -> None:
+    """C and D accept the same events, so the states before them accept the same runs."""
+    events = "event A = x == 1; event B = y == 1; event C = z == 1; event D = z == 1;"
+    program = ketal.compile(p("check A C | B D", letters=events))
+    for x, y, expected in ((1, 0, {"C"}), (0, 1, {"D"}), (1, 1, {"C", "D"})):
+        (verdict,) = ketal.run(program, [e("n@1", "a", x=x, y=y)])
+        assert isinstance(verdict, ketal.Incomplete)
+        assert set(verdict.expected) == expected
+
+
+@pytest.mark.parametrize("count", [15, 16, 17, 18])
+def test_steps_beyond_one_digit_of_a_letter_lead_to_states_of_their_own(count: int) -> None:
+    """Letters are written in base 16 while the automaton is minimised."""
+    text = p(f"find any {alternatives_with_futures(count)}", letters=unrelated_events(count))
+    automaton = ketal.compile(text).one.automaton
+    starts = dict(automaton.table[0])
+    assert len(set(starts.values())) == len(starts) == count
+    steps = automaton.variants
+    for letter, state in starts.items():
+        (variant,) = automaton.enabled[state]
+        assert steps[variant].step == (automaton.letters[letter][1] + 1) % count
 
 
 def test_automaton_body_equals_that_of_the_regular_expression() -> None:
@@ -568,6 +590,13 @@ def test_minterms_max() -> None:
     assert spanned_text(text, diagnostic) == "E10"
     assert "`E10`" in diagnostic.message
     assert "type ==" in diagnostic.hint
+    assert (
+        error_of(
+            p(f"check {alternatives_with_futures(5)}", letters=unrelated_events(5)),
+            Limits(states_max=20),
+        ).code
+        == "K212"
+    )  # 31 sets of states
     two = p(f"check {alternatives_with_futures(2)}", letters=unrelated_events(2))
     assert error_of(two, Limits(minterms_max=2)).code == "K211"
     ketal.compile(two, limits=Limits(minterms_max=3))
@@ -935,20 +964,22 @@ def test_unsatisfiable_guards_and_unbound_references_are_reported(
 
 
 @pytest.mark.parametrize(
-    ("statements", "is_own"),
+    ("statements", "reason"),
     [
-        (("S = B && S.x > A.x", "find any A S"), True),
-        (("S = B && S.x > 1", "find any A S+"), True),
-        (("S = B.x > 1", "find any S"), True),
-        (("S = B && x == A.x", "find any A? S"), False),
+        (("S = B && S.x > A.x", "find any A S"), "`S` is this step itself; "),
+        (("S = B && S.x > 1", "find any A S+"), "`S` is this step itself; "),
+        (("S = B.x > 1", "find any S"), "`B` is no step of the body; "),
+        (("S = B && x == A.x", "find any A? S"), ""),
     ],
 )
 def test_the_hint_says_how_to_write_a_value_of_the_event_itself(
-    statements: tuple[str, ...], is_own: bool
+    statements: tuple[str, ...], reason: str
 ) -> None:
     (found,) = (one for one in ketal.lint(p(*statements)) if one.code == "K201")
     assert found.hint is not None
-    assert ("is an attribute of the event that the guard tests" in found.hint) is is_own
+    is_own = "is an attribute of the event that the guard tests" in found.hint
+    assert is_own is bool(reason)
+    assert found.hint.startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -1051,6 +1082,46 @@ def test_order_sensitivity_names_events_that_no_step_accepts(check: str, message
 
 
 @pytest.mark.parametrize(
+    ("statements", "order", "message", "hint"),
+    [
+        (
+            "find strict A B", "arrival",
+            ": in state q0, `A` and an event that no step accepts do not commute",
+            "; or `find any` under `order CausalOrder`, which has the same matches in every order",
+        ),
+        (
+            "find next A not N B", "CausalOrder",
+            ": what a `not` excludes depends on the events offered in between",
+            "; or `find any` under `order CausalOrder`, which has the same matches in every order",
+        ),
+        (
+            "check (A N)*", "CausalOrder",
+            ": in state q0, `A` and `N` do not commute",
+            "; or, for a finite log, `mode possibly`, which reports a violation that some order "
+            "of the events has",
+        ),
+        # A mode excludes `frontier`.
+        (
+            "check (A N)*", "CausalOrder(frontier = 1 s)",
+            ": in state q0, `A` and `N` do not commute", "",
+        ),
+    ],
+)  # fmt: skip
+def test_order_sensitivity_says_why_and_what_to_use_instead(
+    statements: str, order: str, message: str, hint: str
+) -> None:
+    """Events of one node are never concurrent, so no two `A` are swapped."""
+    letters = "".join(
+        f'event {name} = type == "{name}" && node == "n1"; ' for name in ("A", "B")
+    ) + 'event N = type == "N"; '  # fmt: skip
+    text = p(statements, order=order, letters=letters)
+    (warning,) = [one for one in ketal.lint(text) if one.code == "K220"]
+    assert warning.message == f"order-sensitive{message}"
+    total = "use `order CausalOrder(total)`, which makes the result deterministic"
+    assert warning.hint == f"{total}{hint}"
+
+
+@pytest.mark.parametrize(
     ("statements", "order", "instead"),
     [
         (("find any A B",), "arrival", ("order arrival", "order CausalOrder")),
@@ -1111,12 +1182,29 @@ def test_replicated_stack_is_order_independent() -> None:
         (("S = A && x == 1", "T = A && y == 1", "check (S B | T C)*"), []),
         (("S = A && x == 1", "T = A && x == 2", "find any S B | T C"), []),
         (("find any A B | A C",), []),
+        # No event is both after and concurrent with an anchor that has an event.
+        (("S = Causal(B)", "T = Conc(B)", "find any A (S C | T D)"), []),
+        (("S = Causal(B, all)", "T = Conc(B, all)", "find any A (S C | T D)"), []),
+        (("S = Causal(B, A)", "T = Conc(B, A)", "find any A (S C | T D)"), []),
+        (("S = Causal(B, A)", "T = Conc(B, A)", "check (A+ (S C | T D))*"), []),
+        (("S = Causal(B, A)", "T = Conc(B, A)", "find any (A C | D A) (S C | T D)"), []),
+        # Without an event both hold; of two anchors, one may be the other's past.
+        (("S = Causal(B)", "T = Conc(B)", "find any (S C | T D)"), [("K221", "warning", "T")]),
+        (
+            ("S = Causal(B, A)", "T = Conc(B, A)", "find any (A | C) (S C | T D)"),
+            [("K221", "warning", "T")],
+        ),
+        (
+            ("S = Causal(B, A)", "T = Conc(B, C)", "find any A C (S C | T D)"),
+            [("K221", "warning", "T")],
+        ),
     ],
 )
 def test_ambiguous_steps_are_warned_of(
     statements: tuple[str, ...], expected: list[tuple[str, str, str]]
 ) -> None:
-    text = p(*statements, order="CausalOrder", letters=AB + 'event C = type == "c";')
+    letters = AB + 'event C = type == "c"; event D = type == "d";'
+    text = p(*statements, order="CausalOrder", letters=letters)
     assert findings(text, "K221") == expected
     for warning in ketal.compile(text).warnings:
         if warning.code == "K221":
@@ -1150,6 +1238,13 @@ def test_an_anchor_that_has_no_event_on_any_path_is_warned_of(
     statements: tuple[str, ...], expected: list[tuple[str, str, str]]
 ) -> None:
     assert findings(p(*statements, order="CausalOrder"), "K223") == expected
+
+
+def test_an_anchor_without_an_event_before_a_not_is_said_to_be_before_this_not() -> None:
+    text = p("find any A not (Causal(N, B)) B", order="CausalOrder")
+    (warning,) = [d for d in ketal.lint(text) if d.code == "K223"]
+    assert warning.message.endswith("on no path does `B` have an event before this `not`")
+    assert "before this `not`" in warning.hint
 
 
 def test_an_anchor_of_a_step_that_the_body_never_takes_is_warned_of() -> None:
@@ -1197,6 +1292,31 @@ def test_the_reason_of_a_violation_names_an_anchor_without_an_event(
     (violation,) = ketal.Monitor(program).feed(e("n@1", "a"))
     assert isinstance(violation, ketal.Violation)
     assert violation.reason == f"expected S; not S: {reason}"
+
+
+LIST = '!(x in [1, "a"])'
+
+
+@pytest.mark.parametrize(
+    ("guard", "hint"),
+    [
+        ("x == 1 / 0", "a calculation in it, such as a division by 0"),
+        (f"{LIST} || x == 1 && x == 2", "a list contains a number and a string"),
+        ('!(x in [1, "a"] || y == 1)', "a list contains a number and a string"),
+        (f"!!({LIST})", "a list contains a number and a string"),
+        (f"Causal({LIST})", "a list contains a number and a string"),
+        (f"Conc({LIST})", "a list contains a number and a string"),
+        ("!Mixed", "a list contains a number and a string"),
+        ('x in [1, "a"] && x == 3', "its conditions contradict each other"),
+        ('!(!(x in [1, "a"]) || true)', "its conditions contradict each other"),
+        ("!(x in [1, 2] || true)", "its conditions contradict each other"),
+        ("!(x in [1, y] || true)", "its conditions contradict each other"),
+    ],
+)
+def test_the_hint_for_an_unsatisfiable_step_says_why(guard: str, hint: str) -> None:
+    text = p('event Mixed = x in [1, "a"]', f"S = A && ({guard})", "find any C S")
+    (found,) = [d for d in ketal.lint(text) if d.code == "K203"]
+    assert found.hint.startswith(hint)
 
 
 def test_the_hint_for_a_negated_list_of_several_kinds_names_the_kinds() -> None:

@@ -624,6 +624,32 @@ def test_literal_that_a_guard_has_several_times_is_evidence_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "node", "statement"),
+    [
+        ("check A", "n", "the run had already ended at a violation (`on violation halt`)"),
+        ('at host("m"); check A', "n", "it was not offered to any copy of the pattern"),
+    ],
+)
+def test_event_that_no_step_was_tried_with_is_explained(
+    text: str, node: str, statement: str
+) -> None:
+    program = ketal.compile(f"pattern P {{ order arrival; event A = true; {text}; }}")
+    log = [_event("m@1", "a"), *(_event(f"{node}@{n}", "a") for n in (1, 2, 3))]
+    (one,) = ketal.explain(program, log, event="n@3")
+    assert one.statements == (statement,)
+
+
+def test_event_that_a_topology_refuses_is_said_to_be_in_the_log() -> None:
+    text = "order CausalOrder; topology { p -> q; } event A = true; check A;"
+    program = ketal.compile(f"pattern P {{ {text} }}")
+    with pytest.raises(
+        ketal.SettingError,
+        match=r"no run was offered r@1: it is in the log, but was late or refuse",
+    ):
+        ketal.explain(program, [_event("p@1", "a"), _event("r@1", "a")], event="r@1")
+
+
 def test_event_offered_to_no_scope_is_explained() -> None:
     program = ketal.compile(SESSION)
     log = [_event("a@1", "logn", token=1), _event("a@2", "use")]

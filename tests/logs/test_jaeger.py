@@ -128,13 +128,19 @@ def test_parent_is_the_first_child_of_reference_of_the_trace(tmp_path: Path) -> 
             span(3, 3, 1, elsewhere, reference(2, "FOLLOWS_FROM"), reference(1)),
             span(4, 4, 1, elsewhere),
             span(5, 5, 1, parentSpanID="3"),
+            # Without a trace, a reference is to the span's own; without a span, to none.
+            span(6, 6, 1, {"refType": "CHILD_OF", "spanID": "3"}),
+            span(7, 7, 1, {"refType": "CHILD_OF", "traceID": TRACE}, parentSpanID=f"{2:016x}"),
         )
     }
     parents = {name: data.get("parent", "")[-1:] for name, data in events.items()}
-    assert parents == {"s1": "", "s2": "1", "s3": "1", "s4": "", "s5": "3"}
+    assert parents == {
+        "s1": "", "s2": "1", "s3": "1", "s4": "", "s5": "3", "s6": "3", "s7": "2",
+    }  # fmt: skip
     assert {name: data["lost_links"] for name, data in events.items() if "lost_links" in data} == {
         "s3": 1,
         "s4": 1,
+        "s7": 1,
     }
 
 
@@ -182,10 +188,28 @@ def test_tags_of_the_storage_are_texts_with_a_type_or_fields(tmp_path: Path) -> 
 
 def test_only_the_values_true_of_the_error_tag_are_failures(tmp_path: Path) -> None:
     values = [True, "true", False, "false", "", None]
-    tags = [[{"key": "error", "type": "bool", "value": value}] for value in values]
-    spans = [span(number, number, 1, tags=tag) for number, tag in enumerate(tags, 1)]
-    failed = {event.type for event in jaeger(tmp_path / "j.json", *spans) if "failed" in event.data}
-    assert failed == {"s1", "s2"}
+    for kind in ("bool", "string"):
+        tags = [[{"key": "error", "type": kind, "value": value}] for value in values]
+        spans = [span(number, number, 1, tags=tag) for number, tag in enumerate(tags, 1)]
+        events = list(jaeger(tmp_path / "j.json", *spans))
+        assert {event.type for event in events if "failed" in event.data} == {"s1", "s2"}
+
+
+def test_traces_in_an_array_are_read_as_those_of_a_document(tmp_path: Path) -> None:
+    expected = list(jaeger(tmp_path / "j.json", span(1, 1, 9), span(2, 2, 1, reference(1))))
+    (trace,) = json.loads((tmp_path / "j.json").read_text())["data"]
+    for text in (json.dumps([trace]), f"\n {json.dumps([trace])}", json.dumps(trace)):
+        (tmp_path / "a.json").write_text(text)
+        assert list(read_log(tmp_path / "a.json", format="jaeger")) == expected
+
+
+def test_times_may_be_whole_floats_up_to_the_year_9999(tmp_path: Path) -> None:
+    last = 253_402_300_799_000_000
+    spans = [{**span(1, 1, 1), "startTime": 2.0, "duration": 3.0}, span(2, last, 1)]
+    log = jaeger(tmp_path / "j.json", *spans)
+    times = [event.time for event in log]
+    assert log.rejected == []
+    assert times == [0.000002, 0.000005, last / 10**6, (last + 1) / 10**6]
 
 
 def test_ids_without_leading_zeros_are_the_same_ids(tmp_path: Path) -> None:
@@ -205,6 +229,14 @@ def test_ids_without_leading_zeros_are_the_same_ids(tmp_path: Path) -> None:
         ({"spanID": "1" * 17}, "is not a hex id"),
         ({"startTime": 0}, "no startTime, so it cannot be ordered"),
         ({"startTime": "yesterday"}, "is not a time in microseconds"),
+        ({"startTime": "x" * 61}, f"startTime {'x' * 60!r} is not a time in microseconds"),
+        ({"startTime": 1.5}, "startTime '1.5' is not a time in microseconds"),
+        ({"startTime": True}, "startTime 'True' is not a time in microseconds"),
+        ({"startTime": -1}, "startTime '-1' is not a time in microseconds"),
+        ({"startTime": 253_402_300_800_000_000}, "is not a time in microseconds"),
+        ({"startTime": 253_402_300_799_999_999}, "ends after the year 9999"),
+        ({"spanID": "z" * 61}, f"spanID {'z' * 60!r} is not a hex id"),
+        ({"spanID": 7}, "spanID '7' is not a hex id"),
         ({"duration": 10**18}, "is not a time in microseconds"),
         ({"duration": 253_402_300_799_999_999}, "ends after the year 9999"),
         ({"processID": "p2"}, "the process 'p2' of the span is not in processes"),
@@ -212,6 +244,10 @@ def test_ids_without_leading_zeros_are_the_same_ids(tmp_path: Path) -> None:
         ({"references": {}}, "references must be an array, not an object"),
         ({"references": [1]}, "a reference must be an object"),
         ({"tags": [{"value": 1}]}, "a tag has no key"),
+        ({"tags": {}}, "tags must be an array, not an object"),
+        ({"tags": [1]}, "a tag must be an object, not a number"),
+        ({"tag": [1]}, "tag must be an object, not an array"),
+        ({"processID": "p" * 61}, f"the process {'p' * 60!r} of the span"),
     ],
 )
 def test_unreadable_spans_are_rejected(tmp_path: Path, wrong: dict[str, Any], reason: str) -> None:
@@ -235,6 +271,8 @@ def test_unreadable_spans_are_rejected(tmp_path: Path, wrong: dict[str, Any], re
             {"data": None, "errors": [{"code": 404, "msg": "trace not found"}]},
             "Jaeger reports an error: trace not found",
         ),
+        ({"data": None, "errors": [404]}, "an error must be an object, not a number"),
+        ({"data": None, "errors": {}}, "errors must be an array, not an object"),
     ],
 )
 def test_unreadable_traces_are_rejected(tmp_path: Path, document: Any, reason: str) -> None:

@@ -219,6 +219,12 @@ def test_a_broadcast_and_a_forwarded_message(tmp_path: Path) -> None:
     log = read_log(forwards, rebuild=keys)
     # Two events send it, so c may have received it from either.
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"c": 1}]
+    # Each of two such events receives the other's message: once one is rejected, the other has no
+    # cause.
+    both = [{"node": node, "type": "send+recv", "msg": 1} for node in "ab"]
+    log = read_log(write(forwards, *both, {"node": "b", "type": "local"}), rebuild=keys)
+    assert [event.clock for event in log] == [{"b": 1}, {"b": 2}]
+    assert [item.place.rpartition(":")[2] for item in log.rejected] == ["1"]
 
 
 def test_each_execution_is_rebuilt_separately(tmp_path: Path) -> None:

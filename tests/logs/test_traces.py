@@ -334,10 +334,12 @@ def test_links_order_spans(tmp_path: Path) -> None:
         tmp_path / "t.json",
         resource("a", span(1, 1, 2, kind=4)),
         resource("b", span(2, 1, 2, kind=5, links=[link])),
+        resource("c", span(3, 1, 2, kind=5, links=[{"spanId": f"{1:016x}"}])),
     )
     events = events_by_name(log)
-    assert happened_before(events["s1 start"], events["s2 start"])
-    assert concurrent(events["s1 end"], events["s2 start"])
+    for consumer in ("s2", "s3"):
+        assert happened_before(events["s1 start"], events[f"{consumer} start"])
+        assert concurrent(events["s1 end"], events[f"{consumer} start"])
 
 
 def test_links_to_other_traces_and_files_are_resolved(tmp_path: Path) -> None:
@@ -626,12 +628,60 @@ def test_spans_without_a_service_and_service_instances(tmp_path: Path) -> None:
         ({"traceId": "0" * 32}, "no traceId"),
         ({"spanId": "xyz"}, "neither 16 hex digits nor base64"),
         ({"spanId": 7}, "must be a string"),
+        ({"spanId": "AAAAAAAA AAE="}, "neither 16 hex digits nor base64"),
+        ({"spanId": "x" * 61}, f"spanId {'x' * 60!r} is neither 16 hex digits nor base64"),
     ],
 )
 def test_unreadable_spans_are_rejected(tmp_path: Path, wrong: dict[str, Any], reason: str) -> None:
     log = otlp(tmp_path / "t.json", resource("a", {**span(1, 1, 2), **wrong}, span(2, 1, 2)))
     assert [reason in item.reason for item in log.rejected] == [True]
     assert len(list(log)) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "by_line"),
+    [
+        ("", True),
+        ("\n" * 7, True),
+        ("nonsense\n" * 2, True),
+        ("nonsense\n" * 3, False),
+        ("\n" * 8, False),
+    ],
+)
+def test_documents_are_lines_if_one_of_the_first_lines_is_a_document(
+    tmp_path: Path, before: str, by_line: bool
+) -> None:
+    """One of the first three lines that are not blank, within the first eight."""
+    lines = [json.dumps([z(number, "a", number, 1)]) for number in (1, 2)]
+    path = tmp_path / "t.json"
+    path.write_text(before + "\n".join(lines))
+    log = read_log(path, format="zipkin")
+    assert len(list(log)) == (4 if by_line else 0)
+    assert len(log.rejected) == (before.count("nonsense") if by_line else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("\n[\n3,\n3,\n\n  33, 3]\n", [3, 4, 6, 6]),
+        ("[\n[3]\n]", [2]),  # of which a line is a document, too
+        ('[3,3]\n\n[3,\t3]\n{"resourceSpans": []}\n[\n', [1, 1, 3, 3, 4, 5]),
+    ],
+)
+def test_place_of_a_rejected_span_is_its_own_among_equal_ones(
+    tmp_path: Path, text: str, lines: list[int]
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    rejected = read_log(path, format="zipkin").rejected
+    assert [int(one.place.rpartition(":")[2]) for one in rejected] == lines
+
+
+def test_document_that_is_not_text_is_named_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(b'{"resourceSpans": "\xff"}')
+    (one,) = read_log(path, format="otlp").rejected
+    assert one.reason == "the document is not valid UTF-8"
 
 
 @pytest.mark.parametrize("format", ["otlp", "zipkin", "jaeger"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from ketal.errors import PatternError
 from ketal.model.events.dot import Dot
@@ -526,6 +527,34 @@ def test_lost_dots_are_kept_as_ranges_which_merge_beyond_the_limit() -> None:
     for node, counter in (("p", 1), ("q", 1), ("q", 5)):
         past.add_lost(node, counter, counter)
     assert past.lost == {"p": [(1, 1)], "q": [(1, 5)]}, "ranges of two nodes are never one"
+
+
+@given(chances(), st.booleans())
+def test_lost_ranges_are_the_runs_of_the_lost_dots(rng: random.Random, saved: bool) -> None:
+    """Beyond the limit the two lowest ranges become one, of a node that has the most ranges."""
+    edges, limits = topology("p>q q>r"), Limits(lost_max=rng.choice((2, 3, 10**6)))
+    past = DomainPast(edges, limits)
+    runs: dict[str, list[list[int]]] = {}
+    for _ in range(rng.randint(1, 12)):
+        node = rng.choice("pq")
+        of_node = runs.setdefault(node, [])
+        # What is lost later may overlap what was lost before, but begins no earlier.
+        first = rng.randint(*of_node[-1]) if of_node else 1
+        first += rng.randint(0, 3)
+        last = first + rng.choice((0, 0, 1, 4))
+        past.add_lost(node, first, last)
+        if of_node and first <= of_node[-1][1] + 1:
+            of_node[-1][1] = max(last, of_node[-1][1])
+        else:
+            of_node.append([first, last])
+            longest = max(runs.values(), key=len)
+            if sum(map(len, runs.values())) > limits.lost_max and len(longest) > 1:
+                longest[:2] = [[longest[0][0], longest[1][1]]]
+        if saved:
+            restored = DomainPast(edges, limits)
+            restored.load(past.save())
+            past = restored
+        assert past.lost == {n: [tuple(run) for run in found] for n, found in runs.items()}
 
 
 def test_one_domain_of_all_nodes_stays_one_after_a_restore() -> None:

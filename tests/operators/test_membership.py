@@ -36,7 +36,7 @@ from tests.cases import e, p
 from tests.operators.marked_queue import MarkedQueue
 from tests.property.executions import executions, linear_extension
 from tests.property.memberships import Clock, Run, base, number, runs, simulate
-from tests.sampling import drawn, examples
+from tests.sampling import chances, drawn, examples
 from tests.work import calls_at_most, counted_lines
 
 
@@ -269,6 +269,14 @@ def events_possibly_low(events: list[Event]) -> list[Event]:
     return [x for x in events if x.dot in low]
 
 
+def test_only_events_with_an_unseen_or_shrunk_past_are_possibly_low() -> None:
+    whole = [e("a@1", "x"), e("a@2", "x"), e("c@1", "x", "a:2")]
+    unseen = [e("b@1", "x", "z:1"), e("b@2", "x", "z:1"), e("d@1", "x", "b:1 z:1")]
+    shrunk = [e("f@1", "x", "c:1"), e("g@1", "x", "c:1 f:1 a:2")]
+    assert events_possibly_low([*whole, *unseen, *shrunk]) == [*unseen, *shrunk]
+    assert events_possibly_low(whole) == []
+
+
 @examples(100, 5_000)
 @given(runs(restarts=False, events_max=25), st.sampled_from((0.0, 0.1, 0.3)))
 def test_clocks_that_are_not_possibly_low_are_whole(
@@ -386,6 +394,82 @@ def test_clock_memory_that_starts_late_keeps_at_most_its_limit() -> None:
     assert (below.counter, above.counter) == (16, 4)
 
 
+class ObviousMemory:
+    """What a `ClockMemory` holds: of each dot, in order of arrival, clock, closure and `final`."""
+
+    def __init__(self, clocks_max: int, entries_max: int) -> None:
+        self.clocks_max, self.entries_max = clocks_max, entries_max
+        self.held: dict[tuple[str, int], tuple[Clock, Clock | None, bool]] = {}
+
+    def room(self) -> int:
+        """Return how many entries the closures have that are no clocks of events."""
+        return sum(len(c) for clock, c, _ in self.held.values() if c is not None and c != clock)
+
+    def evict(self, count: int) -> None:
+        for dot in list(self.held)[:count]:
+            del self.held[dot]
+
+    def put(self, dot: tuple[str, int], clock: Clock) -> None:
+        if dot not in self.held:
+            self.held[dot] = clock, None, False
+            if len(self.held) > self.clocks_max:
+                self.evict(max(1, self.clocks_max // 8))
+
+    def close(self, dot: tuple[str, int], clock: Clock, closure: Clock, final: bool) -> None:
+        arrived = self.held[dot][0] if dot in self.held else clock
+        added = 0 if closure == arrived else len(closure)
+        while added and self.room() and self.room() + added > self.entries_max:
+            self.evict(max(1, len(self.held) // 8))
+        self.put(dot, arrived)
+        self.held[dot] = arrived, closure, final
+
+
+@given(chances())
+def test_clock_memory_equals_its_definition_and_is_saved_by_what_is_dirty(
+    rng: random.Random,
+) -> None:
+    limits = rng.choice((2, 8, 17, 32)), rng.choice((1, 6, 20, 10**6))
+    memory, obvious = ClockMemory(*limits), ObviousMemory(*limits)
+    memory.dirty = {}
+    written: dict[tuple[str, int], Any] = {}
+    for _ in range(rng.randint(1, 60)):
+        node, counter = rng.choice("ab"), rng.randint(1, 20)
+        others = {n: rng.randint(1, 3) for n in "cdef" if rng.random() < 0.5}
+        clock = obvious.held[node, counter][0] if (node, counter) in obvious.held else others
+        if rng.random() < 0.5:
+            memory.put(node, counter, clock)
+            obvious.put((node, counter), clock)
+        else:
+            closure = dict(clock) | ({"g": rng.randint(1, 3)} if rng.random() < 0.7 else {})
+            final = rng.random() < 0.5
+            memory.close(node, counter, dict(clock), closure, final=final)
+            obvious.close((node, counter), clock, closure, final)
+        memory.validate_state()
+        held = {(n, c): memory.find(n, c) for n, c, _ in memory.items()}
+        assert {
+            dot: (known.clock, known.closure, known.final) for dot, known in held.items() if known
+        } == obvious.held
+        assert list(held) == list(obvious.held)
+        here = sorted(c for n, c in held if n == node)
+        below, above = memory.below(node, counter), memory.above(node, counter)
+        assert (below and below.counter) == max((c for c in here if c < counter), default=None)
+        assert (above and above.counter) == min((c for c in here if c > counter), default=None)
+        if rng.random() < 0.3:
+            for dot, arrived in memory.dirty.items():
+                if arrived or dot not in held:
+                    written.pop(dot, None)
+                if dot in held:
+                    (written[dot],) = memory.rows([dot])
+            memory.dirty = {}
+            assert written == {dot: memory.rows([dot])[0] for dot in held}
+            assert list(written) == list(held)
+    again = ClockMemory(*limits)
+    again.load(msgspec.json.decode(msgspec.json.encode(memory.rows(obvious.held))))
+    again.validate_state()
+    assert list(again.items()) == list(memory.items())
+    assert again.rows(obvious.held) == memory.rows(obvious.held)
+
+
 def test_closure_that_equals_the_clock_takes_no_room() -> None:
     memory = ClockMemory(16)
     memory.put("a", 1, {"a": 1, "b": 1})
@@ -426,10 +510,34 @@ def test_a_restored_clock_has_at_most_clock_entries_max_entries() -> None:
     restorer.restore(e("n3@1", "a", "n1:1 n2:1"))
     assert restorer.restore(e("n3@2", "b")).clock == {"n1": 1, "n3": 2}
     assert restorer.in_doubt == 1
+    restorer.restore(e("n4@1", "c"))
+    assert restorer.in_doubt == 1, "its own clock has room"
     # A clock that arrived with more is only raised in its own entries.
     larger = Restorer(ClockMemory(10), {"n0", "n1", "n2"}, 2)
     larger.restore(e("n3@1", "a", "n0:1 n1:2 n2:1"))
     assert larger.restore(e("n4@1", "b", "n1:1 n3:1")).clock == {"n1": 2, "n3": 1, "n4": 1}
+
+
+def test_final_closure_outlasts_the_clocks_that_it_was_computed_from() -> None:
+    restorer = Restorer(ClockMemory(3), {"n0"}, 10)
+    for event in (e("n0@1", "a"), e("n1@1", "a", "n0:1")):
+        restorer.restore(event)
+    shrunk = e("n2@1", "b", "n1:1")
+    whole = {"n0": 1, "n1": 1, "n2": 1}
+    assert restorer.restore(shrunk).clock == whole
+    for event in (e("n3@1", "c"), e("n4@1", "c")):
+        restorer.restore(event)
+    assert restorer.memory.find("n1", 1) is None
+    # Another queue may release it once more.
+    assert restorer.restore(shrunk).clock == whole
+    assert restorer.in_doubt == 0
+
+
+def test_highest_counter_of_a_node_does_not_fall() -> None:
+    restorer = Restorer(ClockMemory(10), set(), 10)
+    for counter in (2, 1, 3, 2):
+        restorer.restore(e(f"n1@{counter}", "a"))
+    assert restorer.highest == {"n1": 3}
 
 
 def test_an_entry_is_raised_in_a_clock_that_has_no_room_for_others() -> None:

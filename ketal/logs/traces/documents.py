@@ -105,7 +105,7 @@ class Text:
             undecoded(self._text)
             return False  # The text is one document, of which a line may be a document, too.
         lines = [line for line in self._text.split(b"\n", 8)[:8] if line.strip()]
-        for line in lines[:3] if len(lines) > 1 else ():
+        for line in lines[:3]:
             with suppress(ValueError, RecursionError):
                 if isinstance(decoded(line), dict | list):
                     return True

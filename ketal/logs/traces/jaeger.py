@@ -151,8 +151,7 @@ def _tags(owner: dict[str, Any]) -> dict[str, Any]:
     They are a list of keys and values; the storage may have some in an object, `tag`, where `@`
     replaces the dots of a key.
     """
-    stored = owner.get("tag")
-    fields = {} if stored is None else checked_object(stored, "tag")
+    fields = checked_object(owner.get("tag"), "tag")
     tags = {key.replace("@", "."): value for key, value in fields.items()}
     for element in checked_list(owner.get("tags"), "tags"):
         tag = checked_object(element, "a tag")
