@@ -205,7 +205,7 @@ FAULTS = (
     Fault(
         "the first event that waits to be indexed is forgotten",
         EventStore, "take_unindexed",
-        "for offered in unindexed]", "for offered in list(unindexed)[1:]]",
+        "list(unindexed)", "list(unindexed)[1:]",
         (by_oracle, by_modes),
     ),
     Fault(

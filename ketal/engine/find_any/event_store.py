@@ -15,7 +15,6 @@ later than the indexed ones, and their times do not fall.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -33,8 +32,6 @@ from ketal.model.events.event_time import microseconds
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.model.limits import Limits
 
-Offered = tuple[Event, int, int]
-"""An event, its mask, and its place among those offered, from which a `Seen` is made."""
 NO_BOUNDS: Final = (NEVER, NEVER)
 
 UNINDEXED_MAX = 65_536
@@ -80,6 +77,46 @@ class OrderWatch:
             self._last_key = tuple(value)
 
 
+class DeferredEvents:
+    """The deferred events, in the order offered, each with the arguments of its `Seen`.
+
+    An event takes 56 bytes beside its own: an entry in each list, and the integer of its place.
+    """
+
+    __slots__ = ("_removed", "events", "masks", "places")
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.masks: list[int] = []
+        self.places: list[int] = []
+        self._removed = 0  # how many at the start of the lists are removed
+
+    def __len__(self) -> int:
+        return len(self.events) - self._removed
+
+    def __iter__(self) -> Iterator[Seen]:
+        for number in range(self._removed, len(self.events)):
+            yield self._seen(number)
+
+    def _seen(self, number: int) -> Seen:
+        return Seen(self.events[number], self.masks[number], self.places[number])
+
+    def first(self) -> tuple[Event, int, int]:
+        """Return the first event, its mask and its place."""
+        number = self._removed
+        return self.events[number], self.masks[number], self.places[number]
+
+    def pop_first(self) -> Seen:
+        """Remove and return the first event; the lists shrink when half of them is removed."""
+        first = self._seen(self._removed)
+        self._removed += 1
+        if 2 * self._removed >= len(self.events):
+            for values in (self.events, self.masks, self.places):
+                del values[: self._removed]
+            self._removed = 0
+        return first
+
+
 class EventStore:
     """The events that one scope keeps, and the search through them."""
 
@@ -109,7 +146,7 @@ class EventStore:
 
     def _begin(self, *, forward: bool, by_place: bool) -> None:
         """Begin a new search, with no events kept."""
-        self.unindexed: deque[Offered] = deque()  # the deferred events, in the order offered
+        self.unindexed = DeferredEvents()
         self._reached_states = 1  # the sources that kept events lead to: see `Use.sources`
         self._unpassed = Expiring()  # the indexed events
         self._garbage = 0  # events that the window has passed and that are not swept
@@ -157,7 +194,7 @@ class EventStore:
             self._window.us is not None,
         )
         waited, offset, room = len(unindexed), place - begin, -1 if self.search.forward else 0
-        latest: Any = unindexed[-1][0].time if timed and unindexed else -math.inf
+        latest: Any = unindexed.events[-1].time if timed and waited else -math.inf
         for number in range(begin, end):
             use = by_mask[masks[number]]
             if use is None:
@@ -177,7 +214,9 @@ class EventStore:
                 break
             if sources & reached or not by_start:  # otherwise no start leads to it
                 reached |= use.targets
-                unindexed.append((event, masks[number], offset + number))
+                unindexed.events.append(event)
+                unindexed.masks.append(masks[number])
+                unindexed.places.append(offset + number)
                 room -= 1
         else:
             number = end
@@ -194,19 +233,21 @@ class EventStore:
 
     def take_unindexed(self) -> list[Seen]:
         """Remove and return the deferred events, in the order offered."""
-        unindexed, self.unindexed = self.unindexed, deque()
+        unindexed, self.unindexed = self.unindexed, DeferredEvents()
         self._add(-len(unindexed))
-        return [Seen(*offered) for offered in unindexed]
+        return list(unindexed)
 
     def take_passed(self, last: float) -> Iterator[Seen]:
         """Remove and yield the deferred events whose windows start at `last` or before."""
-        unindexed = self.unindexed
-        while unindexed and self._position(unindexed[0]) <= last:
+        while self._deferred_from() <= last and len(self.unindexed):
             self._add(-1)
-            yield Seen(*unindexed.popleft())
+            yield self.unindexed.pop_first()
 
-    def _position(self, offered: Offered) -> int:
-        event, _, place = offered
+    def _deferred_from(self) -> int:
+        """Return the start of the window of the first deferred event; FOREVER if there is none."""
+        if not len(self.unindexed):
+            return FOREVER
+        event, _, place = self.unindexed.first()
         if self._window.us is None:
             return place
         time_us = microseconds(event.time)
@@ -290,8 +331,7 @@ class EventStore:
     @property
     def earliest(self) -> int:
         """The earliest start of a kept event's window; FOREVER if there is none."""
-        waits_from = self._position(self.unindexed[0]) if self.unindexed else FOREVER
-        return min(waits_from, self._unpassed.earliest)
+        return min(self._deferred_from(), self._unpassed.earliest)
 
     def evict(self, last: float) -> None:
         """Evict the indexed events whose windows start at `last` or before.
@@ -315,8 +355,8 @@ class EventStore:
     def _evict_unstarted(self) -> None:
         """Evict the deferred events before the first that can start a match; none is indexed."""
         unindexed, by_mask = self.unindexed, self._roles.by_mask
-        while unindexed and (use := by_mask[unindexed[0][1]]) and not use.starting:
-            unindexed.popleft()
+        while len(unindexed) and (use := by_mask[unindexed.first()[1]]) and not use.starting:
+            unindexed.pop_first()
             self._add(-1)
 
     def _is_unpassed(self, seen: Seen, start: float) -> bool:
@@ -353,12 +393,12 @@ class EventStore:
     def validate_state(self) -> None:
         """Assert the rule of this module, and those of its parts."""
         self._kept_events.validate_state()
-        indexed, unindexed = self.seens(), self.unindexed
+        indexed, unindexed = self.seens(), list(self.unindexed)
         assert self.count == len(indexed) + len(unindexed)
         assert not self._window.bounded or len(indexed) == len(self._unpassed)
         assert not unindexed or self.search.forward
-        places = [*(seen.place for seen in indexed[-1:]), *(place for _, _, place in unindexed)]
+        places = [*(seen.place for seen in indexed[-1:]), *(seen.place for seen in unindexed)]
         assert places == sorted(set(places))
         if self._window.us is not None:
-            times = list(map(self._position, unindexed))
+            times = list(map(self._window.position, unindexed))
             assert times == sorted(times)

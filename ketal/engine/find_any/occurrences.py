@@ -86,7 +86,7 @@ class AnyFind:
     ) -> int:
         """Defer the indexing of events, as `EventStore.defer` does."""
         taken = self._store.defer(events, masks, begin, end, place)
-        if self._store.unindexed:
+        if len(self._store.unindexed):
             self._live.unindexed[self] = None
         return taken
 
@@ -200,7 +200,7 @@ class AnyFind:
             self._await_match(seen, self._window.position(seen), self._roles.use_of(seen))
         self.unmatched_starts.expire(last, findings)
         self._store.evict(last)
-        if not self._store.unindexed:
+        if not len(self._store.unindexed):
             self._live.unindexed.pop(self, None)
 
     def advance(self, watermark_us: int, findings: Findings) -> None:
