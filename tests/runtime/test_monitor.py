@@ -909,6 +909,9 @@ def test_matches_per_event_max(strategy: str) -> None:
         assert overflows(verdicts, "matches_per_event_max") == ["n@5"]
         assert sum(isinstance(v, Match) for v in verdicts) == 2
         assert m.summary["patterns"]["P"]["matches"] == 2
+        # Two matches are missing, of one event: the events are counted, not the matches.
+        (overflow,) = (v for v in verdicts if isinstance(v, Overflow))
+        assert overflow.given_up.startswith("events of which matches are missing: 1; ")
 
 
 def test_counters_max() -> None:
