@@ -450,6 +450,8 @@ class _DotAssignment:
             finding = self._execution.finding_of(code, event)
             if finding is not None:
                 finding.dot, finding.certain = event.dot, certain
+                if code == "A001":
+                    finding.message += f"; the event fits as {event.dot}"
 
     def _report_extra(self, event: AuditedEvent) -> None:
         keeper = self._line.by_counter[event.counter]

@@ -176,7 +176,7 @@ class VerdictBuilder:
                 counts.overflows += times
                 continue
             scope.reported |= {limit_name}
-            given_up = f"{dropped}: {times}; what follows in this scope is only counted (overflows)"
+            given_up = f"{dropped}: {times}; others in this scope are only counted (overflows)"
             out.append(self.overflow(limit_name, given_up, scope.mapping, event, times))
         return out
 

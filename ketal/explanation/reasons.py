@@ -198,7 +198,8 @@ class PairReason:
         """The text that replaces a path with too many links; empty if there is no such path."""
         if self.path or not self.links_max:
             return ""
-        return f"the shortest path has more than {self.links_max:,} links (limit path_links_max)"
+        links = counted(self.links_max, "link")
+        return f"the shortest path has more than {links} (limit path_links_max)"
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""

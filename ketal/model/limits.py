@@ -94,9 +94,13 @@ class Limits:
         1_000_000, "runs", "live runs of one pattern, or events that its `find any` keeps"
     )
     candidates_max: int = _limit(
-        1_000_000, "events", "events kept by one scope of a `find` to combine with later ones"
+        1_000_000,
+        "events",
+        "events, and groups of runs, kept by one scope of a `find` to combine with later events",
     )
-    configurations_max: int = _limit(10_000, "configurations", "configurations of one run")
+    configurations_max: int = _limit(
+        10_000, "configurations", "configurations of one run of a `check`"
+    )
     matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event can complete")
     match_events_max: int = _limit(500, "events", "events of one match of a `find any`")
     visits_max: int = _limit(

@@ -473,9 +473,14 @@ def test_reference_that_the_clock_contradicts_is_wrong_unless_it_was_passed_on(
             ],
             "b@1 knows a@3, and a@1 knows b@1: a cycle in happened-before",
         ),
+        (
+            [A[0], row("a", {"a": 0}), A[2]],
+            "a's own entry is zero; the event fits as a@2",
+        ),
+        ([A[0], row("a", {"b": 1}), *B], "a's own entry is missing; the event fits as a@2"),
     ],
 )
-def test_message_of_a_fault_with_several_events(
+def test_message_of_a_fault_names_the_events(
     tmp_path: Path, rows: list[dict[str, Any]], message: str
 ) -> None:
     assert ketal.audit(read_log(write(tmp_path / "log.jsonl", rows))).faults[0].message == message

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from ketal.engine.configurations import Seen
 
-MATCHES: Final = "matches of one event"
-"""The text for the matches that a limit drops."""
+MATCHES: Final = "events of which matches are missing"
+"""The text for the events whose matches a limit drops: not how many matches they are."""
 
 Taken = tuple[tuple[int, Seen], ...]
 """The events taken, in order, each with the number of its step: (step, event)."""

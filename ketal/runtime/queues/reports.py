@@ -13,6 +13,7 @@ from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Gap, Late
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import counted
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.stateful import Stateful
 
@@ -86,7 +87,7 @@ class Reports(Stateful):
 
     def given_up_verdict(self, times: int, limit: str, waits: str) -> Overflow:
         """Return the verdict that a limit ended waits, a number of times."""
-        return overflow_verdict(None, self.execution, limit, f"{waits}, {times} times")
+        return overflow_verdict(None, self.execution, limit, f"{waits}, {counted(times, 'time')}")
 
     def domains_verdict(self, event: Event, limit: str) -> Overflow:
         """Return the verdict that the domains of an open topology exceeded a limit at an event."""
