@@ -115,8 +115,12 @@ def _cases_beyond_unknown(
     execution: AuditedExecution, before: AuditedEvent, event: AuditedEvent
 ) -> Iterator[Case]:
     """Yield the cases of entries below their last known value before an unknown one."""
-    # After an event without a clock, where every entry is unknown, any entry may be too low.
-    for name in sorted(set(before.unknown) or execution.lines):
+    names = set(before.unknown)
+    if not names:  # `before` has no clock: compare with the last event that has one
+        stamped = execution.predecessor_with_entry(before, event.node)
+        if stamped is not None:
+            names.update(stamped.unknown, stamped.clock)
+    for name in sorted(names):
         if name == event.node or name in event.unknown:
             continue
         earlier = execution.predecessor_with_entry(before, name)

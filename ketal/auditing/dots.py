@@ -443,7 +443,8 @@ class _DotAssignment:
             self._execution.report("A003", event, message, dot=event.dot, certain=certain)
             return
         before = self._execution.predecessor(event)
-        if event.read.clock == {} and (before is None or not before.others_sum()):
+        knew_nothing = before is None or not (before.unknown or before.others_sum())
+        if event.read.clock == {} and knew_nothing:
             # No event of the node knew anything before, so the empty clock is right.
             event.unknown = NONE
         for code in ("A001", "A002"):

@@ -357,18 +357,21 @@ class Coverage:
     def _swapped_anchor(self, parts: Sequence[syntax.Guard]) -> str:
         """Return a hint if an event is named where a causal operator takes the event itself."""
         for part in parts:
-            others = [one for one in parts if one is not part]
-            named = [one.name for one in others if isinstance(one, syntax.Name)]
-            if not (isinstance(part, syntax.Causal | syntax.Conc) and named):
+            if not isinstance(part, syntax.Causal | syntax.Conc) or part.anchor != syntax.PRIOR:
                 continue
-            operator, inner = type(part).__name__, part.guard
-            both_hold = self._can_hold(*map(self.lowering.lower, others)) and self._can_hold(
-                self.lowering.lower(part)
-            )
-            if isinstance(inner, syntax.Name) and both_hold:
+            operator, inner, formula = type(part).__name__, part.guard, self.lowering.lower(part)
+            others = {one: self.lowering.lower(one) for one in parts if one is not part}
+            excluded = [
+                one.name
+                for one, other in others.items()
+                if isinstance(one, syntax.Name) and not self._can_hold(other, formula)
+            ]
+            both_hold = self._can_hold(formula) and self._can_hold(*others.values())
+            if isinstance(inner, syntax.Name) and excluded and both_hold:
                 return (
                     f"the first argument of `{operator}` is the event itself, the second the "
-                    f"event that it is compared with: write `{operator}({named[0]}, {inner.name})`"
+                    f"event that it is compared with: write `{operator}({excluded[0]}, "
+                    f"{inner.name})`"
                 )
         return ""
 

@@ -112,6 +112,12 @@ CASES: dict[str, tuple[str, list[tuple[int, str, bool, str]], dict[int, list[str
           "the entry for b goes backwards: it is 0 at a@3, but 1 at the earlier a@1")],
         {3: ["every"], 4: ["b"]},
     ),
+    "nothing else, beyond events without clocks": (
+        # The second empty clock is not right either: no event before it is known to know nothing.
+        "b: b=1 / a: a=1 b=1 / a: / a: / a: / a: a=5 b=1",
+        [(line, "A001", False, "a's own entry is missing") for line in (3, 4, 5)],
+        {3: ["every"], 4: ["every"], 5: ["every"]},
+    ),
     "a corrected own entry, beyond an event without a clock": (
         BEYOND,
         [(18, "A003", True, "a's own entry is too large: it is 40, but 9 is missing"),

@@ -1309,6 +1309,7 @@ LIST = '!(x in [1, "a"])'
         ("!Mixed", "a list contains a number and a string"),
         ('x in [1, "a"] && x == 3', "its conditions contradict each other"),
         ('!(!(x in [1, "a"]) || true)', "its conditions contradict each other"),
+        ("Causal(B, C)", "its conditions contradict each other"),
         ("!(x in [1, 2] || true)", "its conditions contradict each other"),
         ("!(x in [1, y] || true)", "its conditions contradict each other"),
     ],

@@ -59,6 +59,8 @@ def errors(text: str) -> list[str]:
          ('!(x in [1, "a"])', '(!(x in [1]) || !(x in ["a"]))')),
         ("K203", "After = F && Causal(E); find any E After; }", "write `Causal(F, E)`",
          ("F && Causal(E)", "Causal(F, E)")),
+        ("K203", "event X = exists(x); After = X && F && Causal(E); find any E After; }",
+         "write `Causal(F, E)`", ("F && Causal(E)", "Causal(F, E)")),
         ("K013", "partition by E.key; find any E F; }", "write `key`", ("E.key", "key")),
         ("K206", "at every node; partition by node; find any E; }", "remove the key `node`",
          ("partition by node;", "")),

@@ -66,13 +66,18 @@ def test_format_characters_are_shown_as_escapes_and_found_as_they_are(
     assert not set(shown) & set("\u200c\u200d\u202e\U000e0041")
     for part in ("\\u200c", "n\\u202ex\\U000e0041@1", '"a\\u200db"'):
         assert part in shown
-    for asked in ("A", "a\u200db", kind):
+    for asked, found in (
+        ("A", "1 event found"),
+        ("a\u200db", "1 event found"),
+        (kind, "1 event found"),
+        ("(\u202e", "0 events found (text; not a guard: unexpected character `\\u202e`"),
+    ):
         browser.execute_script(
             "const box = document.getElementById('find'); box.value = arguments[0];"
             "box.dispatchEvent(new Event('input'))",
             asked,
         )
-        assert _texts(browser, "#found")[0].startswith("1 event found"), asked
+        assert _texts(browser, "#found")[0].startswith(found), asked
     browser.execute_script("location.hash = arguments[0]", "#event=\u202e@1")
     assert _texts(browser, "#chosen") == ["There is no event \\u202e@1."]
 

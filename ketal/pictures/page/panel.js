@@ -340,7 +340,7 @@ class Panel {
         found[e] = 1;
         count++;
       }
-      $("found").textContent = `${counted(count, "event")} found${how}`;
+      $("found").textContent = printable(`${counted(count, "event")} found${how}`);
       this.diagram.dimmed = found;
     } catch (error) {
       if (!(error instanceof GuardError)) throw error;
