@@ -100,14 +100,14 @@ CASES: dict[str, tuple[str, list[tuple[int, str, bool, str]], dict[int, list[str
     ),
     "lower, beyond an event without a clock": (
         "b: b=1 / b: b=2 / a: a=1 b=2 / a: / a: a=3 b=1",
-        [(4, "A001", True, "a's own entry is missing"),
+        [(4, "A001", True, "a's own entry is missing; the event fits as a@2"),
          (5, "A010", False,
           "the entry for b goes backwards: it is 1 at a@3, but 2 at the earlier a@1")],
         {4: ["every"], 5: ["b"]},
     ),
     "dropped, beyond an event without a clock": (
         "b: b=1 / a: a=1 b=1 / a: / a: a=3",
-        [(3, "A001", True, "a's own entry is missing"),
+        [(3, "A001", True, "a's own entry is missing; the event fits as a@2"),
          (4, "A010", False,
           "the entry for b goes backwards: it is 0 at a@3, but 1 at the earlier a@1")],
         {3: ["every"], 4: ["b"]},
@@ -115,13 +115,14 @@ CASES: dict[str, tuple[str, list[tuple[int, str, bool, str]], dict[int, list[str
     "nothing else, beyond events without clocks": (
         # The second empty clock is not right either: no event before it is known to know nothing.
         "b: b=1 / a: a=1 b=1 / a: / a: / a: / a: a=5 b=1",
-        [(line, "A001", False, "a's own entry is missing") for line in (3, 4, 5)],
+        [(counter + 1, "A001", False, f"a's own entry is missing; the event fits as a@{counter}")
+         for counter in (2, 3, 4)],
         {3: ["every"], 4: ["every"], 5: ["every"]},
     ),
     "a corrected own entry, beyond an event without a clock": (
         BEYOND,
         [(18, "A003", True, "a's own entry is too large: it is 40, but 9 is missing"),
-         (20, "A001", True, "a's own entry is missing")],
+         (20, "A001", True, "a's own entry is missing; the event fits as a@10")],
         {20: ["every"]},
     ),
     "backwards, rather than not transitive": (
