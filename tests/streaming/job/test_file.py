@@ -221,6 +221,19 @@ def test_output_that_is_not_text_is_refused_even_if_a_flag_overrides_it(tmp_path
     [
         ("group_id =", "groupid =", r"unknown key 'groupid' in \[kafka\]; did you mean group_id\?"),
         ("lateness_ms =", "lateness =", "did you mean lateness_ms"),
+        (
+            "[kafka]",
+            '[kafka]\nstore = "dir:a"',
+            r"unknown key 'store' in \[kafka\]; it belongs in \[state\]$",
+        ),
+        ("[kafka]", 'topics = ["a"]\n[kafka]', r"key 'topics'; it belongs in \[source\]$"),
+        ("[time]", '[time]\npattern = "p"', r"in \[time\]; it belongs before the first table$"),
+        ("[state]", "[state]\nheld_back_max = 9", r"in \[state\]; it belongs in \[limits\]$"),
+        (
+            "[source]",
+            '[source]\nnode = "a"',
+            r"'node' in \[source\]; it belongs in \[source.fields\]$",
+        ),
         ("[state]", "[stat]", "unknown key 'stat'; did you mean state"),
         ('start = "latest"', 'start = "middle"', "earliest or latest"),
         ("idle_ms = 2000", "idle_ms = 0", "integer of 1 or more, not 0"),

@@ -25,6 +25,8 @@ def test_properties_have_the_names_of_kafka_python() -> None:
     assert "secret" not in str(caught.value)
     with pytest.raises(SettingError, match="set by ketal itself"):
         check_properties({"isolation_level": "read_uncommitted"})
+    with pytest.raises(SettingError, match=r"file\n  hint: set group_id in \[kafka\]$"):
+        check_properties({"group_id": "g"})
     assert "isolation_level" in KafkaConsumer.DEFAULT_CONFIG
 
 
