@@ -385,6 +385,17 @@ def test_dry_run_prints_the_plan_without_passwords(
     ):  # fmt: skip
         assert text in out
     assert "secret" not in out
+    assert "to the ends" not in out
+    assert "metrics" not in out
+    assert "if the saved state is of another program: stop\n" in out
+    flags = ["--until-end", "--on-change", "drain", "--metrics-port", "0"]
+    assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run", *flags]) == 0
+    out = capsys.readouterr().out
+    for text in (
+        "topics: blocks, from the end if nothing is committed, to the ends that they have at the",
+        "if the saved state is of another program: drain\n", "metrics: at port 0, path /metrics",
+    ):  # fmt: skip
+        assert text in out
 
 
 @pytest.mark.parametrize(
