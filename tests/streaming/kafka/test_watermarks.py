@@ -50,6 +50,24 @@ def test_idle_partitions_of_a_part_are_checked_once_per_poll() -> None:
     unread.assert_called_once_with([TopicPartition(*THERE)])
 
 
+def test_watermark_is_a_time_although_the_lateness_reaches_back_beyond_the_first() -> None:
+    """Go's zero time in a message ended the job with 2, and so did every next start."""
+    zero_s = ketal.Event(node="n", type="p", clock={"n": 1}, time="0001-01-01T00:00:00Z").time
+    assert zero_s is not None
+    watermarks = Watermarks([HERE, THERE], lateness_ms=5_000, idle_ms=IDLE_MS, now_ms=0)
+    watermarks.observe(HERE, zero_s)
+    restored = Watermarks([HERE, THERE], lateness_ms=5_000, idle_ms=IDLE_MS, now_ms=0)
+    restored.restore(watermarks.state())
+    restored.observe(THERE, 100.0)
+    mark_s = restored.advance()
+    assert mark_s == zero_s
+    ketal.Monitor(ketal.compile(NEXT)).advance_time(mark_s)
+    restored.observe(HERE, zero_s + 1)
+    assert restored.advance() is None
+    restored.observe(HERE, zero_s + 6)
+    assert restored.advance() == zero_s + 1
+
+
 def marks() -> Watermarks:
     """Return the watermark of two partitions, at 100 s and 200 s."""
     out = Watermarks([HERE, THERE], lateness_ms=0, idle_ms=IDLE_MS, now_ms=0)
