@@ -49,7 +49,7 @@ WORDS = {
     "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
 }  # fmt: skip
 """Property → its possible values."""
-LEAST = {"max_poll_records": 1}
+LEAST = {"max_poll_records": 1, "transaction_timeout_ms": 1}
 """Property → its least useful number, if that is not 0."""
 
 
