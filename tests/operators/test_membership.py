@@ -949,7 +949,7 @@ def test_attribute_numbers_incarnations() -> None:
     stage.stage.incarnations.table.validate_state()
     with pytest.raises(EventError, match="incarnation must be an integer of 0 or more, not 'x'"):
         stage.take(e("A@1", "a", incarnation="x"))
-    with pytest.raises(EventError, match="incarnation must be an integer of 0 or more, not -1$"):
+    with pytest.raises(EventError, match=r"incarnation must be an integer of 0 or more, not -1$"):
         stage.take(e("A@1", "a", incarnation=-1))
     with pytest.raises(EventError, match=r"must be an integer of 0 or more, not '1{59}$"):
         stage.take(e("A@1", "a", incarnation="1" * 5_000))
