@@ -15,6 +15,7 @@ from hypothesis import given
 from kafka import TopicPartition
 
 import ketal
+from ketal.model.events.event_time import seconds
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka import partition_state as parts
 from ketal.streaming.kafka.job_session import Session
@@ -52,8 +53,7 @@ def test_idle_partitions_of_a_part_are_checked_once_per_poll() -> None:
 
 def test_watermark_is_a_time_although_the_lateness_reaches_back_beyond_the_first() -> None:
     """Go's zero time in a message ended the job with 2, and so did every next start."""
-    zero_s = ketal.Event(node="n", type="p", clock={"n": 1}, time="0001-01-01T00:00:00Z").time
-    assert zero_s is not None
+    zero_s = seconds("0001-01-01T00:00:00Z")
     watermarks = Watermarks([HERE, THERE], lateness_ms=5_000, idle_ms=IDLE_MS, now_ms=0)
     watermarks.observe(HERE, zero_s)
     restored = Watermarks([HERE, THERE], lateness_ms=5_000, idle_ms=IDLE_MS, now_ms=0)
