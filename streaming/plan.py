@@ -34,7 +34,8 @@ def lines(job: Job, program: Program) -> Iterator[str]:
         f", with {', '.join(sorted(job.properties))}" if job.properties else ""
     )
     start = "beginning" if job.start == "earliest" else "end"
-    yield f"topics: {', '.join(job.topics)}, from the {start} if nothing is committed"
+    end = ", to the ends that they have at the start" if job.until_end else ""
+    yield f"topics: {', '.join(job.topics)}, from the {start} if nothing is committed{end}"
     yield f"clock: {job.source.clock}"
     for name, path in job.source.fields.items():
         yield f"field {name}: {path}"
@@ -50,6 +51,9 @@ def lines(job: Job, program: Program) -> Iterator[str]:
             f"time: {behind} each partition's latest event; a partition is idle after "
             f"{job.idle_ms} ms"
         )
+    yield f"if the saved state is of another program: {job.on_change}"
+    if job.metrics_port is not None:
+        yield f"metrics: at port {job.metrics_port}, path /metrics"
     for compiled in program.compiled:
         number = groups.get(compiled.name, 1)
         yield f"pattern {compiled.name}: {compiled.kind}, fingerprint {compiled.fingerprint}"

@@ -1,12 +1,20 @@
-"""The developer pages: the glossary is sorted, and all paths and functions in them exist."""
+"""Pages agree with the code: paths and functions of the developer pages, fields of verdicts."""
 
 from __future__ import annotations
 
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import ketal
+from ketal.model.verdicts.check_verdicts import Incomplete, Violation
+from ketal.model.verdicts.execution_verdicts import Gap, Late, Rejected
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.run_verdicts import Overflow, Transition
+from ketal.model.verdicts.verdict_kinds import KINDS, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = re.compile(r"(?:ketal|grammar|operators|streaming|docs|tests)/[\w./]*|pyproject\.toml")
@@ -69,3 +77,39 @@ def test_architecture_picture_has_every_package() -> None:
         p.name for p in (ROOT / "ketal").iterdir() if p.is_dir() and (p / "__init__.py").exists()
     }
     assert [name for name in sorted(top) if f"{name}/" not in picture] == []
+
+
+def test_fields_of_verdicts_on_the_page_are_those_of_their_json() -> None:
+    dot = ketal.Dot("n", 1)
+    common: dict[str, Any] = {
+        "pattern": "P", "fingerprint": "", "execution": "x", "time": 0.0, "certain": False,
+    }  # fmt: skip
+    steps = (("A", dot),)
+    verdicts: list[Verdict] = [
+        Match(**common, steps=steps, returns={"key": 1}),
+        Violation(**common, event=dot),
+        Incomplete(**common),
+        TimedOut(**common, steps=steps),
+        Late(**common, event=dot, reason=""),
+        Gap(**common, dot=dot),
+        Overflow(**common, limit="runs_max", given_up="", event=dot),
+        Rejected(place="log:1", reason=""),
+        Transition(**common, event=dot),
+    ]
+    shared = {"pattern", "id", "execution", "scope", "time", "certain", "depends_on"}
+    text = page("cli.md")
+    for field in shared - {"certain"}:
+        assert f"`{field}`" in text
+    documented = {
+        kind.strip("`"): set(re.findall(r"`(\w+)`", fields))
+        for kind, _, fields in (row for row in rows("cli.md") if len(row) == 3)
+        if kind.strip("`") in KINDS
+    }
+    for verdict in verdicts:
+        written = verdict.to_dict()
+        own = set(written) - {"verdict"} - (set() if verdict.kind == "rejected" else shared)
+        assert documented[verdict.kind] == own
+        if verdict.kind != "rejected":
+            assert shared <= set(written)
+    assert [verdict.kind for verdict in verdicts] == list(documented)
+    assert sorted(documented) == sorted(KINDS)

@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any
 
 from ketal.clocks.scheme import NO_CLOCKS, Scheme
@@ -49,9 +50,9 @@ VECTOR = VectorClocks.name
 NESTED_MAX = 20
 """Maximum nesting of a configuration file; tables made by dotted keys count too."""
 MESSAGES_EXAMPLE = "id=msg.id,send=type:send,receive=type:recv"
+SETTINGS = ("pattern", "engine")
+"""The settings of a job before the tables of its configuration file."""
 TABLES = (
-    "pattern",
-    "engine",
     "params",
     "kafka",
     "source",
@@ -311,8 +312,12 @@ class Config:
     document: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load_config(path: str | os.PathLike[str]) -> Config:
+def load_config(
+    path: str | os.PathLike[str], keys: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Config:
     """Read `[source]` and `[limits]` of a TOML file.
+
+    `keys` are those of the other tables, by table; a table that is not in it may have any keys.
 
     Raises a SettingError, which names the file, if it cannot be read, is not TOML, or has an
     unknown key.
@@ -332,12 +337,9 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         raise SettingError(f"{name} is nested too deeply") from None
     with faults_placed(f"{name}: "):
         _check_values(document)
-        for key in document:
-            if key not in TABLES:
-                raise SettingError(f"unknown key {key!r}{near(key, TABLES)}")
-        settings = table_of(document, "source", [item.name for item in fields(Source)])
+        _check_keys(document, {**keys, "source": [item.name for item in fields(Source)]})
         with faults_placed("[source] "):
-            source = Source(**settings)
+            source = Source(**table_of(document, "source"))
         limits = Limits.named(table_of(document, "limits"))
     return Config(source=source, limits=limits, document=document)
 
@@ -357,14 +359,25 @@ def _check_values(document: Mapping[str, Any]) -> None:
             raise SettingError(f"{'.'.join(keys)}: an integer in TOML has at most 64 bits")
 
 
-def table_of(
-    document: Mapping[str, Any], name: str, keys: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """Return a table of a configuration file; refuse keys that are not in `keys`, if given."""
+def _check_keys(document: Mapping[str, Any], keys: Mapping[str, Sequence[str]]) -> None:
+    """Refuse unknown keys of the document and of the tables in `keys`."""
+    limits = [item.name for item in fields(Limits)]
+    places = {"": SETTINGS, **keys, "source.fields": FIELDS, "limits": limits}
+    for table, known in {"": (*SETTINGS, *TABLES), **keys}.items():
+        for key in table_of(document, table) if table else document:
+            if key in known:
+                continue
+            place = f" in [{table}]" if table else ""
+            where = next((other for other, names in places.items() if key in names), None)
+            hint = near(key, known)
+            if where is not None:
+                hint = f"; it belongs {f'in [{where}]' if where else 'before the first table'}"
+            raise SettingError(f"unknown key {key!r}{place}{hint}")
+
+
+def table_of(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a table of a configuration file."""
     table = document.get(name, {})
     if not isinstance(table, dict):
         raise SettingError(f"{name} must be a table, [{name}]")
-    for key in table:
-        if keys is not None and key not in keys:
-            raise SettingError(f"unknown key {key!r} in [{name}]{near(key, keys)}")
     return table

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from ketal.errors import EventError
+from ketal.errors import EventError, value_text
 from ketal.model.events.content import digest
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, received
@@ -120,7 +120,8 @@ class Incarnations(Stateful):
         node, number = event.node, number_of(value)
         if number is None:
             raise EventError(
-                f"incarnation must be an integer, not {str(value)[:60]!r}", place=str(event.dot)
+                f"incarnation must be an integer of 0 or more, not {value_text(value)[:60]}",
+                place=str(event.dot),
             )
         if is_named(node, number):
             return 1  # `name_of` leaves the name as it is

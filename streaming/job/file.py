@@ -179,7 +179,7 @@ def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
     given = _settings_of_flags(flags)
     if config is None:
         return _job(given)
-    read = load_config(config)
+    read = load_config(config, KEYS)
     place = f"{config}: "
     with faults_placed(place):
         settings = _settings_of_file(read, Path(config).parent)
@@ -212,7 +212,7 @@ def _settings_of_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
 def _settings_of_file(config: Config, base: Path) -> dict[str, Any]:
     """Return the fields of `Job` that a job file sets."""
     document, source, limits = config.document, config.source, config.limits
-    tables = {name: table_of(document, name, keys) for name, keys in KEYS.items()}
+    tables = {name: table_of(document, name) for name in KEYS}
     refuse_variables(document)
     _check_source(source, limits)
     texts = {

@@ -20,6 +20,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from ketal.model.events.event_time import TIME_MIN_US
+
 Partition = tuple[str, int]
 """(topic, number)."""
 CHECK_MS = 1_000
@@ -144,8 +146,9 @@ class Watermarks:
             mark_s = marks_s[self._least]
         if mark_s <= (_UNKNOWN_S if self.watermark_s is None else self.watermark_s):
             return None
-        self.watermark_s = mark_s
-        return mark_s
+        # The lateness may reach back beyond the earliest time, such as from Go's zero time.
+        self.watermark_s = max(mark_s, TIME_MIN_US / 1e6)
+        return self.watermark_s
 
     def state(self) -> dict[str, Any]:
         """Return the marks, the ended partitions and the watermark as plain data."""

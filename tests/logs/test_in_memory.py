@@ -365,7 +365,7 @@ PLAIN = "must be None, a boolean, a number, a string, a list, or a mapping with 
         (GOOD | {"node": 1.5}, "node must be a string or an integer, not 1.5"),
         (GOOD | {"id": 1.5}, "id must be a string or an integer, not a number"),
         (GOOD | {"time": "soon"}, "time 'soon' is neither RFC 3339 nor seconds since the epoch ("),
-        (GOOD | {"time": True}, "time must be RFC 3339 or a number, not bool"),
+        (GOOD | {"time": True}, "time must be RFC 3339 or a number, not a boolean"),
         (GOOD | {"data": "oops"}, "data must be an object of attributes, not 'oops'"),
         (GOOD | {"data": 3}, "data must be an object of attributes, not a number"),
         (GOOD | {"data": {"x": 1}, "x": 2}, "the key 'x' is both in the record and in its data"),

@@ -85,7 +85,7 @@ def test_time_that_does_not_fit_the_format_is_rejected() -> None:
             number, time_format=DIGITS
         )
     assert len(reason_of("x" * 9_999, time_format=AMERICAN)) < 150
-    assert reason_of([1], time_format=AMERICAN) == "time must be RFC 3339 or a number, not list"
+    assert reason_of([1], time_format=AMERICAN) == "time must be RFC 3339 or a number, not [1]"
 
 
 def test_number_is_a_time_unless_the_format_has_digits_only() -> None:

@@ -1055,9 +1055,11 @@ def test_attribute_numbers_incarnations() -> None:
     assert stage.take(e("A@3", "c"))[1][0].node == "A", "without a number it is the first run's"
     assert stage.stage.live == {"A#2"}
     stage.stage.incarnations.table.validate_state()
-    with pytest.raises(EventError, match="incarnation must be an integer, not 'x'"):
+    with pytest.raises(EventError, match="incarnation must be an integer of 0 or more, not 'x'"):
         stage.take(e("A@1", "a", incarnation="x"))
-    with pytest.raises(EventError, match=r"must be an integer, not '1{60}'"):
+    with pytest.raises(EventError, match=r"incarnation must be an integer of 0 or more, not -1$"):
+        stage.take(e("A@1", "a", incarnation=-1))
+    with pytest.raises(EventError, match=r"must be an integer of 0 or more, not '1{59}$"):
         stage.take(e("A@1", "a", incarnation="1" * 5_000))
     with pytest.raises(EventError, match="A restarted before it began to number"):
         restarted(e("A@2", "x", incarnation=3))

@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from ketal.errors import EventError
+from ketal.errors import EventError, value_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIME_MIN_US: Final = -62_135_596_800_000_000
@@ -85,7 +85,7 @@ def seconds(value: Any) -> float:
             raise _range_error(value.isoformat())
         return since
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise EventError(f"time must be RFC 3339 or a number, not {type(value).__name__}")
+        raise EventError(f"time must be RFC 3339 or a number, not {value_text(value)[:60]}")
     if not _TIME_MIN_S <= value < _TIME_MAX_S or not math.isfinite(value):
         raise _range_error(value)
     return _whole(value * 1e6) / 1e6

@@ -19,7 +19,6 @@ from ketal.streaming.kafka.connecting.clients import transactional_id
 _SETTINGS_FAULTS = (
     faults.IncompatibleBrokerVersion,
     faults.InvalidTopicError,
-    faults.KafkaConfigurationError,
     faults.SaslAuthenticationFailedError,
     faults.UnsupportedSaslMechanismError,
     faults.UnsupportedVersionError,
@@ -80,11 +79,19 @@ def settings_error(job: Job, error: BaseException) -> SettingError | None:
                 f"the messages of {', '.join(job.topics)} are compressed, and their decoder is not "
                 f"installed: {describe(one)}\n  hint: pip install lz4, or python-snappy"
             )
+        if isinstance(one, faults.KafkaConfigurationError):
+            return SettingError(f"[kafka.properties] {' '.join(map(str, one.args))}")
         # kafka-python has a class for it, and yet raises a KafkaError whose text names the class.
         if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
             return SettingError(
-                "[kafka.properties] transaction_timeout_ms is longer than Kafka allows\n"
+                "[kafka.properties] Kafka does not allow this transaction_timeout_ms\n"
                 "  hint: the maximum is Kafka's transaction.max.timeout.ms (15 minutes by default)"
+            )
+        if isinstance(one, faults.InvalidSessionTimeoutError):
+            return SettingError(
+                "[kafka.properties] Kafka does not allow this session_timeout_ms\n"
+                "  hint: the bounds are Kafka's group.min.session.timeout.ms and "
+                "group.max.session.timeout.ms (6 seconds and 30 minutes by default)"
             )
     return None
 

@@ -21,7 +21,7 @@ from kafka import KafkaConsumer, KafkaProducer, codec
 from ketal.errors import SettingError, near
 from ketal.streaming.job.addresses import is_host
 from ketal.streaming.job.client_properties import FILES
-from ketal.streaming.job.file import INT_MAX
+from ketal.streaming.job.file import INT_MAX, KEYS
 
 OURS = frozenset(
     {
@@ -49,7 +49,7 @@ WORDS = {
     "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
 }  # fmt: skip
 """Property → its possible values."""
-LEAST = {"max_poll_records": 1}
+LEAST = {"max_poll_records": 1, "transaction_timeout_ms": 1}
 """Property → its least useful number, if that is not 0."""
 
 
@@ -64,7 +64,8 @@ def check_properties(properties: Mapping[str, Any]) -> None:
     for name, value in properties.items():
         place = f"[kafka.properties] {name}"
         if name in OURS:
-            raise SettingError(f"{place} is set by ketal itself, or cannot be set in a file")
+            hint = f"\n  hint: set {name} in [kafka]" if name in KEYS["kafka"] else ""
+            raise SettingError(f"{place} is set by ketal itself, or cannot be set in a file{hint}")
         if name not in known:
             otherwise = "use the names of KafkaConsumer, for example ssl_cafile"
             hint = near(name.replace(".", "_"), known, otherwise)

@@ -165,6 +165,12 @@ class _FolderStorage(Storage):
         return FolderStore(self._job.state, self._claim, names)
 
 
+_ADDED = (
+    "\n  hint: if partitions were added to the input topics, use another group_id too, since keys, "
+    "and with them scopes, are in other partitions than before"
+)
+
+
 class _TopicStorage(Storage):
     """State in a topic: one part in each partition."""
 
@@ -180,7 +186,7 @@ class _TopicStorage(Storage):
             wanted = "the input topics have" if shared else "the state of one consumer requires"
             raise SettingError(
                 f"the state topic {topic} has {counted(present, 'partition')}, but {wanted} "
-                f"{parts}: create it with {parts}"
+                f"{parts}: use a topic with {parts}{_ADDED if shared else ''}"
             )
         policy = setting(topic, "cleanup.policy")
         if policy != "compact":
@@ -213,7 +219,7 @@ class _TopicStorage(Storage):
     ) -> tuple[Store, dict[bytes, bytes]]:
         if loaded.keys and not names:
             raise StateError(
-                f"the changelog {self._topic}/{number} contains state, but group "
+                f"partition {number} of the state topic {self._topic} contains state, but group "
                 f"{self._job.group_id} has no offsets: the state belongs to another group, or the "
                 "offsets have expired or were deleted, for example with their topic"
             )

@@ -130,7 +130,7 @@ class Changelog:
         """
         if loaded.fault is not None:
             raise loaded.fault
-        where = f"the changelog {self._topic}/{self._number}"
+        where = f"partition {self._number} of the state topic {self._topic}"
         try:
             for number, content in loaded.segments.items():
                 self._segments.restore(number, content)
@@ -143,7 +143,7 @@ class Changelog:
             raise StateError(f"{where} contains no state, but offsets are committed")
         if parts != self._parts:
             raise StateError(
-                f"{where} is of topics with {counted(parts, 'partition')}, but they have "
+                f"{where} is for topics with {counted(parts, 'partition')}, but they have "
                 f"{self._parts}: keys, and with them scopes, are in other partitions than before"
             )
         if loaded.commit not in commits:
@@ -252,7 +252,7 @@ def _read_to_ends(
 def assemble_messages(job: Job, number: int, messages: Compacted) -> Loaded:
     """Put the newest messages of a partition together to its content."""
     loaded = Loaded(keys=list(messages))
-    where = f"the changelog {job.store.name}/{number}"
+    where = f"partition {number} of the state topic {job.store.name}"
     try:
         loaded.segments, loaded.commit = _segments(where, messages)
     except StateError as fault:
@@ -275,7 +275,7 @@ def _segments(where: str, messages: Compacted) -> tuple[dict[int, bytes], str]:
             heads[segment] = count, first, headers["commit"].decode()
         except (AttributeError, KeyError, TypeError, ValueError):
             raise StateError(
-                f"{place_of(record)} is not a state of ketal: a changelog belongs to one job alone"
+                f"{place_of(record)} is not a state of ketal: a state topic belongs to one job"
             ) from None
         if format_ != FORMAT:
             raise StateError(f"{where} has format {format_}; this version reads format {FORMAT}")

@@ -221,6 +221,19 @@ def test_output_that_is_not_text_is_refused_even_if_a_flag_overrides_it(tmp_path
     [
         ("group_id =", "groupid =", r"unknown key 'groupid' in \[kafka\]; did you mean group_id\?"),
         ("lateness_ms =", "lateness =", "did you mean lateness_ms"),
+        (
+            "[kafka]",
+            '[kafka]\nstore = "dir:a"',
+            r"unknown key 'store' in \[kafka\]; it belongs in \[state\]$",
+        ),
+        ("[kafka]", 'topics = ["a"]\n[kafka]', r"key 'topics'; it belongs in \[source\]$"),
+        ("[time]", '[time]\npattern = "p"', r"in \[time\]; it belongs before the first table$"),
+        ("[state]", "[state]\nheld_back_max = 9", r"in \[state\]; it belongs in \[limits\]$"),
+        (
+            "[source]",
+            '[source]\nnode = "a"',
+            r"'node' in \[source\]; it belongs in \[source.fields\]$",
+        ),
         ("[state]", "[stat]", "unknown key 'stat'; did you mean state"),
         ('start = "latest"', 'start = "middle"', "earliest or latest"),
         ("idle_ms = 2000", "idle_ms = 0", "integer of 1 or more, not 0"),
@@ -372,6 +385,17 @@ def test_dry_run_prints_the_plan_without_passwords(
     ):  # fmt: skip
         assert text in out
     assert "secret" not in out
+    assert "to the ends" not in out
+    assert "metrics" not in out
+    assert "if the saved state is of another program: stop\n" in out
+    flags = ["--until-end", "--on-change", "drain", "--metrics-port", "0"]
+    assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run", *flags]) == 0
+    out = capsys.readouterr().out
+    for text in (
+        "topics: blocks, from the end if nothing is committed, to the ends that they have at the",
+        "if the saved state is of another program: drain\n", "metrics: at port 0, path /metrics",
+    ):  # fmt: skip
+        assert text in out
 
 
 @pytest.mark.parametrize(

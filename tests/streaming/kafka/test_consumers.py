@@ -362,7 +362,11 @@ def test_source_or_state_topics_with_wrong_settings_are_refused(
         run(shared(broker, [four, three], tmp_path), program)
     for state, message in (
         ("nowhere", "the topic nowhere does not exist"),
-        (compacted(broker, 3), "has 3 partitions, but the input topics have 4"),
+        (
+            compacted(broker, 3),
+            "has 3 partitions, but the input topics have 4: use a topic with 4\n  hint: if "
+            "partitions were added to the input topics, use another group_id too",
+        ),
         (topic(4), "cleanup.policy=delete"),
         (make_topic(broker, 4, "compact,delete"), "=compact,delete"),
     ):
@@ -417,7 +421,7 @@ def test_foreign_state_is_refused_and_discarded_by_fresh(
 @pytest.mark.parametrize(
     (("key", "headers", "message")),
     [
-        (b"somebody's", [], "not a state of ketal: a changelog belongs to one job alone"),
+        (b"somebody's", [], "not a state of ketal: a state topic belongs to one job"),
         (b"99/0", headers("c", pieces=2), "damaged: piece 1 of segment 99 is missing"),
         (b"99/0", headers("c"), r"damaged: segment \d is missing"),
         (
@@ -978,7 +982,7 @@ def test_damaged_number_of_parts_is_reported(parts: str) -> None:
     headers = [("format", b"2"), ("pieces", b"1"), ("first", b"0"), ("commit", b"c")]
     key = b"%d/0" % number
     compacted_topic.send("state", key=key, value=content, headers=headers, partition=0)
-    with pytest.raises(StateError, match=r"the changelog \S+/0 is damaged: "):
+    with pytest.raises(StateError, match=r"partition 0 of the state topic \S+ is damaged: "):
         store().restore(compacted_topic.load(), ["c"])
 
 

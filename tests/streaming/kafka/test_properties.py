@@ -10,11 +10,13 @@ from kafka import KafkaConsumer
 
 import ketal
 from ketal.errors import SettingError
+from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.connecting import clients, properties
 from ketal.streaming.kafka.connecting.properties import check_properties
 from ketal.streaming.kafka.process_engine import ProcessEngine
+from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, HookRecorder, Topic, job_of, run
 
 
@@ -25,6 +27,8 @@ def test_properties_have_the_names_of_kafka_python() -> None:
     assert "secret" not in str(caught.value)
     with pytest.raises(SettingError, match="set by ketal itself"):
         check_properties({"isolation_level": "read_uncommitted"})
+    with pytest.raises(SettingError, match=r"file\n  hint: set group_id in \[kafka\]$"):
+        check_properties({"group_id": "g"})
     assert "isolation_level" in KafkaConsumer.DEFAULT_CONFIG
 
 
@@ -38,6 +42,7 @@ def test_properties_have_the_names_of_kafka_python() -> None:
             2**31,
             "must be an integer of 0 or more\n  hint: use at most 2147483647",
         ),
+        ("transaction_timeout_ms", 0, "must be an integer of 1 or more"),
         ("request_timeout_ms", True, "must be an integer of 0 or more"),
         ("request_timeout_ms", 1.5, "must be an integer of 0 or more"),
         ("send_buffer_bytes", "secret", "must be an integer of 0 or more"),
@@ -147,6 +152,32 @@ def test_transaction_timeout_beyond_the_brokers_is_a_setting_error(
     """kafka-python raises another error than the one it defines for this case."""
     job = job_of(broker, [topic()], tmp_path, properties={"transaction_timeout_ms": 99_999_999})
     with pytest.raises(
-        SettingError, match=r"transaction_timeout_ms is longer than Kafka allows.*\n  hint: "
+        SettingError, match=r"Kafka does not allow this transaction_timeout_ms\n  hint: "
+    ):
+        run(job, ketal.compile(FORKS))
+
+
+def test_session_timeout_beyond_the_brokers_is_a_setting_error(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The job tried again until `lost_after_ms`: the broker refuses each try."""
+    job = job_of(
+        broker, [topic()], tmp_path, properties={"session_timeout_ms": 99_999_999},
+        source=Source(keyed_by="height"), store=Target("kafka", make_topic(broker, 1, "compact")),
+        lost_after_ms=5_000, until_end=True,
+    )  # fmt: skip
+    with pytest.raises(
+        SettingError, match=r"Kafka does not allow this session_timeout_ms\n  hint: the bounds"
+    ):
+        run(job, ketal.compile(FORKS))
+
+
+def test_properties_that_exclude_each_other_are_named_as_settings(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """kafka-python checks them itself, so it is not Kafka that refused them."""
+    job = job_of(broker, [topic()], tmp_path, properties={"session_timeout_ms": 10})
+    with pytest.raises(
+        SettingError, match=r"^\[kafka.properties\] Heartbeat interval must be lower than the sess"
     ):
         run(job, ketal.compile(FORKS))

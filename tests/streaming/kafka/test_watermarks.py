@@ -15,6 +15,7 @@ from hypothesis import given
 from kafka import TopicPartition
 
 import ketal
+from ketal.model.events.event_time import seconds
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka import partition_state as parts
 from ketal.streaming.kafka.job_session import Session
@@ -48,6 +49,23 @@ def test_idle_partitions_of_a_part_are_checked_once_per_poll() -> None:
     Session._mark_active(session, partitions[2:])
     assert idle.call_count == 1
     unread.assert_called_once_with([TopicPartition(*THERE)])
+
+
+def test_watermark_is_a_time_although_the_lateness_reaches_back_beyond_the_first() -> None:
+    """Go's zero time in a message ended the job with 2, and so did every next start."""
+    zero_s = seconds("0001-01-01T00:00:00Z")
+    watermarks = Watermarks([HERE, THERE], lateness_ms=5_000, idle_ms=IDLE_MS, now_ms=0)
+    watermarks.observe(HERE, zero_s)
+    restored = Watermarks([HERE, THERE], lateness_ms=5_000, idle_ms=IDLE_MS, now_ms=0)
+    restored.restore(watermarks.state())
+    restored.observe(THERE, 100.0)
+    mark_s = restored.advance()
+    assert mark_s == zero_s
+    ketal.Monitor(ketal.compile(NEXT)).advance_time(mark_s)
+    restored.observe(HERE, zero_s + 1)
+    assert restored.advance() is None
+    restored.observe(HERE, zero_s + 6)
+    assert restored.advance() == zero_s + 1
 
 
 def marks() -> Watermarks:
