@@ -15,6 +15,7 @@ later than the indexed ones, and their times do not fall.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -80,41 +81,35 @@ class OrderWatch:
 class DeferredEvents:
     """The deferred events, in the order offered, each with the arguments of its `Seen`.
 
-    An event takes 56 bytes beside its own: an entry in each list, and the integer of its place.
+    An event takes 56 bytes beside its own: an entry in each queue, and the integer of its place.
     """
 
-    __slots__ = ("_removed", "events", "masks", "places")
+    __slots__ = ("_masks", "_places", "events")
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.masks: list[int] = []
-        self.places: list[int] = []
-        self._removed = 0  # how many at the start of the lists are removed
+        self.events: deque[Event] = deque()
+        self._masks: deque[int] = deque()
+        self._places: deque[int] = deque()
 
     def __len__(self) -> int:
-        return len(self.events) - self._removed
+        return len(self.events)
 
     def __iter__(self) -> Iterator[Seen]:
-        for number in range(self._removed, len(self.events)):
-            yield self._seen(number)
+        return map(Seen, self.events, self._masks, self._places)
 
-    def _seen(self, number: int) -> Seen:
-        return Seen(self.events[number], self.masks[number], self.places[number])
+    def add(self, event: Event, mask: int, place: int) -> None:
+        """Add an event after all others."""
+        self.events.append(event)
+        self._masks.append(mask)
+        self._places.append(place)
 
     def first(self) -> tuple[Event, int, int]:
         """Return the first event, its mask and its place."""
-        number = self._removed
-        return self.events[number], self.masks[number], self.places[number]
+        return self.events[0], self._masks[0], self._places[0]
 
     def pop_first(self) -> Seen:
-        """Remove and return the first event; the lists shrink when half of them is removed."""
-        first = self._seen(self._removed)
-        self._removed += 1
-        if 2 * self._removed >= len(self.events):
-            for values in (self.events, self.masks, self.places):
-                del values[: self._removed]
-            self._removed = 0
-        return first
+        """Remove and return the first event."""
+        return Seen(self.events.popleft(), self._masks.popleft(), self._places.popleft())
 
 
 class EventStore:
@@ -214,9 +209,7 @@ class EventStore:
                 break
             if sources & reached or not by_start:  # otherwise no start leads to it
                 reached |= use.targets
-                unindexed.events.append(event)
-                unindexed.masks.append(masks[number])
-                unindexed.places.append(offset + number)
+                unindexed.add(event, masks[number], offset + number)
                 room -= 1
         else:
             number = end
