@@ -19,7 +19,7 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import locked
 from ketal.streaming.kafka.connecting.client_calls import StoppedError
 from ketal.streaming.kafka.state.folder_store import Claim, FolderStore
-from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, load
+from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, load, part_text
 
 Metadata = Mapping[str, Any]
 """The metadata that a commit stores with the offset."""
@@ -219,7 +219,7 @@ class _TopicStorage(Storage):
     ) -> tuple[Store, dict[bytes, bytes]]:
         if loaded.keys and not names:
             raise StateError(
-                f"partition {number} of the state topic {self._topic} contains state, but group "
+                f"{part_text(self._topic, number)} contains state, but group "
                 f"{self._job.group_id} has no offsets: the state belongs to another group, or the "
                 "offsets have expired or were deleted, for example with their topic"
             )

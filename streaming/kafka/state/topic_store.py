@@ -130,7 +130,7 @@ class Changelog:
         """
         if loaded.fault is not None:
             raise loaded.fault
-        where = f"partition {self._number} of the state topic {self._topic}"
+        where = part_text(self._topic, self._number)
         try:
             for number, content in loaded.segments.items():
                 self._segments.restore(number, content)
@@ -249,10 +249,15 @@ def _read_to_ends(
     return out
 
 
+def part_text(topic: str, number: int) -> str:
+    """Return the name of a part of a state topic in messages."""
+    return f"partition {number} of the state topic {topic}"
+
+
 def assemble_messages(job: Job, number: int, messages: Compacted) -> Loaded:
     """Put the newest messages of a partition together to its content."""
     loaded = Loaded(keys=list(messages))
-    where = f"partition {number} of the state topic {job.store.name}"
+    where = part_text(job.store.name, number)
     try:
         loaded.segments, loaded.commit = _segments(where, messages)
     except StateError as fault:
