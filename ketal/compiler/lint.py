@@ -359,7 +359,9 @@ class Coverage:
         for part in parts:
             if not isinstance(part, syntax.Causal | syntax.Conc) or part.anchor != syntax.PRIOR:
                 continue
-            operator, inner, formula = type(part).__name__, part.guard, self.lowering.lower(part)
+            if not isinstance(part.guard, syntax.Name):
+                continue
+            formula = self.lowering.lower(part)
             others = {one: self.lowering.lower(one) for one in parts if one is not part}
             excluded = [
                 one.name
@@ -367,11 +369,12 @@ class Coverage:
                 if isinstance(one, syntax.Name) and not self._can_hold(other, formula)
             ]
             both_hold = self._can_hold(formula) and self._can_hold(*others.values())
-            if isinstance(inner, syntax.Name) and excluded and both_hold:
+            if excluded and both_hold:
+                operator = type(part).__name__
                 return (
                     f"the first argument of `{operator}` is the event itself, the second the "
                     f"event that it is compared with: write `{operator}({excluded[0]}, "
-                    f"{inner.name})`"
+                    f"{part.guard.name})`"
                 )
         return ""
 

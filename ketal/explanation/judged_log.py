@@ -168,8 +168,9 @@ def by_turns(items: Iterable[T], pattern: Callable[[T], str]) -> list[T]:
     before: Counter[str] = Counter()
     turns = []
     for item in items:
-        turns.append((before[pattern(item)], item))
-        before[pattern(item)] += 1
+        name = pattern(item)
+        turns.append((before[name], item))
+        before[name] += 1
     return [item for _, item in sorted(turns, key=lambda turn: turn[0])]
 
 
